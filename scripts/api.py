@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the crates offer to other programs: every public item on a line, as it is declared, in tests/golden/api/CRATE.txt.
+"""Compares the public API of the crates with the lists in tests/golden/api/CRATE.txt: one line per public item, as declared.
 
-    scripts/api.py           compares, and ends with 1 where something differs
-    scripts/api.py --write   writes the lists anew
+    scripts/api.py           compares; exit code 1 if anything differs
+    scripts/api.py --write   rewrites the lists
 
-A line that is gone or that reads differently breaks programs of others: CHANGELOG.md names it. rustdoc tells what is public, and needs what the
-lints have compiled. Its JSON is not stable, so the lists are compared where its format is the known one; otherwise the comparison is skipped,
-and said. A link of the documentation that leads nowhere is an error, too.
+A removed or changed line breaks dependent programs, so CHANGELOG.md must name it. rustdoc determines which items are public; it reuses what the
+lints have compiled. Its JSON format is unstable, so the comparison runs only with the format version below; otherwise the script reports that
+it is skipped. A broken link in the documentation is also an error.
 """
 
 import difflib
@@ -19,20 +19,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests/golden/api"
-# the crates that programs use, and those whose items reach programs through these
-DOORS = ["kstore", "kapprox", "ksolve", "kcloud", "kmill"]
-CRATES = ["kpass", "kmodel", "kfit", "kreport", *DOORS]
-# of Rust 1.95
+# the crates that programs depend on, and the crates whose items these re-export
+PUBLIC = ["kstore", "kapprox", "ksolve", "kcloud", "kmill"]
+CRATES = ["kpass", "kmodel", "kfit", "kreport", *PUBLIC]
+# format version of the JSON of rustdoc, in Rust 1.95
 FORMAT = 57
-# rustdoc as itself, but for its output
+# a wrapper of rustdoc that selects JSON as output
 RUSTDOC = """#!/bin/sh
 case "$*" in *--crate-name*) set -- "$@" -Zunstable-options --output-format json ;; esac
 RUSTC_BOOTSTRAP=1 exec rustdoc "$@"
 """
 
 
-def documented():
-    """The folder with a JSON file of each crate."""
+def run_rustdoc():
+    """Runs rustdoc, and returns the folder with a JSON file for each crate."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "api"
     target.mkdir(parents=True, exist_ok=True)
     wrapper = target / "rustdoc"
@@ -45,7 +45,7 @@ def documented():
 
 
 class Crate:
-    """The items of a crate, and where each is defined."""
+    """The items of a crate, and the location of each definition."""
 
     def __init__(self, path):
         self.name, crate = path.stem, json.loads(path.read_text())
@@ -54,7 +54,7 @@ class Crate:
         self.sources = {}
 
     def declared(self, item):
-        """How an item is declared in its source, up to its body; its name if a macro made it."""
+        """Returns the declaration of an item in its source, up to its body; its name if a macro generated it."""
         span = item["span"]
         if not span:
             return item["name"]
@@ -70,21 +70,21 @@ class Crate:
             if depth == 0 and not field and letter in "{;":
                 text = text[:at]
                 break
-        # however its lines are broken
+        # normalise line breaks
         text = re.sub(r"([(\[<]) | (?=[)\]>])", r"\1", re.sub(r",(?= ?([)\]>]|$))", "", re.sub(r"^pub(\([a-z]+\))? ", "", text.strip())))
         return text if re.search(rf"\b{re.escape(item['name'])}\b", text) else item["name"]
 
 
 class Listing:
-    """The lines of a crate: every item once, at its shortest path, and the other paths of a module in one line."""
+    """The lines of a crate: every item once, at its shortest path; other paths as one line per module."""
 
     def __init__(self, crate, crates):
         self.crates, self.lines = crates, []
-        # (crate, id) of an item: its paths
-        self.found = {}
+        # paths of each item, by (crate, id)
+        self.item_paths = {}
         self.module(crate, crate.root, crate.name, set())
         aliases = {}
-        for (name, id), paths in self.found.items():
+        for (name, id), paths in self.item_paths.items():
             path, *others = sorted(set(paths), key=lambda path: (path.count("::"), path))
             self.item(crates[name], id, path)
             for other in others:
@@ -93,7 +93,7 @@ class Listing:
         self.lines += [f"{parent}: use {', '.join(sorted(names))}" for parent, names in aliases.items()]
 
     def resolve(self, crate, id):
-        """The crate and the id of an item that may be of another crate; `None` if that is not one of these."""
+        """Returns the crate and the id of an item; `None` if it is in a crate that is not listed."""
         if str(id) in crate.index:
             return crate, str(id)
         path = crate.paths.get(str(id), {}).get("path")
@@ -107,7 +107,7 @@ class Listing:
             if kind == "use":
                 target = self.resolve(crate, inner["id"])
                 name = f"{path}::{inner['name']}"
-                other = target and target[0].name in DOORS and target[0] is not crate and crate.name in DOORS
+                other = target and target[0].name in PUBLIC and target[0] is not crate and crate.name in PUBLIC
                 if target is None or other or target[0].index[target[1]]["name"] == target[0].name:
                     self.lines.append(f"{name}: use {inner['source']}")
                 elif "module" in target[0].index[target[1]]["inner"]:
@@ -115,12 +115,12 @@ class Listing:
                     if (below, target[1]) not in outer:
                         self.module(*target, below, outer | {(below, target[1])})
                 else:
-                    self.found.setdefault((target[0].name, target[1]), []).append(name)
+                    self.item_paths.setdefault((target[0].name, target[1]), []).append(name)
             elif kind == "module":
                 self.lines.append(f"{path}::{item['name']}: mod")
                 self.module(crate, child, f"{path}::{item['name']}", outer)
             else:
-                self.found.setdefault((crate.name, str(child)), []).append(f"{path}::{item['name']}")
+                self.item_paths.setdefault((crate.name, str(child)), []).append(f"{path}::{item['name']}")
 
     def item(self, crate, id, path):
         item = crate.index[str(id)]
@@ -151,23 +151,23 @@ class Listing:
 
 
 def main():
-    write, folder, differ = "--write" in sys.argv, documented(), False
+    write, folder, differ = "--write" in sys.argv, run_rustdoc(), False
     LISTS.mkdir(exist_ok=True)
     crates = {name: Crate(folder / f"{name}.json") for name in CRATES}
     for crate in crates.values():
         if crate.version != FORMAT:
-            print(f"scripts/api.py: skipped: the public items are listed with format {FORMAT} of rustdoc, and this one has {crate.version}")
+            print(f"scripts/api.py: skipped: the lists need format {FORMAT} of rustdoc's JSON, and this rustdoc writes {crate.version}")
             return 0
-    for name in DOORS:
+    for name in PUBLIC:
         path, lines = LISTS / f"{name}.txt", sorted(set(Listing(crates[name], crates).lines))
-        known = path.read_text().splitlines() if path.exists() else []
+        expected = path.read_text().splitlines() if path.exists() else []
         if write:
             path.write_text("".join(f"{line}\n" for line in lines))
-        for line in difflib.unified_diff(known, lines, str(path.relative_to(ROOT)), "what there is", lineterm="", n=0):
+        for line in difflib.unified_diff(expected, lines, str(path.relative_to(ROOT)), "current API", lineterm="", n=0):
             differ = True
             print(line)
     if differ and not write:
-        print("scripts/api.py: public items have changed; if that is meant, scripts/api.py --write lists them")
+        print("scripts/api.py: the public API differs from the lists; if the change is intended, run scripts/api.py --write")
     return int(differ and not write)
 
 

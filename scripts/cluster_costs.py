@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Plays through what a fit of ridge regression takes on W workers that meet in one place: docs/cluster-costs.md.
+"""Simulates the time of a ridge regression fit on W workers that share one medium, for docs/cluster-costs.md.
 
-Each worker claims the next lot when it has given the state of the last; the place carries one state at a time; one worker merges all states in
-order, and then every worker reads the total. Needs nothing beside Python.
+Each worker claims the next work unit after it has published the state (the sums) of the previous one; the medium transfers one state at a time;
+one worker merges all states in order, and then every worker reads the total. Needs Python only.
 """
 
 import heapq
@@ -10,40 +10,40 @@ import random
 import sys
 
 SEGMENT = 8192  # rows
-STRETCH = 32  # segments
-ROW_AT_2000 = 61e-6  # seconds of a row at rank 2,000 on a thread
-BANDWIDTH = 1.25e9  # bytes a second at the place
-READ = 2.0e9  # bytes a second at which a state is read and added
+BLOCK = 32  # segments of a reduction block
+ROW_AT_2000 = 61e-6  # seconds per row at rank 2,000 with one thread
+BANDWIDTH = 1.25e9  # bytes per second of the medium
+READ = 2.0e9  # bytes per second at which a worker reads and adds a state
 
 
-def lots(rows):
-    """Rows of each lot: a stretch, or less where there are few segments; and states of a lot."""
+def work_units(rows):
+    """Returns the number of work units, their rows (a reduction block, or fewer if there are few segments), and their states."""
     segments = -(-rows // SEGMENT)
-    length = max(1, min(STRETCH, 1 << max(0, (segments // STRETCH)).bit_length() - 1)) if segments >= STRETCH else 1
-    states = 1 if length == STRETCH else length
+    length = max(1, min(BLOCK, 1 << max(0, (segments // BLOCK)).bit_length() - 1)) if segments >= BLOCK else 1
+    states = 1 if length == BLOCK else length
     return -(-segments // length), length * SEGMENT, states
 
 
 def run(rows, rank, workers, folds=1, bandwidth=BANDWIDTH):
-    """Seconds of the lots, of the last state and the merging behind them, of the total to all, and in all."""
+    """Returns seconds: of the work units, of the last state and the merge, of the total to all workers, and of the whole fit."""
     draw = random.Random(0)
-    count, size, states = lots(rows)
+    count, size, states = work_units(rows)
     state = 8 * folds * rank * rank
     row = ROW_AT_2000 * (rank / 2000) ** 2
-    # speed of each worker; lots are so many that a stretch of them stands for one where there are millions
+    # workers have different speeds; millions of work units are simulated in groups
     group = max(1, count // 200_000)
     count //= group
     at = [(0.0, 1 + draw.uniform(-0.1, 0.1)) for _ in range(min(workers, count))]
     heapq.heapify(at)
-    place = computed = 0.0
+    medium = computed = 0.0
     for _ in range(count):
         now, speed = heapq.heappop(at)
         done = now + group * size * row * speed
         computed = max(computed, done)
-        place = max(place, done) + group * states * state / bandwidth
-        # the worker waits for its state to be taken
-        heapq.heappush(at, (place if place - done > 1 else done + states * state / bandwidth, speed))
-    merged = place + group * count * states * state * (1 / bandwidth if workers > 2 else 1 / READ)
+        medium = max(medium, done) + group * states * state / bandwidth
+        # the worker waits until its state is transferred
+        heapq.heappush(at, (medium if medium - done > 1 else done + states * state / bandwidth, speed))
+    merged = medium + group * count * states * state * (1 / bandwidth if workers > 2 else 1 / READ)
     total = workers * state / (bandwidth if workers > 2 else READ)
     solve = rank**3 / 3 / 20e9
     return computed, merged - computed, total, merged + total + solve

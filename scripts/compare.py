@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""kmill and what a user would pick today, side by side: the same rows, the same machine, in turn.
+"""Benchmarks kmill against the programs that a user would otherwise use, on the same rows and machine, one after the other.
 
     scripts/compare.py --data FOLDER [--kmill PATH] [--jobs ridge,svc] [--repeats 3] [--quick] [--table FILE.md]
 
-FOLDER holds the tables of datasets/README.md that the jobs name. Every row of the table is a
-process or two of its own, one after the other; a job is run --repeats times, all rows in turn, with another seed each
-time, and the medians are shown: seconds of the whole process (start, reading and prediction included), seconds of
-learning alone, the highest resident memory, the error. Rivals are in scripts/peers.py; what is not installed says so,
-what takes longer than --limit is stopped, and not tried again.
+FOLDER contains the tables of datasets/README.md that the jobs name. Every row of the result table is one or two separate
+processes. A job runs --repeats times, all rows in turn, with a different seed each time; the table shows the medians of
+the seconds of the whole process (with start, reading and prediction), the seconds of the fit alone, the peak resident
+memory, and the error. The other programs are in scripts/peers.py. A program that is not installed is reported as such; one
+that takes longer than --limit is stopped, and not run again.
 
-Rows that are done are kept in --results (a JSON line each) and not run again, so that a comparison can be stopped,
-and made job by job. A row that other processes disturbed, by more than 5 % of the machine's time, is marked with a
-dagger. Variables that hold OpenBLAS to slower kernels are removed (scripts/blas.py), and the table names the kernel that ran.
---quick takes few rows and small ranks: a test of this script, whose figures say nothing.
+Finished rows are stored in --results (one JSON line each) and not run again, so that a comparison can be interrupted, and
+run job by job. A dagger marks a row during which other processes used more than 5 % of the processor time. Variables that
+make OpenBLAS use slower kernels are removed (scripts/blas.py), and the table names the kernels that ran. --quick uses few
+rows and small ranks, to test this script; its figures are meaningless.
 """
 
 import argparse
@@ -36,27 +36,27 @@ import blas
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
 
-# an error that is larger by less is called equal
+# relative difference below which errors count as equal
 EQUAL = 0.01
 
-# rows before the test rows, in the sets without folds
+# number of training rows, which come first, in the data sets without folds
 SPLITS = {"beijing-pm25": 284_217, "dsa": 427_500, "kddcup99": 494_021, "fashion-mnist": 60_000}
 
-# training and test rows of the sets with published folds, of which fold 0 is the test
+# numbers of training and test rows of the data sets with published folds; fold 0 is the test fold
 FOLDS = {"pol": (13_500, 1_500), "protein": (41_157, 4_573), "elevators": (14_940, 1_659), "kin40k": (36_000, 4_000),
          "bike": (15_642, 1_737), "keggundirected": (57_248, 6_360)}
 
-# share of the machine's time that others may take
+# fraction of the processor time that other processes may use
 DISTURBED = 0.05
 
 
 @dataclass
 class Row:
-    """One row of the table: a peer of peers.py, or a fit of kmill and what scores it."""
+    """One row of the table: a program of peers.py, or a fit and an evaluation of kmill."""
 
     who: str
     arguments: str
-    # the row of kmill, by its place in the job, that a peer is compared with
+    # index of the row of kmill that a peer is compared with
     against: int = 0
 
 
@@ -67,24 +67,24 @@ class Job:
     name: str
     title: str
     data: str
-    # of the error
+    # unit of the error
     unit: str
     train: int
     test: int = 0
-    # draw so many of the training and the test rows at random
+    # draw these numbers of training and test rows at random
     sample: bool = False
-    # rank, and in a quick run
+    # rank of a normal and of a quick run
     ranks: tuple = (2000, 100)
-    # grades of the target by its size, to be ranked within groups of so many rows that follow each other
+    # thresholds that convert the target to relevance grades, ranked within groups of this many consecutive rows
     grades: tuple = ()
     group: int = 0
-    # what is compared: the whole process, or learning alone where kmill's process does more than its peers'
+    # quantity to compare: the whole process, or the fit alone if kmill's process does more than that of its peers
     by: str = "seconds"
     rows: list = field(default_factory=list)
 
 
 def jobs():
-    """Every comparison. {m} is the rank; rows of kmill start with a verb and come first."""
+    """Returns all jobs. {m} is the rank; rows of kmill start with a subcommand and come first."""
     gaussian = lambda sigma: f"--kernel gaussian(sigma={sigma})"
     air_rows, sport_rows = SPLITS["beijing-pm25"], SPLITS["dsa"]
     air = f"fit ridge DATA --target y --features x* --rank {{m}} --lambda 1e-6 {gaussian(5)}"
@@ -145,7 +145,7 @@ def jobs():
                   Row("uniform landmarks in NumPy", "uniform-numpy --rank {m} --sigma 6 --dtype float64", against=1),
                   Row("scikit-learn Nystroem", "nystroem-trace --rank {m} --sigma 6 --dtype float64", against=1),
               ]) for m in (1000, 2000)],
-        # the limits are those of Chinese law for a day
+        # the thresholds are the limits of Chinese law for a day
         Job("ranking", "The worst hours of each day, m = {m}", "beijing-pm25", "wrong pairs", air_rows, 97_951,
             grades=(35, 75, 115, 150), group=24, ranks=(1000, 100), rows=[
                 Row("kmill ranking", "fit ranking DATA --target y --features x* --group qid --rank {m} --lambda 1e-6"),
@@ -163,7 +163,7 @@ def jobs():
 
 
 def trees(name, unit, train, test, sample=False):
-    """A good model of a table, with no option but the time: kmill tune beside gradient boosting."""
+    """Returns a job that compares kmill tune with gradient boosting, without any option except the time limit."""
     task = " --task classification" if unit == "wrong" else ""
     seconds = 60 if sample else 240
     return Job(f"trees-{name}", f"A model without options: {name}", name, unit, train, test, sample=sample, rows=[
@@ -176,7 +176,7 @@ def trees(name, unit, train, test, sample=False):
 
 
 def grade(job, table):
-    """The table with grades in the place of the target, and the groups."""
+    """Returns the table with relevance grades instead of the target, and a group column."""
     import numpy as np
     import pyarrow as pa
 
@@ -186,7 +186,7 @@ def grade(job, table):
 
 
 def draw(job, source, target, n, t):
-    """A file of the job's rows: all where these are graded, else n of its training rows and t of its test rows, drawn at random."""
+    """Writes a file with the rows of the job: all rows for a ranking, otherwise n training rows and t test rows, drawn at random."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -206,13 +206,13 @@ def draw(job, source, target, n, t):
 
 
 def prepared(job, a, folder):
-    """The file of a job, training rows first, and the number of those."""
+    """Returns the file of a job, training rows first, and the number of training rows."""
     source = Path(a.data) / f"{job.data}.parquet"
     if not (job.sample or job.grades or a.quick):
         return source, job.train
     n, t = (min(job.train, 4000), min(job.test, 1000)) if a.quick else (job.train, job.test)
     target = folder / f"{job.data}-{n}-{t}.parquet"
-    # in a process of its own: a child that is measured starts with the peak of the process it came from
+    # in a separate process, because a measured child starts with the peak memory of its parent
     child = multiprocessing.Process(target=draw, args=(job, source, target, n, t))
     child.start()
     child.join()
@@ -222,14 +222,14 @@ def prepared(job, a, folder):
 
 
 def processor_seconds():
-    """What all processes of the machine have used."""
+    """Returns the processor time of all processes of the machine."""
     with open("/proc/stat", encoding="ascii") as stat:
         times = [int(t) for t in stat.readline().split()[1:9]]
     return (sum(times) - times[3] - times[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def measured(command, threads, limit):
-    """Runs a process: what it took, and its output or why it failed."""
+    """Runs a process, and returns its resources, and its output or the reason of its failure."""
     blas.set_threads(threads)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy, start = processor_seconds(), time.perf_counter()
@@ -241,7 +241,7 @@ def measured(command, threads, limit):
         timer.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         others = processor_seconds() - busy - usage.ru_utime - usage.ru_stime
-        taken = {
+        resources = {
             "seconds": seconds,
             "peak": usage.ru_maxrss * 1024,
             "others": max(0.0, others) / (seconds * os.cpu_count()),
@@ -249,22 +249,22 @@ def measured(command, threads, limit):
         out.seek(0)
         err.seek(0)
         if process.returncode == 0:
-            return taken, json.loads(out.read())
+            return resources, json.loads(out.read())
         lines = err.read().decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
-        return taken, {"failed": f"not done in {limit:.0f} s" if seconds >= limit else lines[-1][:200]}
+        return resources, {"failed": f"not done in {limit:.0f} s" if seconds >= limit else lines[-1][:200]}
 
 
 def kmill_row(row, job, data, n, m, repeat, a, folder):
-    """A fit, and its evaluation where the job has test rows, as processes of their own."""
+    """Runs a fit, and an evaluation if the job has test rows, as separate processes."""
     model = folder / "model.safetensors"
     parts = row.arguments.replace("{m}", str(m)).split()
     at = parts.index("DATA")
-    verb, asked = parts[:at], ["--rows", f"..{n}", *parts[at + 1 :], "--seed", str(repeat)]
+    verb, options = parts[:at], ["--rows", f"..{n}", *parts[at + 1 :], "--seed", str(repeat)]
     common = ["--threads", str(a.threads), "--json", "--quiet"]
     output = [] if verb[0] == "curve" else ["-o", str(model)]
-    taken, fit = measured([a.kmill, *verb, str(data), *asked, *output, *common], a.threads, a.limit)
-    shown = f"kmill {shlex.join([*verb, data.name, *asked])}" + (" -o MODEL" if output else "")
-    result = taken | {"command": shown}
+    resources, fit = measured([a.kmill, *verb, str(data), *options, *output, *common], a.threads, a.limit)
+    shown = f"kmill {shlex.join([*verb, data.name, *options])}" + (" -o MODEL" if output else "")
+    result = resources | {"command": shown}
     if "failed" in fit:
         return result | fit
     if verb[0] == "curve":
@@ -280,29 +280,29 @@ def kmill_row(row, job, data, n, m, repeat, a, folder):
         return result | score
     return result | {
         "command": f"{shown} && kmill evaluate MODEL {data.name} {shlex.join(evaluate[3:])}",
-        "seconds": taken["seconds"] + more["seconds"],
-        "peak": max(taken["peak"], more["peak"]),
-        "others": max(taken["others"], more["others"]),
+        "seconds": resources["seconds"] + more["seconds"],
+        "peak": max(resources["peak"], more["peak"]),
+        "others": max(resources["others"], more["others"]),
         "error": score[{"mse": "mse", "wrong pairs": "wrong_pairs"}.get(job.unit, "error")],
     }
 
 
 def peer_row(row, data, n, m, repeat, a):
-    """A call of peers.py."""
-    peer, *asked = row.arguments.replace("{m}", str(m)).split()
-    asked = ["--train", str(n), *asked, "--seed", str(repeat)]
+    """Runs peers.py."""
+    peer, *options = row.arguments.replace("{m}", str(m)).split()
+    options = ["--train", str(n), *options, "--seed", str(repeat)]
     more = ["--threads", str(a.threads), "--rpcholesky", a.rpcholesky]
-    command = [sys.executable, str(HERE / "peers.py"), peer, str(data), *asked, *more]
-    taken, found = measured(command, a.threads, a.limit)
-    result = taken | {"command": f"scripts/peers.py {shlex.join([peer, data.name, *asked])}"}
-    if "error" not in found:
-        return result | found
-    stages = found.pop("stages")
-    return result | found | {"learning": sum(s for stage, s in stages.items() if stage not in ("read", "predict"))}
+    command = [sys.executable, str(HERE / "peers.py"), peer, str(data), *options, *more]
+    resources, outcome = measured(command, a.threads, a.limit)
+    result = resources | {"command": f"scripts/peers.py {shlex.join([peer, data.name, *options])}"}
+    if "error" not in outcome:
+        return result | outcome
+    stages = outcome.pop("stages")
+    return result | outcome | {"learning": sum(s for stage, s in stages.items() if stage not in ("read", "predict"))}
 
 
 def run(a, folder, results):
-    """Every row that is not done, the rows of a job in turn."""
+    """Runs every unfinished row, the rows of a job in turn."""
     done = {(r["job"], r["who"], r["repeat"]) for r in results}
     for job in selected(a):
         m = job.ranks[a.quick]
@@ -311,25 +311,25 @@ def run(a, folder, results):
         for repeat in range(a.repeats):
             for row in job.rows:
                 who = row.who.format(m=m)
-                if not any(fnmatch.fnmatchcase(who, asked) for asked in a.who):
+                if not any(fnmatch.fnmatchcase(who, pattern) for pattern in a.who):
                     continue
                 given_up = any((r["job"], r["who"]) == (job.name, who) and "error" not in r for r in results)
                 if (job.name, who, repeat) in done or given_up:
                     continue
                 if is_kmill(row):
-                    found = kmill_row(row, job, data, n, m, repeat, a, folder)
+                    outcome = kmill_row(row, job, data, n, m, repeat, a, folder)
                 else:
-                    found = peer_row(row, data, n, m, repeat, a)
-                result = {"job": job.name, "who": who, "repeat": repeat, "quick": a.quick, "rows": n} | found
+                    outcome = peer_row(row, data, n, m, repeat, a)
+                result = {"job": job.name, "who": who, "repeat": repeat, "quick": a.quick, "rows": n} | outcome
                 results.append(result)
                 with open(a.results, "a", encoding="utf-8") as file:
                     file.write(json.dumps(result) + "\n")
-                outcome = found.get("failed") or found.get("missing") or f"error {found['error']:.4g}"
-                print(f"{job.name}: {who}: {found['seconds']:.1f} s, {outcome}", file=sys.stderr, flush=True)
+                summary = outcome.get("failed") or outcome.get("missing") or f"error {outcome['error']:.4g}"
+                print(f"{job.name}: {who}: {outcome['seconds']:.1f} s, {summary}", file=sys.stderr, flush=True)
 
 
 def warm(path):
-    """Brings a file into the cache of the system, for all alike."""
+    """Reads a file into the cache of the system, so that all programs start alike."""
     with open(path, "rb") as file:
         while file.read(1 << 20):
             pass
@@ -340,19 +340,19 @@ def is_kmill(row):
 
 
 def selected(a):
-    """The jobs that were asked for."""
+    """Returns the requested jobs."""
     every = jobs()
     if not a.jobs:
         return every
-    found = {asked: fnmatch.filter([job.name for job in every], asked) for asked in a.jobs.split(",")}
-    unknown = [asked for asked, names in found.items() if not names]
+    matches = {pattern: fnmatch.filter([job.name for job in every], pattern) for pattern in a.jobs.split(",")}
+    unknown = [pattern for pattern, names in matches.items() if not names]
     if unknown:
-        sys.exit(f"no job is called {', '.join(unknown)}; there are {', '.join(job.name for job in every)}")
-    return [job for job in every if any(job.name in names for names in found.values())]
+        sys.exit(f"unknown job {', '.join(unknown)}; expected one of {', '.join(job.name for job in every)}")
+    return [job for job in every if any(job.name in names for names in matches.values())]
 
 
 def median(results):
-    """The median of each number over the repeats of a row; the row that failed where one did."""
+    """Returns the median of each number over the repeats of a row, or the first repeat that failed."""
     for result in results:
         if "error" not in result:
             return result
@@ -362,7 +362,7 @@ def median(results):
 
 
 def verdict(mine, peer, by):
-    """What the row says of kmill."""
+    """Returns the ratio of a peer to kmill, and the verdict about kmill."""
     ratio = peer[by] / mine[by]
     times = f"{ratio:.1f}" if ratio < 20 else f"{ratio:.0f}"
     gap = peer["error"] - mine["error"]
@@ -374,15 +374,15 @@ def verdict(mine, peer, by):
 
 
 def table(a, results):
-    """Every job that was run, as Markdown."""
+    """Returns a Markdown table for every job that ran."""
     lines = []
     for job in jobs():
         m = job.ranks[a.quick]
         rows = [[r for r in results if (r["job"], r["who"]) == (job.name, row.who.format(m=m))] for row in job.rows]
         if not any(rows):
             continue
-        found = [median(row) if row else None for row in rows]
-        n = next(row["rows"] for row in found if row)
+        medians = [median(row) if row else None for row in rows]
+        n = next(row["rows"] for row in medians if row)
         lines += [
             "",
             f"**{job.name}.** {job.title.format(m=m)}: {n:,} rows of {job.data}",
@@ -390,7 +390,7 @@ def table(a, results):
             f"| who | seconds | learning | peak GiB | {job.unit} | ratio | |",
             "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
         ]
-        for row, result in zip(job.rows, found):
+        for row, result in zip(job.rows, medians):
             if result is None:
                 lines.append(f"| {row.who.format(m=m)} | | | | | | not run |")
                 continue
@@ -398,7 +398,7 @@ def table(a, results):
             if why:
                 lines.append(f"| {who} | | | | | | {why} |")
                 continue
-            against = found[row.against]
+            against = medians[row.against]
             compared = not is_kmill(row) and against and "error" in against
             ratio, says = verdict(against, result, job.by) if compared else ("", "")
             if compared and row.against:
@@ -408,12 +408,12 @@ def table(a, results):
                 f"| {who} | {result['seconds']:.1f}{dagger} | {result['learning']:.1f} | {result['peak'] / 2**30:.2f} "
                 f"| {result['error']:.4g} | {ratio} | {says} |"
             )
-        lines += ["", "```sh", *[result["command"] for result in found if result and "missing" not in result], "```"]
+        lines += ["", "```sh", *[result["command"] for result in medians if result and "missing" not in result], "```"]
     return "\n".join(lines)
 
 
 def machine(a, results):
-    """What the figures were measured on, and with."""
+    """Returns a description of the machine and of the versions."""
     with open("/proc/cpuinfo", encoding="ascii") as cpu:
         names = (line.split(":")[1].strip() for line in cpu if line.startswith("model name"))
         model = next(names, platform.processor())
@@ -436,14 +436,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", required=True, help="folder of the Parquet files")
     p.add_argument("--kmill", default=str(HERE.parent / "target" / "release" / "kmill"))
-    p.add_argument("--jobs", default="", help="comma-separated, or patterns such as 'trees-*'; all without")
-    p.add_argument("--who", nargs="+", default=["*"], help="only these rows of a job, such as 'kmill*' 'LightGBM, tuned*'")
+    p.add_argument("--jobs", default="", help="comma-separated names or patterns such as 'trees-*' [default: all]")
+    p.add_argument("--who", nargs="+", default=["*"], help="run only these rows of a job, such as 'kmill*' 'LightGBM, tuned*'")
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--limit", type=float, default=1800, help="seconds that a row may take")
+    p.add_argument("--limit", type=float, default=1800, help="time limit of a row in seconds")
     p.add_argument("--rpcholesky", default="", help="folder of the RPCholesky authors' program")
-    p.add_argument("--results", default="compare.jsonl", help="rows that are done")
-    p.add_argument("--table", default="", help="a file whose comparison is replaced; standard output without")
+    p.add_argument("--results", default="compare.jsonl", help="file of the finished rows")
+    p.add_argument("--table", default="", help="file whose comparison is replaced [default: print to standard output]")
     p.add_argument("--quick", action="store_true", help="few rows and small ranks")
     a = p.parse_args()
     results = []

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Exact kernel ridge regression on a random subset: the dense solution that approximations are compared with.
+"""Exact kernel ridge regression on a random subset: the dense solution, as a reference for approximations.
 
 Solves (K + lambda·n·I) a = y - mean(y) in float64 by Cholesky; Gaussian kernel exp(-|x-z|^2 / (2 sigma^2)); features
-standardised by the training rows' mean and population deviation. Prints one JSON line.
+standardised by the mean and the population standard deviation of the training rows. Prints one JSON line.
 
   python3 scripts/exact.py protein.parquet --sigma 1 --penalty 1e-6 --rows 10000
 
-Needs numpy, scipy and pyarrow. Training rows are those with fold != 0, test rows those with fold == 0.
+Needs numpy, scipy and pyarrow. Training rows have fold != 0, test rows have fold == 0.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def gaussian(x, z, sigma):
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 p.add_argument("data")
 p.add_argument("--sigma", type=float, required=True)
-p.add_argument("--penalty", type=float, required=True, help="lambda, per row")
+p.add_argument("--penalty", type=float, required=True, help="regularisation parameter lambda, per row")
 p.add_argument("--rows", type=int, default=10_000)
 p.add_argument("--seed", type=int, default=0)
 a = p.parse_args()

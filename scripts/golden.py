@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Golden values from independent implementations, as small JSON files in tests/golden/.
+"""Writes golden values of independent implementations as small JSON files to tests/golden/.
 
     python scripts/golden.py kernels
 
-Needs numpy, scipy, scikit-learn and scikit-image; their versions stand in the files. Run again only to add cases: the files are committed.
+Needs numpy, scipy, scikit-learn and scikit-image; the files record their versions. Run it only to add cases, because the files are committed.
 """
 
 import argparse
@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 
 
 def kernels():
-    """Every kernel between 7 and 5 points in 6 dimensions, one of them shared and one far away."""
+    """Values of every kernel between 7 and 5 points in 6 dimensions; one point is shared, and one is distant."""
     rng = np.random.default_rng(20240611)
     x, z = rng.normal(size=(7, 6)), rng.normal(size=(5, 6))
     z[2] = x[3]
@@ -55,7 +55,7 @@ def kernels():
         "sigmoid(gamma=0.125, c0=-0.5)": pairwise.sigmoid_kernel(x, z, gamma=0.125, coef0=-0.5),
         "cosine()": pairwise.cosine_similarity(x, z),
     }
-    # scikit-learn takes the sine of the Euclidean distance: the same for one feature, and products of those for more
+    # scikit-learn uses the sine of the Euclidean distance, which agrees for one feature; the kernel is the product over features
     columns = [ExpSineSquared(length_scale=1.5, periodicity=3)(x[:, [k]], z[:, [k]]) for k in range(x.shape[1])]
     cases["periodic(period=3, sigma=1.5)"] = np.prod(columns, axis=0)
     for nu in (1.5, 2.5):
@@ -64,7 +64,7 @@ def kernels():
     columns = [pairwise.rbf_kernel(x[:, [k]], z[:, [k]], gamma=1 / 8) for k in range(x.shape[1])]
     cases["anova(sigma=2, degree=3)"] = np.sum(columns, axis=0) ** 3
 
-    # histograms: non-negative, with features that are 0 in both
+    # histograms: non-negative, with features that are 0 in both points
     p, q = (np.maximum(points, 0) for points in (x, z))
     additive = pairwise.additive_chi2_kernel(p, q)
     histograms = {
@@ -72,11 +72,11 @@ def kernels():
         "additive_chi_squared()": (p.sum(1)[:, None] + q.sum(1)[None, :] + additive) / 2,
         "intersection()": (p.sum(1)[:, None] + q.sum(1)[None, :] - cdist(p, q, "cityblock")) / 2,
     }
-    # sets, the last of them empty in both
+    # sets as indicators; the last one is empty
     a, b = (np.vstack([points[:-1] > 0, np.zeros((1, points.shape[1]), bool)]) for points in (x, z))
     sets = {"jaccard()": 1 - cdist(a, b, "jaccard")}
 
-    # pictures of 6 x 5 pixels from 0 to 255, one of them brighter than another, one of a single grey
+    # pictures of 6 x 5 pixels from 0 to 255; one is a brighter version of another, and one is constant
     g, h = (rng.integers(0, 256, size=(n, 30)).astype(float) for n in (7, 5))
     h[2], h[3] = g[3] / 2 + 60, 99
     seen = {"data_range": 255, "win_size": 3, "use_sample_covariance": False}
@@ -95,8 +95,8 @@ def kernels():
     }
 
 
-class Ridged:
-    """Covariance of scikit-learn's discriminant analysis: S + lambda I, as kmill regularises it."""
+class RidgedCovariance:
+    """Covariance estimator for scikit-learn's discriminant analysis: S + lambda I, the regularisation of kmill."""
 
     penalty = 1e-4
 
@@ -107,18 +107,18 @@ class Ridged:
 
 
 def libsvm(model, k):
-    """Objective of a LIBSVM model, from its dual, in LIBSVM's own units; hinge losses for classes +-1 or values."""
+    """Returns the dual coefficients of a LIBSVM model and half of their squared norm, in the units of LIBSVM."""
     beta = np.zeros(len(k))
     beta[model.support_] = model.dual_coef_[0]
     return beta, 0.5 * beta @ k @ beta
 
 
 def logistic(phi, label, phi_new):
-    """Logistic regression on exact features at C = 1/(2 n lambda), to the rounding of its gradient."""
+    """Logistic regression on exact features at C = 1/(2 n lambda), converged to the rounding error of the gradient."""
     cases = {}
     for name, rows in (("logistic", np.arange(len(label))), ("logistic_two", np.flatnonzero(label < 2))):
         for weight in (None, "balanced"):
-            # classes of unequal size, or the weights would be 1
+            # classes of unequal size, because balanced weights would otherwise be 1
             kept = rows[(label[rows] != 1) | (rows // 3 % 2 == 0)]
             penalty = 1e-3
             model = LogisticRegression(
@@ -131,8 +131,8 @@ def logistic(phi, label, phi_new):
     return cases
 
 
-def machines(k, phi, x, label, k_new, phi_new, k_test):
-    """Support vector machines by LIBSVM on the exact kernel, by LIBLINEAR on exact features."""
+def svms(k, phi, x, label, k_new, phi_new, k_test):
+    """SVMs of LIBSVM on the exact kernel, and of LIBLINEAR on exact features."""
     cases, n = {}, len(label)
     for c in (1.0, 100.0):
         objectives, scores, test = [], [], []
@@ -149,7 +149,7 @@ def machines(k, phi, x, label, k_new, phi_new, k_test):
             "scores": np.transpose(scores).tolist(),
             "labels": np.argmax(test, axis=0).tolist(),
         }
-    # one machine for every pair; scikit-learn's sign is that of the first class of the pair
+    # one-vs-one; in scikit-learn a positive score means the first class of the pair
     model = SVC(kernel="precomputed", C=10.0, tol=1e-10, decision_function_shape="ovo").fit(k, label)
     cases["pairs"] = {
         "c": 10.0,
@@ -172,7 +172,7 @@ def machines(k, phi, x, label, k_new, phi_new, k_test):
         cases[f"svr_{c:g}"] = {"c": c, "y": z.tolist(), "objective": objective, "values": model.predict(k_new).tolist()}
     for nu in (0.1, 0.5):
         model = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-10).fit(k)
-        # LIBSVM's coefficients add up to nu n
+        # the sum of LIBSVM's dual coefficients is nu n
         scores = model.decision_function(k_new) / (nu * n)
         beta, square = libsvm(model, k)
         cases[f"oneclass_{nu:g}"] = {"nu": nu, "objective": -square / (nu * n) ** 2, "scores": scores.tolist()}
@@ -180,7 +180,7 @@ def machines(k, phi, x, label, k_new, phi_new, k_test):
 
 
 def solvers():
-    """Every solver on 150 rows with all rows as landmarks: what scikit-learn finds on the exact kernel."""
+    """Results of scikit-learn on the exact kernel for every solver, on 150 rows, which are all landmarks."""
     rng = np.random.default_rng(20241121)
     sigma, n = 1.5, 150
     label = np.arange(n) % 3
@@ -196,11 +196,11 @@ def solvers():
     pca = KernelPCA(n_components=6, kernel="precomputed", eigen_solver="dense").fit(k)
     cases = {"kpca": {"variance": (pca.eigenvalues_ / n).tolist(), "scores": pca.transform(k_new).tolist()}}
     for name, rows in (("fisher", np.arange(n)), ("fisher_two", np.flatnonzero(label < 2))):
-        model = LinearDiscriminantAnalysis(solver="lsqr", covariance_estimator=Ridged())
+        model = LinearDiscriminantAnalysis(solver="lsqr", covariance_estimator=RidgedCovariance())
         model.fit(phi[rows], label[rows])
         scores = np.atleast_2d(model.decision_function(phi_new).T).T
-        cases[name] = {"lambda": Ridged.penalty, "scores": scores.tolist()}
-    model = LinearDiscriminantAnalysis(solver="eigen", covariance_estimator=Ridged()).fit(phi, label)
+        cases[name] = {"lambda": RidgedCovariance.penalty, "scores": scores.tolist()}
+    model = LinearDiscriminantAnalysis(solver="eigen", covariance_estimator=RidgedCovariance()).fit(phi, label)
     cases["fisher"]["share"] = model.explained_variance_ratio_.tolist()
     means = KMeans(n_clusters=4, n_init=50, tol=0, max_iter=1000, random_state=0).fit(phi)
     cases["kmeans"] = {"mean_square": means.inertia_ / n}
@@ -209,20 +209,20 @@ def solvers():
     cases["spectral"] = {"eigenvalues": np.linalg.eigvalsh(normalised)[::-1][:5].tolist()}
     test = np.round(rng.normal(size=(1000, 3)) + 0.7 * np.array([0, 1, 0]), 3)
     k_test = pairwise.rbf_kernel(test, x, gamma=1 / (2 * sigma**2))
-    cases |= logistic(phi, label, phi_new) | machines(k, phi, x, label, k_new, phi_new, k_test)
+    cases |= logistic(phi, label, phi_new) | svms(k, phi, x, label, k_new, phi_new, k_test)
     cases["test"] = test.tolist()
     return {"kernel": f"gaussian(sigma={sigma})", "x": x.tolist(), "y": label.tolist(), "new": new.tolist(), "cases": cases}
 
 
 def ridge():
-    """Kernel ridge regression without an intercept on 200 rows: predictions, and leave-one-out by fitting 200 times."""
+    """Kernel ridge regression without an intercept on 200 rows: predictions, and leave-one-out predictions from 200 fits."""
     rng = np.random.default_rng(20241122)
     sigma, n, penalty = 1.5, 200, 1e-5
     x, new = rng.normal(size=(n, 3)), rng.normal(size=(30, 3))
     y = np.sin(1.5 * x[:, 0]) + x[:, 1] * x[:, 2] + 2 + 0.1 * rng.normal(size=n)
 
     def model(rows):
-        # per row of all n: leaving one out keeps lambda n
+        # leave-one-out fits use lambda n of all n rows
         return KernelRidge(alpha=penalty * n, kernel="rbf", gamma=1 / (2 * sigma**2)).fit(x[rows], y[rows])
 
     left_out = [model(np.arange(n) != i).predict(x[i : i + 1])[0] for i in range(n)]
@@ -231,14 +231,14 @@ def ridge():
 
 
 def imhof(weights, x):
-    """P(sum of weights times chi-squared variables > x) by Imhof's integral, on its own quadrature."""
+    """P(weighted sum of chi-squared variables > x) by Imhof's integral, with SciPy's quadrature."""
     weights = np.asarray(weights)
 
     def integrand(u):
         theta = 0.5 * np.arctan(weights * u).sum() - 0.5 * x * u
         return np.sin(theta) / (u * np.exp(0.25 * np.log1p((weights * u) ** 2).sum()))
 
-    # the integrand falls like a power of u: halves of an exponential grid until nothing is left
+    # the integrand decays like a power of u: integrate over the intervals of an exponential grid up to 1e9
     total, low, high = 0.0, 1e-12, 1.0
     while high < 1e9:
         part = quad(integrand, low, high, limit=2000, epsabs=1e-13, epsrel=1e-12)[0]
@@ -247,7 +247,7 @@ def imhof(weights, x):
 
 
 def statistics():
-    """Two-sample and dependence statistics by loops over pairs of rows; p-values by SciPy from dense spectra."""
+    """Two-sample and dependence statistics, computed with loops over pairs of rows; p-values of SciPy from dense spectra."""
     rng = np.random.default_rng(20241123)
     sigma = 1.5
 
@@ -310,21 +310,21 @@ def statistics():
 
 
 def embeddings():
-    """Isomap and locally linear embedding of a rolled sheet, all rows as nodes and landmarks, and of new rows."""
+    """Isomap and locally linear embedding of a Swiss roll and of new rows, with all rows as nodes and landmarks."""
     rng = np.random.default_rng(20261123)
 
-    def sheet(n):
+    def swiss_roll(n):
         t, v = 1.5 * np.pi * (1 + 2 * rng.uniform(size=n)), rng.uniform(size=n)
         return np.column_stack([t * np.cos(t), 21 * v, t * np.sin(t)])
 
-    x, new, k = sheet(250), sheet(20), 8
+    x, new, k = swiss_roll(250), swiss_roll(20), 8
     isomap = Isomap(n_neighbors=k, n_components=2, eigen_solver="dense").fit(x)
     lle = LocallyLinearEmbedding(n_neighbors=k, n_components=2, eigen_solver="dense").fit(x)
-    found = {
+    cases = {
         name: {"rows": model.embedding_.tolist(), "new": model.transform(new).tolist()}
         for name, model in (("isomap", isomap), ("lle", lle))
     }
-    return {"neighbours": k, "x": x.tolist(), "new": new.tolist(), "cases": found}
+    return {"neighbours": k, "x": x.tolist(), "new": new.tolist(), "cases": cases}
 
 
 SECTIONS = {"embeddings": embeddings, "kernels": kernels, "solvers": solvers, "ridge": ridge, "statistics": statistics}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tables across programs: what pyarrow, pandas, numpy and scikit-learn write, kmill must read, and the reverse.
+"""Tests the exchange of tables: kmill must read what pyarrow, pandas, numpy and scikit-learn write, and the reverse.
 
     scripts/interop.py [--kmill target/release/kmill] [--keep FOLDER]
 
 Every file is read with `kmill inspect --json` and rewritten with `kmill convert` to each format that kmill writes; the
-results are read back with the library of that format and compared value by value, to the bit where the format allows
-it. Formats that this build of kmill does not know are reported as skipped. Prints a table; exit code 1 on a difference.
+results are read back with the library of that format and compared value by value, bit for bit if the format allows
+it. Formats that this build of kmill does not support are reported as skipped. Prints a table; exit code 1 on a difference.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 from sklearn.datasets import dump_svmlight_file
 
-# newer versions of pandas round correctly without being asked
+# newer versions of pandas round correctly by default, and warn about the option
 warnings.filterwarnings("ignore", message=".*float_precision.*")
 
 ROWS = 5000
@@ -35,7 +35,7 @@ UNKNOWN = "unknown file format"
 
 
 def columns(rows=ROWS, seed=0):
-    """One column of each type, extremes included."""
+    """Returns a column of each type, with extreme values."""
     rng = np.random.default_rng(seed)
     f8 = rng.standard_normal(rows) * 10.0 ** rng.integers(-300, 300, rows)
     f8[:4] = [0.1, -0.0, np.finfo(np.float64).max, 5e-324]
@@ -57,7 +57,7 @@ def columns(rows=ROWS, seed=0):
 
 
 class Runner:
-    """Runs kmill and keeps the table of results."""
+    """Runs kmill and collects the table of results."""
 
     def __init__(self, kmill, folder):
         self.kmill, self.folder, self.lines, self.failed = kmill, folder, [], 0
@@ -97,20 +97,20 @@ class Runner:
             return self.note(writer, variant, where, f"FAILED {err}")
         try:
             got = read(out, list(expected))
-        except Exception as error:  # whatever a reader says about our file is a finding
+        except Exception as error:  # any error of a reader is a failure
             return self.note(writer, variant, where, f"FAILED {type(error).__name__}: {error}")
         wrong = [name for name in expected if not same(expected[name], got[name])]
         self.note(writer, variant, where, f"FAILED different: {', '.join(wrong)}" if wrong else "same values")
 
-    def refuses(self, writer, variant, path, part, options=()):
-        """A file that kmill must refuse, saying `part`."""
+    def rejects(self, writer, variant, path, part, options=()):
+        """Checks that kmill rejects a file with a message that contains `part`."""
         code, _, err = self.run("inspect", path, "--json", *options)
         fine = code == 1 and part in err
-        self.note(writer, variant, "kmill inspect", f"refused: {part}" if fine else f"FAILED {code}: {err}")
+        self.note(writer, variant, "kmill inspect", f"rejected: {part}" if fine else f"FAILED {code}: {err}")
 
 
 def read(path, names):
-    """The columns of a file that kmill wrote, by the library of its format."""
+    """Reads the columns of a file that kmill wrote, with the library of its format."""
     if path.suffix == ".parquet":
         table = pq.read_table(path)
     elif path.suffix == ".arrow":
@@ -127,7 +127,7 @@ def read(path, names):
 
 
 def same(expected, got):
-    """Equal values, missing ones in the same places; floats to the bit, up to the payload of NaN."""
+    """Returns whether values and missing values are equal; floats bit for bit, up to the payload of NaN."""
     expected, got = np.asarray(expected), np.asarray(got)
     if len(expected) != len(got):
         return False
@@ -138,7 +138,7 @@ def same(expected, got):
     if expected.dtype == object:
         return all(str(a) == str(b) for a, b in zip(expected, got))
     if np.issubdtype(expected.dtype, np.floating):
-        # through text a float32 is the float64 that it equals
+        # text formats convert a float32 to the equal float64
         return np.array_equal(expected.astype(np.float64).view(np.int64), got.astype(np.float64).view(np.int64))
     if np.issubdtype(got.dtype, np.floating):
         exact = np.abs(expected.astype(np.float64)) <= 2**53
@@ -163,11 +163,11 @@ def parquet(run, folder):
     run.check("pyarrow", "Parquet: byte stream split", path, numbers, targets=("parquet", "csv", "npy", "arrow"))
     pq.write_table(pa.table(numbers), path, data_page_size=512, write_page_index=True)
     run.check("pyarrow", "Parquet: small pages, page index", path, numbers)
-    holes = {name: np.where(np.arange(ROWS) % 7 == 0, None, values) for name, values in everything.items()}
+    incomplete = {name: np.where(np.arange(ROWS) % 7 == 0, None, values) for name, values in everything.items()}
     arrays = {name: pa.array(values, from_pandas=True, type=table.schema.field(name).type)
-              for name, values in holes.items()}
+              for name, values in incomplete.items()}
     pq.write_table(pa.table(arrays), path)
-    for name in holes:
+    for name in incomplete:
         run.check("pyarrow", f"Parquet: nulls in {name}", path, {name: arrays[name].to_pandas().to_numpy()},
                   targets=("parquet",))
     large = pa.table({"word": pa.array(everything["word"], pa.large_string()), "f8": everything["f8"]})
@@ -222,7 +222,7 @@ def npy(run, folder):
             label = f".npy: {dtype}, {order} order"
             _, _, err = run.run("inspect", path)
             if "array.astype" in err or "ascontiguousarray" in err:
-                run.note("numpy", label, "kmill", "skipped: refused, and told how to save it")
+                run.note("numpy", label, "kmill", "skipped: rejected, with advice how to save it")
                 continue
             expected = {f"x{i}": np.ascontiguousarray(values[:, i]).astype(values.dtype.newbyteorder("=")) for i in range(3)}
             if dtype == "<f2":
@@ -234,7 +234,7 @@ def npy(run, folder):
 
 def text(run, folder):
     everything = columns(seed=3)
-    # a float32 is written as the float64 that it equals: in its own shortest digits it would be another number
+    # write each float32 as the equal float64, because its shortest float32 digits are a different float64
     frame = pd.DataFrame(everything).astype({"f4": float})
     path = folder / "in.csv"
     for name, options in {
@@ -249,25 +249,25 @@ def text(run, folder):
     run.check("pandas", "CSV: no header", path, expected, options=["--no-header"])
     frame.to_csv(path)
     run.check("pandas", "CSV: with an index", path, everything)
-    holes = frame[["f8", "word", "i4"]].copy().astype({"i4": "Int64"})
-    holes.loc[::5, :] = pd.NA
+    incomplete = frame[["f8", "word", "i4"]].copy().astype({"i4": "Int64"})
+    incomplete.loc[::5, :] = pd.NA
     for na in ["", "NA", "NaN", "null"]:
-        # in text only an empty field is missing
-        kept = holes if na == "" else holes.drop(columns="word")
+        # in text columns only an empty field is missing
+        kept = incomplete if na == "" else incomplete.drop(columns="word")
         kept.to_csv(path, index=False, na_rep=na)
-        wanted = {name: kept[name].to_numpy(dtype=object) for name in kept}
+        expected = {name: kept[name].to_numpy(dtype=object) for name in kept}
         run.check("pandas", f"CSV: missing as {na!r}", path, {
             name: pd.array(values, dtype="Float64").to_numpy(dtype=float, na_value=np.nan) if name != "word" else values
-            for name, values in wanted.items()})
+            for name, values in expected.items()})
     pyarrow.csv.write_csv(pa.Table.from_pandas(frame), path)
     run.check("pyarrow", "CSV", path, everything)
     matrix = np.random.default_rng(4).standard_normal((ROWS, 3))
     np.savetxt(path, matrix, delimiter=",")
     run.check("numpy", "CSV: savetxt", path, {f"x{i}": matrix_column(path, i) for i in range(3)}, options=["--no-header"],
               targets=("csv", "npy"))
-    run.refuses("numpy", "CSV: savetxt, read with a header", path, "add --no-header")
+    run.rejects("numpy", "CSV: savetxt, read with a header", path, "add --no-header")
     frame[["f8"]].to_csv(path, index=False, encoding="utf-16")
-    run.refuses("pandas", "CSV: UTF-16", path, "UTF-16")
+    run.rejects("pandas", "CSV: UTF-16", path, "UTF-16")
 
 
 def matrix_column(path, i):
@@ -278,7 +278,7 @@ def svmlight(run, folder):
     rng = np.random.default_rng(5)
     x = rng.standard_normal((ROWS, 6)) * (rng.random((ROWS, 6)) < 0.5)
     x[0, 5] = 1.0
-    x += 0.0  # a zero that is not written has no sign
+    x += 0.0  # zeros are not written, so their sign is lost
     y = rng.choice([-1.0, 1.0], ROWS)
     path = folder / "in.svm"
     for zero, comment, qid in [(False, None, None), (True, "a comment", None), (False, None, np.arange(ROWS) // 10)]:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Test errors of the landmark schemes, with and without a learned metric, on real tables.
+"""Measures the test errors of the landmark schemes, with and without a learned metric, on real tables.
 
     scripts/landmarks.py --data FOLDER [--kmill PATH] [--sets pol,protein] [--schemes uniform,rpcholesky]
                          [--ranks 100,400,1600] [--seeds 3] --results FILE.jsonl [--table FILE.md]
 
-A metric and a kernel are learned once for each table by `kmill tune` at a small rank. Then every scheme chooses landmarks for
-ridge regression at every rank, before the features as they are (Gaussian, median length) and behind that metric; lambda is
-chosen by five folds. The error is that of the test rows: squared error, or the share of wrong classes. `mixed` takes half of
-the landmarks by rpcholesky and half at random. A result that is in the file is not computed again.
+`kmill tune` learns a metric and a kernel for each table at a small rank. Then every scheme chooses landmarks for ridge
+regression at every rank, without a metric (Gaussian kernel, median length scale) and with that metric; lambda is chosen by
+5-fold cross-validation. The error is that of the test rows: mean squared error or error rate. `mixed` chooses half of the
+landmarks with rpcholesky and half at random. Results that are in the file are not computed again.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# the test rows of each table: a fold, or the rows from a number on
+# first test row of each table; None if fold 0 is the test fold
 TESTS = {"pol": None, "elevators": None, "bike": None, "protein": None, "kin40k": None, "keggundirected": None,
          "beijing-pm25": 284_217, "dsa": 427_500, "kddcup99": 494_021, "fashion-mnist": 60_000}
 CLASSES = {"dsa", "kddcup99", "fashion-mnist"}
@@ -28,7 +28,7 @@ SCHEMES = "uniform,rpcholesky,mixed,leverage,kmeans,greedy,bless,predictive"
 
 
 def halves(name):
-    """The options that choose training and test rows."""
+    """Returns the options that select training and test rows."""
     first = TESTS[name]
     return (["--where", "fold != 0"], ["--where", "fold == 0"]) if first is None else \
         (["--rows", f"0..{first}"], ["--rows", f"{first}.."])
@@ -43,8 +43,8 @@ def kmill(a, *arguments):
     return json.loads(done.stdout)
 
 
-def learned(a, name, folder):
-    """A model that holds the metric of a table, and its kernel."""
+def learned_metric(a, name, folder):
+    """Returns a model file with the learned metric of a table, and the kernel."""
     path, kernel = folder / f"{name}.safetensors", folder / f"{name}.kernel"
     if not path.exists():
         task = ["--task", "classification"] if name in CLASSES else []
@@ -55,7 +55,7 @@ def learned(a, name, folder):
 
 
 def rows_of(model):
-    """The numbers of the stored rows that are the landmarks of a model."""
+    """Returns the row indices of the landmarks of a model."""
     import numpy as np
 
     with model.open("rb") as file:
@@ -66,30 +66,30 @@ def rows_of(model):
 
 
 def mixed(a, name, options, rank, seed, folder):
-    """A table of landmarks: half by rpcholesky, half at random, in the units of the table."""
+    """Writes a table of landmarks, half chosen by rpcholesky, half at random, in the units of the table."""
     import pyarrow.parquet as pq
     import numpy as np
 
     model = folder / "mixed.safetensors"
     kmill(a, *options, "--rank", rank // 2, "--landmarks", "rpcholesky", "--seed", seed, "-o", model)
-    chosen = rows_of(model)
+    pivots = rows_of(model)
     table = pq.read_table(a.data / f"{name}.parquet")
     keep = np.flatnonzero(table.column("fold").to_numpy() != 0) if TESTS[name] is None else np.arange(TESTS[name])
-    others = np.setdiff1d(keep, chosen)
-    random = np.random.default_rng(seed).choice(others, rank - len(chosen), replace=False)
+    others = np.setdiff1d(keep, pivots)
+    random = np.random.default_rng(seed).choice(others, rank - len(pivots), replace=False)
     columns = [c for c in table.column_names if c.startswith("x")]
     path = folder / "mixed.parquet"
-    pq.write_table(table.select(columns).take(np.concatenate([chosen, random])), path)
+    pq.write_table(table.select(columns).take(np.concatenate([pivots, random])), path)
     return path
 
 
 def error(a, name, scheme, rank, seed, metric, folder):
-    """The test error of a fit, and its seconds of choosing landmarks."""
+    """Returns the test error of a fit, the seconds of its choice of landmarks, and its trace error."""
     data = a.data / f"{name}.parquet"
     options = ["fit", "ridge", data, "--target", "y", "--features", "x*", *halves(name)[0]]
     options += ["--task", "classification"] if name in CLASSES else []
     if metric:
-        model, kernel = learned(a, name, folder)
+        model, kernel = learned_metric(a, name, folder)
         has = "metric" in kmill(a, "inspect", model)
         options += ["--kernel", kernel, *(["--metric", model] if has else [])]
     landmarks = mixed(a, name, options, rank, seed, folder) if scheme == "mixed" else scheme
@@ -101,14 +101,14 @@ def error(a, name, scheme, rank, seed, metric, folder):
 
 
 def table(results):
-    """Markdown: a row for each set, rank and metric; a column for each scheme; medians over seeds, the least in bold."""
+    """Returns Markdown: a row for each data set, rank and metric; a column for each scheme; medians over seeds, the least in bold."""
     cells = {}
     for r in results:
         cells.setdefault((r["set"], r["metric"], r["rank"]), {}).setdefault(r["scheme"], []).append(r["error"])
     schemes = list(dict.fromkeys(r["scheme"] for r in results))
     lines = ["| table | metric | m | " + " | ".join(schemes) + " |", "| --- | --- | ---: |" + " ---: |" * len(schemes)]
-    for (name, metric, rank), found in sorted(cells.items(), key=lambda c: (list(TESTS).index(c[0][0]), c[0][1:])):
-        medians = {scheme: statistics.median(errors) for scheme, errors in found.items()}
+    for (name, metric, rank), errors_by_scheme in sorted(cells.items(), key=lambda c: (list(TESTS).index(c[0][0]), c[0][1:])):
+        medians = {scheme: statistics.median(errors) for scheme, errors in errors_by_scheme.items()}
         least = min(medians.values())
         shown = [f"**{m:.4g}**" if m == least else f"{m:.4g}" for m in (medians.get(s, float("nan")) for s in schemes)]
         lines.append(f"| {name} | {'learned' if metric else 'none'} | {rank} | " + " | ".join(shown) + " |")
@@ -137,11 +137,11 @@ def main():
         if (name, scheme, rank, seed, metric) in done:
             continue
         try:
-            found, seconds, trace = error(a, name, scheme, rank, seed, metric, folder)
+            test_error, seconds, trace = error(a, name, scheme, rank, seed, metric, folder)
         except RuntimeError as problem:
             print(problem, file=sys.stderr)
             continue
-        results.append({"set": name, "scheme": scheme, "rank": rank, "seed": seed, "metric": metric, "error": found,
+        results.append({"set": name, "scheme": scheme, "rank": rank, "seed": seed, "metric": metric, "error": test_error,
                         "seconds": seconds, "trace_error": trace})
         with a.results.open("a") as out:
             out.write(json.dumps(results[-1]) + "\n")

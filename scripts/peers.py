@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What a user would pick instead of kmill, one job a call; scripts/compare.py runs these beside kmill.
+"""Runs a program that a user would use instead of kmill, one job per call; scripts/compare.py runs these jobs and kmill.
 
     python3 scripts/peers.py nystroem-ridge beijing-pm25.parquet --train 284217 --rank 2000 --sigma 5 --penalty 1e-6
 
-The first --train rows of a Parquet file with columns x0, x1, ... and y are learned from, the others are the test.
-Features are standardised with the mean and the population deviation of the training rows. The kernel is exp(-|x-z|^2
+The first --train rows of a Parquet file with columns x0, x1, ... and y are the training rows, the others are the test rows.
+Features are standardised with the mean and the population standard deviation of the training rows. The kernel is exp(-|x-z|^2
 / (2 sigma^2)), --penalty is lambda of (1/n) sum loss + lambda |w|^2, -C the constant of C sum loss + |w|^2 / 2.
 
-Prints one JSON line: seconds by stage, the error, versions, the kernel of the BLAS; or which library is missing. Needs numpy, scipy,
+Prints one JSON line: seconds of each stage, the error, versions, the kernels of the BLAS; or the reason why the library is missing. Needs numpy, scipy,
 scikit-learn, threadpoolctl and pyarrow; libsvm-official, falkon, lightgbm, xgboost, catboost, xrfm and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
-those names. Models of whole tables are in tables.py.
+these names. Boosting and xRFM are in tables.py.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BATCH = 8192
 
 
 class Clock:
-    """Seconds of named stages."""
+    """Measures the seconds of named stages."""
 
     def __init__(self):
         self.last, self.stages = time.perf_counter(), {}
@@ -41,13 +41,13 @@ class Clock:
 
 
 def names(path):
-    """The feature columns in the order of their numbers."""
+    """Returns the feature columns in the order of their numbers."""
     columns = pq.ParquetFile(path).schema_arrow.names
     return sorted((c for c in columns if c[0] == "x" and c[1:].isdigit()), key=lambda c: int(c[1:]))
 
 
 def batches(path, size=65_536):
-    """Rows of the file with their targets, in order."""
+    """Yields batches of rows and targets of the file, in order."""
     columns = [*names(path), "y"]
     for batch in pq.ParquetFile(path).iter_batches(batch_size=size, columns=columns):
         x = np.empty((len(batch), len(columns) - 1), np.float32)
@@ -57,7 +57,7 @@ def batches(path, size=65_536):
 
 
 def moments(blocks):
-    """Mean and deviation of every column, in double precision."""
+    """Returns mean and standard deviation of each column, in double precision."""
     n, total, squares = 0, 0.0, 0.0
     for x in blocks:
         x = x.astype(np.float64)
@@ -68,7 +68,7 @@ def moments(blocks):
 
 
 def load(a):
-    """Training and test rows, scaled, filled batch by batch."""
+    """Returns scaled training and test rows, read batch by batch."""
     rows, at = pq.ParquetFile(a.data).metadata.num_rows, 0
     x, y = np.empty((rows, len(names(a.data))), a.dtype), None
     for part, target in batches(a.data):
@@ -82,7 +82,7 @@ def load(a):
 
 
 def gaussian(x, z, sigma):
-    """A block of the kernel; in place as far as numpy can."""
+    """Returns a block of the kernel matrix, computed in place as far as numpy can."""
     k = x @ z.T
     k *= 2
     k -= np.einsum("ij,ij->i", x, x)[:, None]
@@ -93,7 +93,7 @@ def gaussian(x, z, sigma):
 
 
 def factor(k):
-    """The lower Cholesky factor, with as little on the diagonal as it takes."""
+    """Returns the lower Cholesky factor, with the smallest jitter on the diagonal that makes the matrix positive definite."""
     jitter = len(k) * np.finfo(np.float64).eps
     while True:
         try:
@@ -107,7 +107,7 @@ def mean_squared(prediction, truth):
 
 
 def approximate(a):
-    """scikit-learn's map of the peer's name."""
+    """Returns the feature map of scikit-learn that the peer uses."""
     from sklearn.kernel_approximation import Nystroem, RBFSampler
 
     map_ = Nystroem if a.peer.startswith("nystroem") else RBFSampler
@@ -172,8 +172,8 @@ def exact_regression(a, clock):
     return error
 
 
-def exact_machine(a, clock):
-    """A kernel support vector machine: scikit-learn's SVC or LIBSVM's own binding."""
+def exact_svm(a, clock):
+    """An exact kernel SVM: scikit-learn's SVC or LIBSVM's own Python package."""
     x, y, x_test, y_test = load(a)
     gamma = 1 / (2 * a.sigma**2)
     clock.lap("read")
@@ -196,7 +196,7 @@ def exact_machine(a, clock):
 
 
 def components(a, clock):
-    """Kernel principal components. The error is the share of tr K that the components leave, before centring."""
+    """Kernel principal components. The error is the fraction of tr K that the components do not explain, before centring."""
     from sklearn.decomposition import PCA, KernelPCA
 
     x, _, _, _ = load(a)
@@ -236,7 +236,7 @@ def falkon(a, clock):
 
 
 def stream(a, clock):
-    """Rows in batches, uniform landmarks, normal equations summed in double precision: what one writes by hand."""
+    """A hand-written stream: rows in batches, uniform landmarks, normal equations summed in double precision."""
     def training():
         left = a.train
         for x, y in batches(a.data, BATCH):
@@ -245,13 +245,13 @@ def stream(a, clock):
             if left <= 0:
                 return
 
-    wanted = np.sort(np.random.default_rng(a.seed).choice(a.train, a.rank, replace=False))
+    sampled = np.sort(np.random.default_rng(a.seed).choice(a.train, a.rank, replace=False))
     drawn, at, targets = [], 0, 0.0
 
     def first_pass():
         nonlocal at, targets
         for x, y in training():
-            drawn.append(x[wanted[(wanted >= at) & (wanted < at + len(x))] - at])
+            drawn.append(x[sampled[(sampled >= at) & (sampled < at + len(x))] - at])
             at, targets = at + len(x), targets + y.sum(dtype=np.float64)
             yield x
 
@@ -330,19 +330,19 @@ def low_rank(a, clock):
 
 
 def table(a, clock):
-    """A model of the whole table; the scale of the features is nothing to trees."""
+    """Gradient boosting or xRFM on all rows; trees do not depend on the scale of the features."""
     x, y, z, truth = load(a)
     clock.lap("read")
     model = tables.model(a, x, y)
     model.fit(x, y)
     clock.lap("train")
-    error = tables.wrong(model, z, truth)
+    error = tables.error(model, z, truth)
     clock.lap("predict")
     return error
 
 
 def ranking(a, clock):
-    """LightGBM on grades within groups, by pairs or as quantities; the share of pairs in the wrong order."""
+    """LightGBM on relevance grades within groups, pairwise or as regression. The error is the fraction of wrongly ordered pairs."""
     x, y, z, truth = load(a)
     groups = pq.read_table(a.data, columns=["qid"]).column(0).to_numpy()
     clock.lap("read")
@@ -366,8 +366,8 @@ PEERS = {
     "nystroem-logistic": (classification, "scikit-learn"),
     "nystroem-sgd": (classification, "scikit-learn"),
     "kernelridge": (exact_regression, "scikit-learn"),
-    "svc": (exact_machine, "scikit-learn"),
-    "libsvm": (exact_machine, "libsvm-official"),
+    "svc": (exact_svm, "scikit-learn"),
+    "libsvm": (exact_svm, "libsvm-official"),
     "kernelpca": (components, "scikit-learn"),
     "nystroem-pca": (components, "scikit-learn"),
     "nystroem-trace": (low_rank, "scikit-learn"),
@@ -380,12 +380,12 @@ PEERS = {
     "falkon": (falkon, "falkon"),
 }
 
-# the module that a distribution brings
+# module names that differ from the names of the distributions
 MODULES = {"libsvm-official": "libsvm", "scikit-learn": "sklearn"}
 
 
 def missing(a, library):
-    """Why a peer cannot run here; None where it can."""
+    """Returns the reason why a peer cannot run; None if it can."""
     if a.peer == "rpcholesky-authors" and not a.rpcholesky:
         return "not installed (--rpcholesky FOLDER)"
     return None if importlib.util.find_spec(MODULES.get(library, library)) else "not installed"
@@ -395,16 +395,16 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("peer", choices=PEERS)
     p.add_argument("data")
-    p.add_argument("--train", type=int, required=True, help="rows to learn from; the others test")
+    p.add_argument("--train", type=int, required=True, help="number of training rows; the others are test rows")
     p.add_argument("--rank", type=int, default=1000)
     p.add_argument("--sigma", type=float, default=1.0)
     p.add_argument("--penalty", type=float, default=1e-6)
     p.add_argument("-C", type=float, default=1.0)
     p.add_argument("--components", type=int, default=10)
-    p.add_argument("--iterations", type=int, default=1000, help="most steps of LogisticRegression")
+    p.add_argument("--iterations", type=int, default=1000, help="maximum number of iterations of LogisticRegression")
     p.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    p.add_argument("--threads", type=int, default=2, help="where a library asks; BLAS takes OMP_NUM_THREADS")
-    p.add_argument("--time", type=float, default=240, help="seconds of a search for parameters, half of them for the trials")
+    p.add_argument("--threads", type=int, default=2, help="threads of libraries with such an option; BLAS reads OMP_NUM_THREADS")
+    p.add_argument("--time", type=float, default=240, help="seconds of a parameter search; the trials take half of them")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--rpcholesky", default="", help="folder of the RPCholesky authors' program")
     a = p.parse_args()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The rate of kmill's Gram pass beside the machine's own: sgemm of the BLAS behind NumPy, in the same minute.
+"""Compares the flop rate of kmill's Gram pass with that of the machine: sgemm of NumPy's BLAS, measured in the same minute.
 
     scripts/rates.py [--kmill PATH] [--threads 2] [--repeats 3]
 
 A row of the pass takes 2dm flops for kernel values, m² for the triangular solve that makes features, and m² for the Gram matrix of the
-features. The time of a row is the difference of two fits, of n and of 2n rows, over n: so start, landmarks and
-the final solve do not count. The share is (flops of a row at the rate of sgemm)/(time of a row): exponentials, sums in f64, reading and
-scaling are in the time and not in the flops. The last two columns are of the same three products by the BLAS behind SciPy, on their own
-shapes: its time of a row, and its share of kmill's. The table ends with the kernel that OpenBLAS chose. Needs numpy, scipy, pyarrow and
+features. The time per row is the difference of the times of two fits, of 2n and of n rows, divided by n, which excludes start,
+landmarks and the final solve. The fraction is (flops per row at the rate of sgemm)/(time per row): exponentials, sums in f64, reading and
+scaling count in the time, but not in the flops. The last two columns are the time per row of the same three products of the same shapes with
+SciPy's BLAS, and its fraction of kmill's time. The last line names the kernels that OpenBLAS selected. Needs numpy, scipy, pyarrow and
 threadpoolctl.
 """
 
@@ -28,16 +28,16 @@ parser.add_argument("--dimensions", default="10,45,128,784")
 parser.add_argument("--ranks", default="500,1000,2000,4000,8000")
 a = parser.parse_args()
 blas.set_threads(a.threads)
-import numpy as np  # after its threads are set
+import numpy as np  # after set_threads
 import pyarrow as pa
 from scipy.linalg.blas import sgemm as product, ssyrk, strsm
 
-# flops of the shorter of the two fits
+# flops of the shorter fit
 FLOPS = 4e11
 
 
 def sgemm(order=4096):
-    """Flops a second of a square product in f32, the best of three."""
+    """Returns the flops per second of a square product in f32, best of three."""
     x = np.random.default_rng(0).standard_normal((order, order), dtype=np.float32)
     best = 1e9
     for _ in range(3):
@@ -48,7 +48,7 @@ def sgemm(order=4096):
 
 
 def same_shapes(d, m, rows=8192):
-    """Seconds a row of the three products of the pass, alone: kernel values, the triangular solve, the symmetric product; each the best of four."""
+    """Returns the seconds per row of the three products of the pass (kernel values, triangular solve, symmetric product), each the best of four."""
     random = np.random.default_rng(0)
     matrix = lambda *shape: np.asfortranarray(random.random(shape, dtype=np.float32))
     x, z, features, sums = matrix(rows, d), matrix(d, m), matrix(rows, m), matrix(m, m)
@@ -70,7 +70,7 @@ def same_shapes(d, m, rows=8192):
 
 
 def fit(data, rows, rank, sigma, folder):
-    """Seconds of a fit."""
+    """Returns the seconds of a fit."""
     command = [a.kmill, "fit", "ridge", data, "--rows", f"..{rows}", "--target", "y", "--features", "x*", "--rank", str(rank), "--landmarks", "uniform",
                "--candidates", str(2 * rank), "--kernel", f"gaussian(sigma={sigma})", "--lambda", "1e-3", "--folds", "none", "--threads", str(a.threads),
                "--scale", "none", "-q", "-o", str(folder / "model")]
@@ -80,7 +80,7 @@ def fit(data, rows, rank, sigma, folder):
 
 
 def main():
-    print("| features | rank | rows | us a row | GFLOP/s | sgemm GFLOP/s | share | same shapes, us | share |")
+    print("| features | rank | rows | us per row | GFLOP/s | sgemm GFLOP/s | fraction | same shapes, us | fraction |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The packages that a program is made of, as a CycloneDX document: names, versions, licences, checksums, who needs whom.
+"""Writes the dependencies of a program as a CycloneDX document: names, versions, licences, checksums, dependency graph.
 
     cargo metadata --format-version 1 --filter-platform TRIPLE | scripts/sbom.py PACKAGE >kmill.cdx.json
 
-What only builds or tests is left out. The document has no time and no random number, so that it is the same each time.
+Build scripts and tests are excluded. The document has no timestamp and no random number, so it is reproducible.
 """
 
 import json
@@ -12,23 +12,23 @@ import tomllib
 from pathlib import Path
 
 
-def kept(node):
-    """The packages that are linked into a package: no build scripts, no tests."""
+def linked_by(node):
+    """Returns the packages that are linked into a package, without build and test dependencies."""
     return sorted(d["pkg"] for d in node["deps"] if any(kind["kind"] is None for kind in d["dep_kinds"]))
 
 
 def component(package, checksums):
-    """What the document says of a package."""
+    """Returns the component entry of a package."""
     name, version = package["name"], package["version"]
-    said = {"type": "library", "bom-ref": f"pkg:cargo/{name}@{version}", "name": name, "version": version}
+    entry = {"type": "library", "bom-ref": f"pkg:cargo/{name}@{version}", "name": name, "version": version}
     if package["description"]:
-        said["description"] = " ".join(package["description"].split())
+        entry["description"] = " ".join(package["description"].split())
     if checksum := checksums.get((name, version)):
-        said["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+        entry["hashes"] = [{"alg": "SHA-256", "content": checksum}]
     if package["license"]:
-        # an older way to write OR
-        said["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
-    return {**said, "purl": said["bom-ref"]}
+        # an older syntax for OR
+        entry["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+    return {**entry, "purl": entry["bom-ref"]}
 
 
 def main(name):
@@ -38,22 +38,22 @@ def main(name):
     packages = {p["id"]: p for p in metadata["packages"]}
     nodes = {n["id"]: n for n in metadata["resolve"]["nodes"]}
     root = next(p["id"] for p in metadata["packages"] if p["name"] == name and p["id"] in metadata["workspace_members"])
-    found, ahead = set(), [root]
-    while ahead:
-        here = ahead.pop()
-        if here not in found:
-            found.add(here)
-            ahead += kept(nodes[here])
-    said = {id: component(packages[id], checksums) for id in found}
-    order = sorted(found, key=lambda id: said[id]["bom-ref"])
+    linked, pending = set(), [root]
+    while pending:
+        id = pending.pop()
+        if id not in linked:
+            linked.add(id)
+            pending += linked_by(nodes[id])
+    components = {id: component(packages[id], checksums) for id in linked}
+    order = sorted(linked, key=lambda id: components[id]["bom-ref"])
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": {"component": {**said[root], "type": "application"}},
-        "components": [said[id] for id in order if id != root],
+        "metadata": {"component": {**components[root], "type": "application"}},
+        "components": [components[id] for id in order if id != root],
         "dependencies": [
-            {"ref": said[id]["bom-ref"], "dependsOn": [said[d]["bom-ref"] for d in kept(nodes[id])]} for id in order
+            {"ref": components[id]["bom-ref"], "dependsOn": [components[d]["bom-ref"] for d in linked_by(nodes[id])]} for id in order
         ],
     }
     json.dump(document, sys.stdout, indent=1, ensure_ascii=False)

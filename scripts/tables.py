@@ -1,31 +1,31 @@
-"""Models of a whole table that a user would pick instead of kmill: gradient boosting as it comes and tuned, and xRFM.
+"""Models that a user would use instead of kmill tune: gradient boosting with default and with tuned parameters, and xRFM.
 
-A tuned model is the best of random settings, the defaults first, as many as --time allows: each learns from four fifths of the training
-rows, and the others tell when to stop and which is best. Boosting is then fitted on all training rows. xRFM keeps the model of the best
-setting, as its own fit takes rows to stop by.
+Tuning tries the defaults, then random parameters, as many as --time allows. Each trial is fitted on four fifths of the training rows; the
+other rows are validation rows, for early stopping and for the choice. Boosting is then fitted on all training rows. xRFM returns the model of
+the best trial, because its fit needs validation rows.
 """
 
 import time
 
 import numpy as np
 
-# trees and rounds of a model that is stopped by rows held out
-MOST_TREES = 5_000
+# maximum number of trees, and rounds without improvement, with early stopping
+MAX_TREES = 5_000
 PATIENCE = 100
 
 
-def classified(y):
+def is_classification(y):
     return not np.issubdtype(y.dtype, np.floating)
 
 
-def wrong(model, x, y):
-    """The share of wrong classes, or the mean squared error."""
-    found = np.asarray(model.predict(x)).ravel()
-    return float(np.mean(found != y if classified(y) else (found.astype(np.float64) - y) ** 2))
+def error(model, x, y):
+    """Returns the error rate, or the mean squared error."""
+    prediction = np.asarray(model.predict(x)).ravel()
+    return float(np.mean(prediction != y if is_classification(y) else (prediction.astype(np.float64) - y) ** 2))
 
 
 def wrong_pairs(scores, grades, groups):
-    """The share of the pairs of rows of a group with different grades that the scores put in the wrong order; equal scores count half."""
+    """Returns the fraction of wrongly ordered pairs, among pairs of rows of a group with different grades; equal scores count one half."""
     wrong = pairs = 0
     for first in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(groups)) + 1):
         better = grades[first][:, None] > grades[first]
@@ -34,8 +34,8 @@ def wrong_pairs(scores, grades, groups):
     return float(wrong / pairs)
 
 
-def parted(y, seed):
-    """Four fifths of the rows, and the others."""
+def split(y, seed):
+    """Returns the indices of training rows (four fifths) and validation rows."""
     rows = np.random.default_rng(seed).permutation(len(y))
     return rows[len(y) // 5 :], rows[: len(y) // 5]
 
@@ -95,16 +95,16 @@ def catboost_settings(random):
     }
 
 
-def lightgbm_trees(model, x, y, held):
-    """Fits until rows that are held out get no better; returns the number of trees."""
+def lightgbm_trees(model, x, y, validation):
+    """Fits until the validation error stops improving; returns the number of trees."""
     import lightgbm as library
 
-    model.fit(x, y, eval_set=[held], callbacks=[library.early_stopping(PATIENCE, verbose=False)])
+    model.fit(x, y, eval_set=[validation], callbacks=[library.early_stopping(PATIENCE, verbose=False)])
     return model.best_iteration_
 
 
-def catboost_trees(model, x, y, held):
-    model.fit(x, y, eval_set=held, early_stopping_rounds=PATIENCE, use_best_model=True)
+def catboost_trees(model, x, y, validation):
+    model.fit(x, y, eval_set=validation, early_stopping_rounds=PATIENCE, use_best_model=True)
     return model.tree_count_
 
 
@@ -115,15 +115,15 @@ SEARCHED = {
 
 
 def settings(draw, seed):
-    """The defaults, then settings at random."""
+    """Yields the defaults, then random parameters."""
     random = np.random.default_rng(seed)
     yield {}
     while True:
         yield draw(random)
 
 
-def timely(tries, seconds):
-    """As many as half of the time allows, one at least: the fit of all rows takes the rest."""
+def within_time(tries, seconds):
+    """Yields trials for half of the time, at least one; the fit on all rows takes the other half."""
     started = time.monotonic()
     for one in tries:
         yield one
@@ -132,14 +132,14 @@ def timely(tries, seconds):
 
 
 def tuned(a, x, y):
-    """Boosting with the best settings, not yet fitted on all rows."""
-    make, draw, fitted = SEARCHED[a.peer]
-    (most, rest), best = parted(y, a.seed), (np.inf, {}, None)
-    for chosen in timely(settings(draw, a.seed), a.time):
-        model = make(a, classified(y), trees=MOST_TREES, **chosen)
-        trees = fitted(model, x[most], y[most], (x[rest], y[rest]))
-        best = min(best, (wrong(model, x[rest], y[rest]), chosen, trees), key=lambda found: found[0])
-    return make(a, classified(y), trees=best[2], **best[1])
+    """Returns a boosting model with the best parameters, not yet fitted on all rows."""
+    make, draw, fit_trees = SEARCHED[a.peer]
+    (train, validation), best = split(y, a.seed), (np.inf, {}, None)
+    for parameters in within_time(settings(draw, a.seed), a.time):
+        model = make(a, is_classification(y), trees=MAX_TREES, **parameters)
+        trees = fit_trees(model, x[train], y[train], (x[validation], y[validation]))
+        best = min(best, (error(model, x[validation], y[validation]), parameters, trees), key=lambda trial: trial[0])
+    return make(a, is_classification(y), trees=best[2], **best[1])
 
 
 def xrfm_settings(random):
@@ -153,7 +153,7 @@ def xrfm_settings(random):
 
 
 class Xrfm:
-    """The authors' xRFM on standardised rows."""
+    """xRFM of its authors, on standardised rows."""
 
     def __init__(self, a):
         self.a = a
@@ -163,25 +163,25 @@ class Xrfm:
 
         torch.manual_seed(self.a.seed)
         torch.set_num_threads(self.a.threads)
-        self.mean, self.scale = (0, 1) if classified(y) else (y.mean(), y.std() or 1.0)
-        (most, rest), best = parted(y, self.a.seed), (np.inf, None)
-        for chosen in timely(settings(xrfm_settings, self.a.seed), 2 * self.a.time):
-            self.model = self.fitted(chosen, x, y, most, rest)
-            best = min(best, (wrong(self, x[rest], y[rest]), self.model), key=lambda found: found[0])
+        self.mean, self.scale = (0, 1) if is_classification(y) else (y.mean(), y.std() or 1.0)
+        (train, validation), best = split(y, self.a.seed), (np.inf, None)
+        for parameters in within_time(settings(xrfm_settings, self.a.seed), 2 * self.a.time):
+            self.model = self.fit_trial(parameters, x, y, train, validation)
+            best = min(best, (error(self, x[validation], y[validation]), self.model), key=lambda trial: trial[0])
         self.model = best[1]
 
-    def fitted(self, chosen, x, y, most, rest):
+    def fit_trial(self, parameters, x, y, train, validation):
         import torch
         from xrfm import xRFM
 
-        chosen = {"kernel": "l2", "bandwidth": 10.0, "exponent": 1.0, "diag": False, "reg": 1e-3} | chosen
-        fit = {"reg": chosen.pop("reg"), "iters": 5, "early_stop_rfm": True}
-        rfm = {"model": chosen | {"bandwidth_mode": "constant"}, "fit": fit}
-        metric, number = ("accuracy", np.int64) if classified(y) else ("mse", np.float32)
+        parameters = {"kernel": "l2", "bandwidth": 10.0, "exponent": 1.0, "diag": False, "reg": 1e-3} | parameters
+        fit = {"reg": parameters.pop("reg"), "iters": 5, "early_stop_rfm": True}
+        rfm = {"model": parameters | {"bandwidth_mode": "constant"}, "fit": fit}
+        metric, number = ("accuracy", np.int64) if is_classification(y) else ("mse", np.float32)
         target = ((y - self.mean) / self.scale).astype(number)[:, None]
         part = lambda rows: (torch.from_numpy(x[rows]), torch.from_numpy(target[rows]))
         model = xRFM(rfm_params=rfm, device=torch.device("cpu"), max_leaf_size=12_000, tuning_metric=metric)
-        model.fit(*part(most), *part(rest))
+        model.fit(*part(train), *part(validation))
         return model
 
     def predict(self, x):
@@ -202,6 +202,6 @@ PEERS = {
 
 
 def model(a, x, y):
-    """The model of the peer's name for these rows."""
+    """Returns the model of the peer for these rows."""
     make = PEERS[a.peer][0]
-    return make(a, classified(y)) if make else tuned(a, x, y)
+    return make(a, is_classification(y)) if make else tuned(a, x, y)

@@ -11,7 +11,7 @@
 
 use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{self, Scan};
-use kapprox::map::{Making, OnLandmarks, WithoutRows};
+use kapprox::map::{LandmarkInputs, MapConstructor, RowFreeInputs};
 use kapprox::quality::Approximation;
 use kapprox::{FeatureMap, MapSpec, NystromMap};
 use kmill_tests::points::{Lcg, flat, real, robspiral, smile};
@@ -51,7 +51,7 @@ impl Case<'_> {
         if facts.needs_targets {
             return;
         }
-        let scheme = facts.landmarks::<f64>();
+        let scheme = facts.typed::<f64>();
         let last = self.ranks.len() - 1;
         let runs: Vec<&[usize]> = if facts.nested { vec![&self.ranks[..]] } else { self.ranks.chunks(1).collect() };
         for ranks in runs {
@@ -67,27 +67,27 @@ impl Case<'_> {
     /// Measures a map, on landmarks by randomly pivoted Cholesky if it needs landmarks.
     fn map(&self, text: &str) {
         let spec: MapSpec = text.parse().expect("a map");
-        let d = self.data.source.shape().features;
+        let d = self.data.source.shape().inputs;
         let workers = self.data.pass.workers;
         for rank in self.ranks.chunks(1) {
             let start = Instant::now();
-            let (map, passes, evaluations) = match spec.making::<f64>() {
+            let (map, passes, evaluations) = match spec.builder::<f64>() {
                 // an exact kernel has no approximation error
-                Making::Exact => return,
-                Making::WithoutRows(make) => {
-                    let made = make(&WithoutRows { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
+                MapConstructor::Exact => return,
+                MapConstructor::WithoutRows(make) => {
+                    let made = make(&RowFreeInputs { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
                     // the map does not support this kernel
                     let Ok(map) = made else { return };
                     (map, 0, 0)
                 }
-                Making::OnLandmarks(make) => {
+                MapConstructor::OnLandmarks(make) => {
                     let ask = kapprox::map::MapRequest { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
                     let count = spec.shape(ask).expect("a map").landmarks.unwrap_or(rank[0]);
-                    let scheme = landmark::by_name("rpcholesky").expect("a scheme").landmarks::<f64>();
+                    let scheme = landmark::by_name("rpcholesky").expect("a scheme").typed::<f64>();
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");
                     let (passes, evaluations) = (set.passes + spec.passes(), set.evaluations);
                     let (kernel, data, seed, rank) = (&self.kernel, &self.data, 0, rank[0]);
-                    let given = OnLandmarks { spec: &spec, kernel, landmarks: set, rank, data, seed, workers };
+                    let given = LandmarkInputs { spec: &spec, kernel, landmarks: set, rank, data, seed, workers };
                     (make(given).expect("a map"), passes, evaluations)
                 }
             };

@@ -10,9 +10,9 @@ use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
 use kfit::train::train;
 use ksolve::Task;
-use ksolve::job::{LandmarkSource, Unwatched};
+use ksolve::job::{LandmarkSource, NoStageObserver};
 use kstore::key::{Purpose, Stream};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::{Selection, Table, Workers};
 use std::time::Duration;
 
@@ -58,13 +58,19 @@ pub(crate) fn run(c: &mut Criterion) {
         .collect();
     let values: Vec<Vec<f32>> = (0..=d).map(|j| points::<f32>(n, 1, j as u64)).collect();
     let mut sink = sink::create(&path, &columns).unwrap();
-    sink.write(&values.iter().map(|v| Output::F32(v)).collect::<Vec<_>>()).unwrap();
+    sink.write(&values.iter().map(|v| OutputValues::F32(v)).collect::<Vec<_>>()).unwrap();
     sink.finish().unwrap();
 
     let table = Table::open(&[&path]).unwrap();
     let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();
     let workers = Workers::new(2);
-    let resources = Resources { memory: 4 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 4 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let mut group = c.benchmark_group("run");
     group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(10));
     group.throughput(Throughput::Elements(n as u64));

@@ -6,8 +6,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use kmill_benches::{ColumnSums, FEATURES};
-use kstore::pass::Unobserved;
-use kstore::{Output, OutputColumn, OutputKind, Pass, Reading, Scaler, Selection, Table, Workers, sink};
+use kstore::pass::NoObserver;
+use kstore::{OutputColumn, OutputKind, OutputValues, Pass, Reading, Scaler, Selection, Table, Workers, sink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn generate(path: &Path) {
     let mut out = sink::create(path, &columns).unwrap();
     for start in (0..ROWS).step_by(BATCH) {
         let columns = kmill_benches::columns(start..start + BATCH);
-        out.write(&columns.iter().map(|column| Output::F32(column)).collect::<Vec<_>>()).unwrap();
+        out.write(&columns.iter().map(|column| OutputValues::F32(column)).collect::<Vec<_>>()).unwrap();
     }
     out.finish().unwrap();
 }
@@ -44,7 +44,7 @@ pub(crate) fn passes(criterion: &mut Criterion) {
                 lanes,
                 prefetch: 2,
                 workers: &workers,
-                observer: &Unobserved,
+                observer: &NoObserver,
                 journal: None,
             };
             group

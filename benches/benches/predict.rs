@@ -8,8 +8,8 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use kmodel::PredictScratch;
-use kmodel::model::{Basis, Form};
-use ksolve::{Card, Intercept, Model, Task};
+use kmodel::model::{Basis, BasisTransform};
+use ksolve::{Intercept, Model, ModelMetadata, Task};
 use kstore::key::{Purpose, Stream};
 use kstore::{Scaler, Workers};
 use std::hint::black_box;
@@ -22,7 +22,7 @@ fn model() -> Model<f32> {
     let random = Stream::new(0, Purpose::Data, 0);
     let value = |i: usize| random.uniform(i as u64) * 2.0 - 1.0;
     Model {
-        card: Card {
+        metadata: ModelMetadata {
             task: Task::Regression,
             solver: "ridge".into(),
             kernel: "gaussian(sigma=3)".into(),
@@ -52,7 +52,7 @@ fn model() -> Model<f32> {
             points: (0..LANDMARKS * FEATURES).map(|i| value(i) as f32).collect(),
             rows: vec![NO_ROW; LANDMARKS],
         },
-        form: Form::default(),
+        transform: BasisTransform::default(),
         coefficients: Mat::from_fn(LANDMARKS, 1, |i, _| value(1_000_000 + i)),
         intercept: vec![0.5],
         scaler: Scaler {

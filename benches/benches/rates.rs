@@ -14,9 +14,9 @@ use kmill_benches::{ColumnSums, FEATURES, STRIP_ROWS, add_rows, columns};
 use kstore::arrow::array::{ArrayRef, AsArray, FixedSizeListArray, Float32Array, RecordBatch};
 use kstore::arrow::datatypes::{DataType, Field, Float32Type, Schema};
 use kstore::arrow::ipc::writer::FileWriter;
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 use kstore::source::{ipc::IpcFile, npy::NpyFile};
-use kstore::{Output, OutputColumn, OutputKind, Pass, Reading, Selection, Table, TableRows, Workers, sink};
+use kstore::{OutputColumn, OutputKind, OutputValues, Pass, Reading, Selection, Table, TableRows, Workers, sink};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
@@ -42,7 +42,8 @@ fn npy(path: &Path, rows: usize) {
     let names: Vec<_> = (0..FEATURES).map(|i| OutputColumn::new(format!("x{i}"), OutputKind::F32)).collect();
     let mut out = sink::create(path, &names).unwrap();
     for start in (0..rows).step_by(BATCH) {
-        out.write(&columns(start..start + BATCH).iter().map(|column| Output::F32(column)).collect::<Vec<_>>()).unwrap();
+        out.write(&columns(start..start + BATCH).iter().map(|column| OutputValues::F32(column)).collect::<Vec<_>>())
+            .unwrap();
     }
     out.finish().unwrap();
 }
@@ -92,7 +93,7 @@ fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
         lanes,
         prefetch: 0,
         workers: &workers,
-        observer: &Unobserved,
+        observer: &NoObserver,
         journal: None,
     };
     pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
@@ -134,7 +135,7 @@ fn slices(parts: &[&[f32]], threads: usize) -> f64 {
 fn mapped_npy(path: &Path, threads: usize) -> f64 {
     let file = NpyFile::open(path).unwrap();
     let map = file.map().unwrap();
-    let values = map.slice::<f32>(file.header().data, file.header().rows as usize * FEATURES).unwrap();
+    let values = map.slice::<f32>(file.header().data_offset, file.header().rows as usize * FEATURES).unwrap();
     slices(&values.chunks(BATCH * FEATURES).collect::<Vec<_>>(), threads)
 }
 

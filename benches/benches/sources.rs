@@ -10,8 +10,8 @@ use kapprox::{LandmarkSet, NystromMap};
 use kmodel::{Folds, RidgeFold, Targets};
 use ksolve::FoldSpec;
 use kstore::key::{Purpose, Stream};
-use kstore::pass::Unobserved;
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::pass::NoObserver;
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::{MemoryRows, Pass, Reading, RowSource, Selection, Table, Workers};
 use std::path::Path;
 use std::time::Instant;
@@ -31,7 +31,7 @@ fn write(path: &Path, rows: usize) {
     for start in (0..rows).step_by(BATCH) {
         let end = (start + BATCH).min(rows);
         let values: Vec<Vec<f32>> = (0..=FEATURES).map(|j| (start..end).map(|row| value(row, j)).collect()).collect();
-        out.write(&values.iter().map(|column| Output::F32(column)).collect::<Vec<_>>()).unwrap();
+        out.write(&values.iter().map(|column| OutputValues::F32(column)).collect::<Vec<_>>()).unwrap();
     }
     out.finish().unwrap();
 }
@@ -51,7 +51,7 @@ pub(crate) fn main(arguments: &[String]) {
     let map = NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let folds = Folds::new(&FoldSpec::None, 0, 0..n as u64, &[]).unwrap();
     let targets = Targets::Numeric { centre: vec![0.0] };
-    let fold = RidgeFold::new(&map, &folds, &targets).with_bin(2304);
+    let fold = RidgeFold::new(&map, &folds, &targets).with_bin_rows(2304);
     let workers = Workers::new(2);
     let seconds = |source: &dyn RowSource<f32>| {
         let pass = Pass {
@@ -60,7 +60,7 @@ pub(crate) fn main(arguments: &[String]) {
             lanes: 1,
             prefetch: 2,
             workers: &workers,
-            observer: &Unobserved,
+            observer: &NoObserver,
             journal: None,
         };
         let start = Instant::now();

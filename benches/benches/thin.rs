@@ -28,7 +28,7 @@ fn products(c: &mut Criterion, columns: usize) {
     group.sample_size(20).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
     group.throughput(Throughput::Elements((2 * ROWS * FEATURES * columns) as u64));
     let id = |what: &str| BenchmarkId::new(what, columns);
-    group.bench_function(id("times"), |b| b.iter(|| thin::times(&x, &w, FEATURES, &mut out)));
+    group.bench_function(id("times"), |b| b.iter(|| thin::multiply(&x, &w, FEATURES, &mut out)));
     let phi = MatRef::from_row_major_slice(&x, ROWS, FEATURES);
     let weights = MatRef::from_row_major_slice(&w, FEATURES, columns);
     group.bench_function(id("times, faer"), |b| {

@@ -2,10 +2,10 @@
 
 use crate::source::Points;
 use kapprox::kernel::{AnyKernel, Kernel};
-use kapprox::landmark::{LandmarkSet, Landmarks, Scan};
+use kapprox::landmark::{LandmarkRule, LandmarkSet, Scan};
 use kapprox::{FeatureMap, NystromMap, Real};
 use kmodel::certificate::{Certificate, CertificateState};
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 use kstore::{Pass, Workers};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub const WHOLE: Cut = (2048, 1 << 16, 1);
 /// If the selection fails.
 pub fn select<T: Real>(
     points: &Points<T>,
-    scheme: &dyn Landmarks<T>,
+    scheme: &dyn LandmarkRule<T>,
     spec: &str,
     m: usize,
     seed: u64,
@@ -44,14 +44,14 @@ pub fn select<T: Real>(
 /// If the selection fails.
 pub fn select_for<T: Real>(
     points: &Points<T>,
-    scheme: &dyn Landmarks<T>,
+    scheme: &dyn LandmarkRule<T>,
     kernel: &Arc<dyn AnyKernel>,
     m: usize,
     seed: u64,
     (tile, segment, lanes): Cut,
 ) -> LandmarkSet<T> {
     let workers = Workers::new(lanes);
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved, journal: None };
+    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &NoObserver, journal: None };
     let rows = Scan { source: points, pass, count: points.len() as u64 };
     scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
@@ -88,6 +88,6 @@ pub fn certify_kernel<T: Real>(
 
 /// Returns a scan of all points in one pass of several tiles.
 pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Scan<'a, T> {
-    let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &Unobserved, journal: None };
+    let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &NoObserver, journal: None };
     Scan { source: points, pass, count: points.len() as u64 }
 }

@@ -38,10 +38,10 @@ impl<T: Real> Points<T> {
 impl<T: Real> RowSource<T> for Points<T> {
     fn shape(&self) -> TableShape {
         TableShape {
-            stored: self.len() as u64,
-            features: self.d,
+            stored_rows: self.len() as u64,
+            inputs: self.d,
             targets: usize::from(!self.y.is_empty()),
-            weighted: false,
+            has_weights: false,
         }
     }
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {

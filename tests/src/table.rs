@@ -5,9 +5,9 @@ use kfit::request::{Resources, TrainOptions};
 use kfit::train::Trained;
 use ksolve::Model;
 use ksolve::Task;
-use ksolve::job::{LandmarkSource, Scaling, Unwatched};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Selected, Selection, Table, Workers};
+use ksolve::job::{LandmarkSource, NoStageObserver, Scaling};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
+use kstore::{SelectedTable, Selection, Table, Workers};
 use std::path::Path;
 
 /// Writes a table with columns x0, … and y in f64.
@@ -18,13 +18,13 @@ pub fn write(path: &Path, x: &[Vec<f64>], y: &[f64]) {
     let mut sink = sink::create(path, &columns).unwrap();
     let mut values: Vec<Vec<f64>> = (0..d).map(|j| x.iter().map(|row| row[j]).collect()).collect();
     values.push(y.to_vec());
-    let batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
+    let batch: Vec<OutputValues<'_>> = values.iter().map(|column| OutputValues::F64(column)).collect();
     sink.write(&batch).unwrap();
     sink.finish().unwrap();
 }
 
 /// Selects all columns x0, … of a table, and y if the task has a target.
-pub fn select(path: &Path, task: Task) -> Selected {
+pub fn select(path: &Path, task: Task) -> SelectedTable {
     let table = Table::open(&[path]).unwrap();
     let targets = if task.has_target() { vec!["y".to_string()] } else { vec![] };
     let selection = Selection { features: vec!["x*".to_string()], targets, ..Selection::default() };
@@ -43,7 +43,7 @@ pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
 
 /// Trains a registered solver.
 pub fn solve<T: kapprox::Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
     name: &str,
     solver: &kfit::solver::Options,
@@ -57,14 +57,20 @@ pub fn solve<T: kapprox::Real>(
 /// # Errors
 /// Returns the errors of [`kfit::train::train`].
 pub fn try_solve<T: kapprox::Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
     name: &str,
     solver: &kfit::solver::Options,
     threads: usize,
 ) -> ksolve::Result<Trained<T>> {
     let workers = Workers::new(threads);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let family = kfit::solver::by_name(name).unwrap();
     let solver = family.solver(&family.settings(solver)?)?;
     kfit::train::train(selected, options, T::pick(&*solver), &resources)

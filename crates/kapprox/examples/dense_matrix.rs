@@ -4,13 +4,13 @@
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
-use kapprox::matrix::{self, Function};
+use kapprox::matrix::{self, FnEntries};
 use kpass::Workers;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Covariance of Brownian motion at n times. `MatRef` takes an array, in memory or mapped.
     let n = 20_000;
-    let k = Function { n: n as u64, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 / n as f64 };
+    let k = FnEntries { n: n as u64, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 / n as f64 };
 
     let found = matrix::rpcholesky(&k, 500, 0.002, 0, &Workers::new(2))?;
     let r = found.pivots.len();

@@ -32,10 +32,10 @@ pub fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
 }
 
 fn eigen(matrix: MatRef<'_, f64>, vectors: Option<MatMut<'_, f64>>) -> Result<Vec<f64>> {
-    let (m, with) =
+    let (m, compute_vectors) =
         (matrix.nrows(), if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No });
     let mut values = Diag::<f64>::zeros(m);
-    let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(m, with, Par::Seq, Default::default()));
+    let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(m, compute_vectors, Par::Seq, Default::default()));
     let stack = MemStack::new(&mut memory);
     self_adjoint_evd(matrix, values.as_mut(), vectors, Par::Seq, stack, Default::default())
         .map_err(|_| no_convergence())?;
@@ -56,7 +56,7 @@ fn no_convergence() -> Error {
 ///
 /// # Errors
 /// The errors of [`symmetric_eigen`].
-pub fn singular(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
+pub fn thin_svd(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     let (m, n) = a.shape();
     let (thin, size) = (ComputeSvdVectors::Thin, m.min(n));
     let (mut u, mut v, mut values) = (Mat::zeros(m, size), Mat::zeros(n, size), Diag::<f64>::zeros(size));
@@ -69,7 +69,7 @@ pub fn singular(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
 
 /// Returns an orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A
 /// must not have more columns than rows.
-pub fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
+pub fn orthonormal_basis(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     let (m, n) = a.shape();
     let block = recommended_block_size::<f64>(m, n);
     let mut coefficients = Mat::zeros(block, m.min(n));
@@ -110,10 +110,10 @@ mod tests {
             let (values, v) = symmetric_eigen(a.as_ref()).unwrap();
             let scaled = Mat::from_fn(m, m, |i, j| v[(i, j)] * values[j]);
             assert!((product(scaled.as_ref(), v.transpose()) - &a).norm_max() < 1e-12 * (m * m) as f64);
-            let alone = symmetric_eigenvalues(a.as_ref()).unwrap();
-            assert!(values.iter().zip(&alone).all(|(a, b)| (a - b).abs() < 1e-12 * (m * m) as f64));
+            let without_vectors = symmetric_eigenvalues(a.as_ref()).unwrap();
+            assert!(values.iter().zip(&without_vectors).all(|(a, b)| (a - b).abs() < 1e-12 * (m * m) as f64));
             let thin = a.subcols(0, m.div_ceil(2)).to_owned();
-            let (q, signs) = orthonormal(thin.clone());
+            let (q, signs) = orthonormal_basis(thin.clone());
             let r = product(q.transpose(), thin.as_ref());
             assert!((product(q.as_ref(), r.as_ref()) - &thin).norm_max() < 1e-12 * m as f64);
             assert!((0..signs.len()).all(|j| r[(j, j)] * signs[j] >= 0.0));

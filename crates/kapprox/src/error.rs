@@ -22,7 +22,7 @@ pub enum Error {
     #[error(
         "the kernel {kernel} does not support sparse rows; use one of {known}, on all columns and with a single length scale"
     )]
-    Sparse { kernel: String, known: String },
+    SparseUnsupported { kernel: String, known: String },
     /// A landmark scheme with an unknown name.
     #[error("unknown landmark scheme {name:?}; choose one of {known}")]
     UnknownScheme { name: String, known: String },
@@ -34,7 +34,7 @@ pub enum Error {
     NoLandmarks { why: String },
     /// Numbers that do not form a metric.
     #[error("invalid metric: {why}")]
-    Metric { why: String },
+    InvalidMetric { why: String },
     /// A kernel without random features of the requested kind.
     #[error("the kernel does not support these random features: {why}; {remedy}")]
     NoSpectrum { why: String, remedy: &'static str },
@@ -55,7 +55,7 @@ pub enum Error {
     Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
     /// A kernel whose parameters do not match its number of inputs.
     #[error("the kernel {kernel} uses {features} inputs, {why}")]
-    Features { kernel: &'static str, features: usize, why: String },
+    InputCount { kernel: &'static str, features: usize, why: String },
     /// A kernel restricted to columns that are not among the inputs.
     #[error("the kernel {kernel} is restricted to {name:?}, but the data has no such input column{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },
@@ -63,7 +63,7 @@ pub enum Error {
     #[error(
         "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; write {last}..{first}"
     )]
-    Backwards { kernel: &'static str, first: String, last: String },
+    ReversedRange { kernel: &'static str, first: String, last: String },
     /// A kernel with negative eigenvalues where a positive definite one is required.
     #[error("the kernel {kernel} is not positive definite, but {what} requires it; choose another kernel")]
     NotPositiveDefinite { kernel: String, what: &'static str },
@@ -83,20 +83,20 @@ pub enum Error {
 }
 
 /// Number of characters shown on either side of the marked one.
-const AROUND: usize = 30;
+const CONTEXT_CHARACTERS: usize = 30;
 
 /// Returns the expression, or the relevant part of a long one, with a mark under character `at`.
 fn drawing(text: &str, at: usize) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    let at = at.min(letters.len());
-    let (start, end) = match letters.len() <= 3 * AROUND {
-        true => (0, letters.len()),
-        false => (at.saturating_sub(AROUND), letters.len().min(at + AROUND)),
+    let characters: Vec<char> = text.chars().collect();
+    let at = at.min(characters.len());
+    let (start, end) = match characters.len() <= 3 * CONTEXT_CHARACTERS {
+        true => (0, characters.len()),
+        false => (at.saturating_sub(CONTEXT_CHARACTERS), characters.len().min(at + CONTEXT_CHARACTERS)),
     };
-    let part = |range: std::ops::Range<usize>| shown::line(&String::from_iter(&letters[range])).into_owned();
+    let part = |range: std::ops::Range<usize>| shown::line(&String::from_iter(&characters[range])).into_owned();
     let (before, after) = (part(start..at), part(at..end));
     let left = if start > 0 { "…" } else { "" };
-    let right = if end < letters.len() { "…" } else { "" };
+    let right = if end < characters.len() { "…" } else { "" };
     let width = (left.len().min(1) + before.chars().count()) + 1;
     format!("  {left}{before}{after}{right}\n  {:>width$}", "^")
 }
@@ -106,13 +106,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_stands_under_its_letter() {
+    fn the_mark_is_under_its_character() {
         assert_eq!(drawing("linear(", 7), "  linear(\n         ^");
         assert_eq!(drawing("a\u{7}b", 2), "  a\\u{7}b\n        ^");
         let long = format!("{}!{}", "9".repeat(300), "0".repeat(300));
-        let drawn = drawing(&long, 300);
-        let (text, mark) = drawn.split_once('\n').unwrap();
-        assert_eq!(text.chars().nth(mark.chars().count() - 1), Some('!'), "{drawn}");
+        let excerpt = drawing(&long, 300);
+        let (text, mark) = excerpt.split_once('\n').unwrap();
+        assert_eq!(text.chars().nth(mark.chars().count() - 1), Some('!'), "{excerpt}");
         assert!(text.chars().count() < 70);
     }
 }

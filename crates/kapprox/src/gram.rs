@@ -10,48 +10,49 @@
 //! Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
-use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, pieces};
+use crate::kernel::{AlignedVec, PanelColumn, Products, accumulate, fill_column, height, pieces};
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
 /// A multiple of every panel height, which is 48 rows of `f32` with AVX-512, 16 with AVX2, and half
 /// as many in `f64`.
-const ROWS: usize = 48;
+const STRIP_UNIT: usize = 48;
 
 /// Number of rows of Φ packed together: a panel of 48 features in `f32` is 96 KiB.
-const DEPTH: usize = 512;
+const PACKED_ROWS: usize = 512;
 
 /// Number of products summed in sequence before their sum is added to the total: the rounding error
 /// of n products then grows with 128 + n/128.
-const TERMS: usize = 128;
+const TERMS_PER_SUM: usize = 128;
 
 /// Maximum number of features that are multiplied with the panels at a time.
-const WIDEST: usize = 8;
+const MAX_GROUP_WIDTH: usize = 8;
 
 /// Returns the number of rows of a strip of a Gram matrix of p features, 48 to 192.
 ///
 /// From p = 480 on there are at least ten strips, so that a few threads finish together.
 pub fn strip_height(p: usize) -> usize {
-    ROWS * (p / (10 * ROWS)).clamp(1, 4)
+    STRIP_UNIT * (p / (10 * STRIP_UNIT)).clamp(1, 4)
 }
 
 /// Buffers of [`add_rows`], reused across calls.
 #[derive(Debug, Default)]
 pub struct Panels<T> {
     /// Features of the strip, in panels.
-    panels: Aligned<T>,
+    panels: AlignedVec<T>,
     /// Copies of the features to multiply with the panels, if their columns are not contiguous.
-    passing: Aligned<T>,
+    group: AlignedVec<T>,
     /// Products of the features of the strip with every feature up to its end, one column per
     /// feature.
-    products: Aligned<T>,
+    products: AlignedVec<T>,
 }
 
 impl<T: Real> Panels<T> {
     /// Returns the size of the buffers for p features, in bytes.
     pub fn bytes(p: usize) -> usize {
         let strip = strip_height(p);
-        size_of::<T>() * (strip * DEPTH + WIDEST * DEPTH + strip * p.next_multiple_of(WIDEST))
+        size_of::<T>()
+            * (strip * PACKED_ROWS + MAX_GROUP_WIDTH * PACKED_ROWS + strip * p.next_multiple_of(MAX_GROUP_WIDTH))
     }
 }
 
@@ -98,11 +99,11 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (strip, end) = (self.g.nrows().next_multiple_of(ROWS), self.first + self.g.nrows());
-        room(&mut self.buffers.panels, strip * DEPTH);
-        room(&mut self.buffers.passing, WIDEST * DEPTH);
-        room(&mut self.buffers.products, strip * end.next_multiple_of(WIDEST));
-        for (k, depth) in pieces(self.phi.nrows(), DEPTH) {
+        let (strip, end) = (self.g.nrows().next_multiple_of(STRIP_UNIT), self.first + self.g.nrows());
+        ensure_len(&mut self.buffers.panels, strip * PACKED_ROWS);
+        ensure_len(&mut self.buffers.group, MAX_GROUP_WIDTH * PACKED_ROWS);
+        ensure_len(&mut self.buffers.products, strip * end.next_multiple_of(MAX_GROUP_WIDTH));
+        for (k, depth) in pieces(self.phi.nrows(), PACKED_ROWS) {
             // a constant condition: only one of the two is compiled
             if const { S::REGISTER_COUNT >= 32 } {
                 self.products::<S, 3, 8>(simd, k, depth);
@@ -126,35 +127,36 @@ impl<T: Real> AddRows<'_, T> {
     /// Adds the products over `depth` rows of Φ, from row `k` on, to the products of the preceding
     /// rows.
     #[inline(always)]
-    fn products<S: Simd, const TALL: usize, const WIDE: usize>(&mut self, simd: S, k: usize, depth: usize) {
+    fn products<S: Simd, const VECTORS: usize, const COLUMNS: usize>(&mut self, simd: S, k: usize, depth: usize) {
         let (first, rows, height) = (self.first, self.g.nrows(), height::<T, S>());
-        let strip = rows.next_multiple_of(ROWS);
+        let strip = rows.next_multiple_of(STRIP_UNIT);
         let phi = self.phi.subrows(k, depth);
-        let Panels { panels, passing, products } = &mut *self.buffers;
+        let Panels { panels, group, products } = &mut *self.buffers;
         for (panel, (i, count)) in panels.chunks_exact_mut(depth * height).zip(pieces(rows, height)) {
             pack(phi.subcols(first + i, count), height, panel);
         }
-        for (j, count) in pieces(first + rows, WIDE) {
+        for (j, count) in pieces(first + rows, COLUMNS) {
             let columns = phi.subcols(j, count);
             if columns.row_stride() != 1 {
-                pack(columns.transpose(), depth, passing);
+                pack(columns.transpose(), depth, group);
             }
-            let mut features = [&passing[..0]; WIDE];
+            let mut features = [&group[..0]; COLUMNS];
             for (c, feature) in features.iter_mut().enumerate() {
                 *feature = match columns.try_as_col_major() {
                     // columns past the last one are computed and not used
                     Some(columns) => columns.col(c.min(count - 1)).as_slice(),
-                    None => &passing[c * depth..][..depth],
+                    None => &group[c * depth..][..depth],
                 };
             }
             let products = &mut products[j * strip..];
             let tiles = panels.chunks_exact(depth * height).zip((0..rows).step_by(height));
             for (panel, i) in tiles.filter(|(_, i)| first + i + height > j) {
-                let (panel, _) = T::vectors::<S>(panel).as_chunks::<TALL>();
-                let sums = sums_of_products::<T, S, TALL, WIDE>(simd, panel, &features);
+                let (panel, _) = T::vectors::<S>(panel).as_chunks::<VECTORS>();
+                let sums = sums_of_products::<T, S, VECTORS, COLUMNS>(simd, panel, &features);
                 for (c, sums) in sums.iter().enumerate().take(count) {
-                    let (to, _) = T::vectors_mut::<S>(&mut products[c * strip + i..][..height]).as_chunks_mut::<TALL>();
-                    for v in 0..TALL {
+                    let (to, _) =
+                        T::vectors_mut::<S>(&mut products[c * strip + i..][..height]).as_chunks_mut::<VECTORS>();
+                    for v in 0..VECTORS {
                         to[0][v] = if k == 0 { sums[v] } else { T::plus(simd, to[0][v], sums[v]) };
                     }
                 }
@@ -165,21 +167,21 @@ impl<T: Real> AddRows<'_, T> {
 
 /// Returns the sums of products of a panel with each of `rows`.
 #[inline(always)]
-fn sums_of_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
+fn sums_of_products<T: Real, S: Simd, const VECTORS: usize, const COLUMNS: usize>(
     simd: S,
-    panel: &[Tall<T, S, TALL>],
-    rows: &[&[T]; WIDE],
-) -> [Tall<T, S, TALL>; WIDE] {
-    let zeros = [[T::splat(simd, T::ZERO); TALL]; WIDE];
+    panel: &[PanelColumn<T, S, VECTORS>],
+    rows: &[&[T]; COLUMNS],
+) -> [PanelColumn<T, S, VECTORS>; COLUMNS] {
+    let zeros = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
     let mut sums = zeros;
-    for (first, panel) in (0..).step_by(TERMS).zip(panel.chunks(TERMS)) {
+    for (first, panel) in (0..).step_by(TERMS_PER_SUM).zip(panel.chunks(TERMS_PER_SUM)) {
         let mut parts = *rows;
         for part in &mut parts {
             *part = &part[first..][..panel.len()];
         }
-        let products = accumulate::<T, S, Products, TALL, WIDE, false>(simd, panel, &parts, zeros);
-        for c in 0..WIDE {
-            for v in 0..TALL {
+        let products = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, panel, &parts, zeros);
+        for c in 0..COLUMNS {
+            for v in 0..VECTORS {
                 sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);
             }
         }
@@ -209,8 +211,8 @@ fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {
     }
 }
 
-fn room<T: Real>(numbers: &mut Aligned<T>, len: usize) {
+fn ensure_len<T: Real>(numbers: &mut AlignedVec<T>, len: usize) {
     if numbers.len() < len {
-        numbers.zeros(len);
+        numbers.resize_zeroed(len);
     }
 }

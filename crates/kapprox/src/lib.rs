@@ -43,13 +43,13 @@ mod error;
 pub mod gram;
 pub mod kernel;
 pub mod landmark;
+mod landmark_set;
 mod lanes;
 pub mod map;
 pub mod matrix;
 pub mod metric;
 pub mod quality;
 mod real;
-mod rows;
 mod substitution;
 #[doc(hidden)]
 pub mod thin;
@@ -59,9 +59,9 @@ pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, KernelFunction};
 #[doc(hidden)]
 pub use kpass::vectorised;
-pub use landmark::Landmarks;
+pub use landmark::LandmarkRule;
+pub use landmark_set::LandmarkSet;
 pub use lanes::{Lanes, instruction_set};
 pub use map::{FeatureMap, FourierMap, MapSpec, NystromMap};
 pub use real::{PrecisionPair, Real};
-pub use rows::LandmarkSet;
 pub use {faer, kpass};

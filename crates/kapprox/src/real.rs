@@ -42,7 +42,7 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     /// It is the exponent plus the logarithm of the mantissa m, which is between √½ and √2. In
     /// `f32` the latter is a polynomial, fitted as for [`exponential`](Self::exponential); in `f64`
     /// it is the power series of 2/ln 2 · artanh((m − 1)/(m + 1)).
-    fn logarithm(self) -> Self;
+    fn log_base_2(self) -> Self;
     /// Returns the nearest integer, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
     /// (`f64`).
     fn whole(self) -> Self;
@@ -200,7 +200,7 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    fn logarithm(self) -> Self {
+    fn log_base_2(self) -> Self {
         // √½ as bits: subtracting it gives the exponent for a mantissa from √½ to √2
         const HALF_ROOT: i32 = std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
         // log₂(1 + t) = t q(t), √½ ≤ 1 + t ≤ √2: absolute error 1.8e-8 before rounding. Avoids a
@@ -285,7 +285,7 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn logarithm(self) -> Self {
+    fn log_base_2(self) -> Self {
         // √½ as bits: subtracting it gives the exponent for a mantissa from √½ to √2
         const HALF_ROOT: i64 = std::f64::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
         let bits = self.to_bits().cast_signed();

@@ -10,17 +10,17 @@
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 //! ACM TOMS 34, 2008.
 
-use crate::{Real, kernel::Aligned};
+use crate::{Real, kernel::AlignedVec};
 use pulp::{Simd, WithSimd};
 
-/// Number of vectors of columns whose sums are in registers at a time, in [`times`].
-const WIDE: usize = 3;
-/// Largest number of columns for which [`times`] computes dot products.
-const NARROW: usize = 3;
+/// Number of vectors of columns whose sums are in registers at a time, in [`multiply`].
+const MAX_VECTORS: usize = 3;
+/// Largest number of columns for which [`multiply`] computes dot products.
+const MAX_DOT_COLUMNS: usize = 3;
 /// Number of vectors of features whose sums are in registers at a time, in [`add_transposed`], if
 /// there are few columns; otherwise it is two. So rows are read in long pieces, and enough
 /// independent sums are computed at once.
-const TALLEST: usize = 8;
+const MAX_FEATURE_VECTORS: usize = 8;
 
 /// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
 ///
@@ -29,17 +29,17 @@ const TALLEST: usize = 8;
 /// ```
 /// let (x, w) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
 /// let mut out = [0.0; 2];
-/// kapprox::thin::times(&x, &w, 2, &mut out);
+/// kapprox::thin::multiply(&x, &w, 2, &mut out);
 /// assert_eq!(out, [21.0, 43.0]);
 /// ```
 ///
 /// # Panics
 /// If the lengths do not match.
-pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
+pub fn multiply<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
     if p > 0 && !w.is_empty() {
         let c = w.len() / p;
         assert!(w.len() == p * c && x.len() * c == out.len() * p, "{} x {p}, {p} x {c}, {}", x.len(), out.len());
-        pulp::Arch::new().dispatch(Times { x, w, p, c, out });
+        pulp::Arch::new().dispatch(Multiply { x, w, p, c, out });
     }
 }
 
@@ -62,10 +62,10 @@ pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
 pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sums: &mut [f64]) {
     let b = x.len().checked_div(p).unwrap_or(0);
     if let Some(c) = right.len().checked_div(b).filter(|c| *c > 0) {
-        let fits =
+        let lengths_match =
             x.len() == b * p && right.len() == b * c && sums.len().is_multiple_of(c) && first + sums.len() / c <= p;
-        assert!(fits, "{b} x {p} from {first}, {}, {}", right.len(), sums.len());
-        pulp::Arch::new().dispatch(Transposed { x, p, first, right, c, sums });
+        assert!(lengths_match, "{b} x {p} from {first}, {}, {}", right.len(), sums.len());
+        pulp::Arch::new().dispatch(AddTransposed { x, p, first, right, c, sums });
     }
 }
 
@@ -76,15 +76,15 @@ const fn lanes<T: Real, S: Simd>() -> usize {
 
 /// Copies columns of `from` (rows x c) from `first` on to `to`, padded with zeros to `width`
 /// columns.
-fn pack<T: Real>(from: &[T], c: usize, first: usize, width: usize, to: &mut Aligned<T>) {
+fn pack<T: Real>(from: &[T], c: usize, first: usize, width: usize, to: &mut AlignedVec<T>) {
     let columns = width.min(c - first);
-    let to = to.zeros(from.len() / c * width);
+    let to = to.resize_zeroed(from.len() / c * width);
     for (to, from) in to.chunks_exact_mut(width).zip(from.chunks_exact(c)) {
         to[..columns].copy_from_slice(&from[first..first + columns]);
     }
 }
 
-struct Times<'a, T> {
+struct Multiply<'a, T> {
     x: &'a [T],
     w: &'a [T],
     p: usize,
@@ -92,7 +92,7 @@ struct Times<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Real> WithSimd for Times<'_, T> {
+impl<T: Real> WithSimd for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -102,35 +102,35 @@ impl<T: Real> WithSimd for Times<'_, T> {
     }
 }
 
-impl<T: Real> Times<'_, T> {
+impl<T: Real> Multiply<'_, T> {
     /// Computes the product with the sums of `ROWS` rows in registers.
     #[inline(always)]
     fn by_rows<S: Simd, const ROWS: usize>(self, simd: S) {
         let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
-        let mut packed = Aligned::default();
-        if c <= NARROW {
-            let columns = packed.zeros(p * c);
+        let mut packed = AlignedVec::default();
+        if c <= MAX_DOT_COLUMNS {
+            let columns = packed.resize_zeroed(p * c);
             for (k, w) in w.chunks_exact(c).enumerate() {
                 for (j, w) in w.iter().enumerate() {
                     columns[j * p + k] = *w;
                 }
             }
-            let dots = Dots { x, p, w: columns };
+            let dots = DotProducts { x, p, w: columns };
             return match c {
                 1 => dots.run::<S, ROWS, 1>(simd, out),
                 2 => dots.run::<S, ROWS, 2>(simd, out),
-                _ => dots.run::<S, ROWS, NARROW>(simd, out),
+                _ => dots.run::<S, ROWS, MAX_DOT_COLUMNS>(simd, out),
             };
         }
         let mut first = 0;
         while first < c {
-            let vectors = (c - first).div_ceil(lanes).min(WIDE);
+            let vectors = (c - first).div_ceil(lanes).min(MAX_VECTORS);
             pack(w, c, first, vectors * lanes, &mut packed);
-            let group = Group { x, p, c, first };
+            let group = ColumnGroup { x, p, c, first };
             match vectors {
                 1 => group.run::<S, ROWS, 1>(simd, &packed, out),
                 2 => group.run::<S, ROWS, 2>(simd, &packed, out),
-                _ => group.run::<S, ROWS, WIDE>(simd, &packed, out),
+                _ => group.run::<S, ROWS, MAX_VECTORS>(simd, &packed, out),
             }
             first += vectors * lanes;
         }
@@ -138,29 +138,29 @@ impl<T: Real> Times<'_, T> {
 }
 
 /// A product with very few columns, as dot products.
-struct Dots<'a, T> {
+struct DotProducts<'a, T> {
     x: &'a [T],
     p: usize,
     /// Columns, one after the other.
     w: &'a [T],
 }
 
-impl<T: Real> Dots<'_, T> {
+impl<T: Real> DotProducts<'_, T> {
     #[inline(always)]
     fn run<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, out: &mut [T]) {
-        let whole = self.x.len() / (ROWS * self.p) * ROWS;
-        let (x, x_rest) = self.x.split_at(whole * self.p);
-        let (out, out_rest) = out.split_at_mut(whole * COLUMNS);
+        let full_rows = self.x.len() / (ROWS * self.p) * ROWS;
+        let (x, x_rest) = self.x.split_at(full_rows * self.p);
+        let (out, out_rest) = out.split_at_mut(full_rows * COLUMNS);
         for (x, out) in x.chunks_exact(ROWS * self.p).zip(out.chunks_exact_mut(ROWS * COLUMNS)) {
-            self.rows::<S, ROWS, COLUMNS>(simd, x, out);
+            self.compute_rows::<S, ROWS, COLUMNS>(simd, x, out);
         }
         for (x, out) in x_rest.chunks_exact(self.p).zip(out_rest.chunks_exact_mut(COLUMNS)) {
-            self.rows::<S, 1, COLUMNS>(simd, x, out);
+            self.compute_rows::<S, 1, COLUMNS>(simd, x, out);
         }
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, x: &[T], out: &mut [T]) {
+    fn compute_rows<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, x: &[T], out: &mut [T]) {
         let (p, lanes) = (self.p, lanes::<T, S>());
         let (count, end) = (p / lanes, p / lanes * lanes);
         let mut rows = [T::vectors::<S>(&x[..0]); ROWS];
@@ -179,7 +179,7 @@ impl<T: Real> Dots<'_, T> {
                 }
             }
         }
-        let mut values = [T::ZERO; MOST_LANES];
+        let mut values = [T::ZERO; MAX_LANES];
         for r in 0..ROWS {
             for c in 0..COLUMNS {
                 T::vectors_mut::<S>(&mut values)[..1].copy_from_slice(&sums[r][c..c + 1]);
@@ -191,32 +191,32 @@ impl<T: Real> Dots<'_, T> {
     }
 }
 
-struct Group<'a, T> {
+struct ColumnGroup<'a, T> {
     x: &'a [T],
     p: usize,
     c: usize,
     first: usize,
 }
 
-impl<T: Real> Group<'_, T> {
+impl<T: Real> ColumnGroup<'_, T> {
     #[inline(always)]
     fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(&self, simd: S, packed: &[T], out: &mut [T]) {
         let (w, _) = T::vectors::<S>(packed).as_chunks::<VECTORS>();
-        let whole = self.x.len() / (ROWS * self.p) * ROWS;
-        let (x, x_rest) = self.x.split_at(whole * self.p);
-        let (out, out_rest) = out.split_at_mut(whole * self.c);
+        let full_rows = self.x.len() / (ROWS * self.p) * ROWS;
+        let (x, x_rest) = self.x.split_at(full_rows * self.p);
+        let (out, out_rest) = out.split_at_mut(full_rows * self.c);
         for (x, out) in x.chunks_exact(ROWS * self.p).zip(out.chunks_exact_mut(ROWS * self.c)) {
-            self.rows::<S, ROWS, VECTORS>(simd, x, w, out);
+            self.compute_rows::<S, ROWS, VECTORS>(simd, x, w, out);
         }
         for (x, out) in x_rest.chunks_exact(self.p).zip(out_rest.chunks_exact_mut(self.c)) {
-            self.rows::<S, 1, VECTORS>(simd, x, w, out);
+            self.compute_rows::<S, 1, VECTORS>(simd, x, w, out);
         }
     }
 
     /// Computes the sums of a few rows. No index in the loop over features needs a bounds check: a
     /// check would keep the sums in memory.
     #[inline(always)]
-    fn rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    fn compute_rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
         &self,
         simd: S,
         x: &[T],
@@ -236,7 +236,7 @@ impl<T: Real> Group<'_, T> {
                 }
             }
         }
-        let (lanes, mut row) = (lanes::<T, S>(), [T::ZERO; WIDE * MOST_LANES]);
+        let (lanes, mut row) = (lanes::<T, S>(), [T::ZERO; MAX_VECTORS * MAX_LANES]);
         for (sums, out) in sums.iter().zip(out.chunks_exact_mut(self.c)) {
             T::vectors_mut::<S>(&mut row)[..VECTORS].copy_from_slice(sums);
             let columns = (VECTORS * lanes).min(self.c - self.first);
@@ -246,9 +246,9 @@ impl<T: Real> Group<'_, T> {
 }
 
 /// Number of elements of the widest vector.
-const MOST_LANES: usize = 16;
+const MAX_LANES: usize = 16;
 
-struct Transposed<'a, T> {
+struct AddTransposed<'a, T> {
     x: &'a [T],
     p: usize,
     first: usize,
@@ -257,23 +257,23 @@ struct Transposed<'a, T> {
     sums: &'a mut [f64],
 }
 
-impl<T: Real> WithSimd for Transposed<'_, T> {
+impl<T: Real> WithSimd for AddTransposed<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let most = if S::REGISTER_COUNT >= 32 { 10 } else { 5 };
+        let max_columns = if S::REGISTER_COUNT >= 32 { 10 } else { 5 };
         // equal widths of the groups waste the fewest lanes
-        let width = self.c.div_ceil(self.c.div_ceil(most));
-        let mut packed = Aligned::default();
+        let width = self.c.div_ceil(self.c.div_ceil(max_columns));
+        let mut packed = AlignedVec::default();
         let mut this = self;
         for column in (0..this.c).step_by(width) {
             // direct calls: calls through a pointer would be compiled for the baseline
             // instruction set
             if const { S::REGISTER_COUNT >= 32 } {
                 match width {
-                    1 => this.run::<S, 1, TALLEST>(simd, column, width, &mut packed),
-                    2 => this.run::<S, 2, TALLEST>(simd, column, width, &mut packed),
+                    1 => this.run::<S, 1, MAX_FEATURE_VECTORS>(simd, column, width, &mut packed),
+                    2 => this.run::<S, 2, MAX_FEATURE_VECTORS>(simd, column, width, &mut packed),
                     3..=5 => this.run::<S, 5, 2>(simd, column, width, &mut packed),
                     _ => this.run::<S, 10, 2>(simd, column, width, &mut packed),
                 }
@@ -288,37 +288,37 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
     }
 }
 
-impl<T: Real> Transposed<'_, T> {
+impl<T: Real> AddTransposed<'_, T> {
     #[inline(always)]
-    fn run<S: Simd, const COLUMNS: usize, const TALL: usize>(
+    fn run<S: Simd, const COLUMNS: usize, const VECTORS: usize>(
         &mut self,
         simd: S,
         column: usize,
         width: usize,
-        packed: &mut Aligned<T>,
+        packed: &mut AlignedVec<T>,
     ) {
-        let (c, tall) = (self.c, TALL * lanes::<T, S>());
+        let (c, features_per_chunk) = (self.c, VECTORS * lanes::<T, S>());
         let columns = width.min(c - column);
         // the columns after the last one of the group belong to the next group: they are computed
         // and not used
         pack(self.right, c, column, COLUMNS, packed);
         let (right, _) = packed.as_chunks::<COLUMNS>();
         let mut spare: Vec<T> = Vec::new();
-        for (at, sums) in self.sums.chunks_mut(tall * c).enumerate() {
-            let (from, features) = (self.first + at * tall, sums.len() / c);
-            let products = if features == tall {
-                products::<T, S, COLUMNS, TALL>(simd, self.x, self.p, from, right)
+        for (chunk, sums) in self.sums.chunks_mut(features_per_chunk * c).enumerate() {
+            let (first_feature, features) = (self.first + chunk * features_per_chunk, sums.len() / c);
+            let products = if features == features_per_chunk {
+                products::<T, S, COLUMNS, VECTORS>(simd, self.x, self.p, first_feature, right)
             } else {
                 spare.clear();
                 for row in self.x.chunks_exact(self.p) {
-                    spare.extend_from_slice(&row[from..from + features]);
-                    spare.resize(spare.len() + tall - features, T::ZERO);
+                    spare.extend_from_slice(&row[first_feature..first_feature + features]);
+                    spare.resize(spare.len() + features_per_chunk - features, T::ZERO);
                 }
-                products::<T, S, COLUMNS, TALL>(simd, &spare, tall, 0, right)
+                products::<T, S, COLUMNS, VECTORS>(simd, &spare, features_per_chunk, 0, right)
             };
-            let mut values = [T::ZERO; TALLEST * MOST_LANES];
+            let mut values = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
             for (j, product) in products.iter().enumerate().take(columns) {
-                T::vectors_mut::<S>(&mut values)[..TALL].copy_from_slice(product);
+                T::vectors_mut::<S>(&mut values)[..VECTORS].copy_from_slice(product);
                 for (sums, value) in sums.chunks_exact_mut(c).zip(&values) {
                     sums[column + j] += value.to_f64();
                 }
@@ -327,23 +327,27 @@ impl<T: Real> Transposed<'_, T> {
     }
 }
 
-/// Returns the products of a few vectors of features, from `from` on, with every column of `right`,
-/// summed over the rows.
+/// Returns the products of a few vectors of features, from `first_feature` on, with every column of
+/// `right`, summed over the rows.
 #[inline(always)]
-fn products<T: Real, S: Simd, const COLUMNS: usize, const TALL: usize>(
+fn products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
     simd: S,
     x: &[T],
     p: usize,
-    from: usize,
+    first_feature: usize,
     right: &[[T; COLUMNS]],
-) -> [[T::Vector<S>; TALL]; COLUMNS] {
-    let tall = TALL * lanes::<T, S>();
-    let mut sums = [[T::splat(simd, T::ZERO); TALL]; COLUMNS];
+) -> [[T::Vector<S>; VECTORS]; COLUMNS] {
+    let feature_count = VECTORS * lanes::<T, S>();
+    let mut sums = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
     for (row, right) in x.chunks_exact(p).zip(right) {
-        let Some(vectors) = T::vectors::<S>(&row[from..from + tall]).first_chunk::<TALL>() else { break };
+        let Some(vectors) =
+            T::vectors::<S>(&row[first_feature..first_feature + feature_count]).first_chunk::<VECTORS>()
+        else {
+            break;
+        };
         for c in 0..COLUMNS {
             let value = T::splat(simd, right[c]);
-            for v in 0..TALL {
+            for v in 0..VECTORS {
                 sums[c][v] = T::multiply_add(simd, value, vectors[v], sums[c][v]);
             }
         }

@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef, Side};
 use kapprox::Error;
-use kapprox::matrix::{self, Entries, Function, PartialCholesky, SquaredDistances};
+use kapprox::matrix::{self, Entries, FnEntries, PartialCholesky, SquaredDistances};
 use kpass::Workers;
 
 /// Kernel matrix of three clouds of points, one far smaller. Only the matrix is approximated.
@@ -121,9 +121,9 @@ fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("k.f64");
     std::fs::write(&path, rows.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-    let mapped = kstore::mmap::Mapped::open(&path).unwrap();
+    let mapped = kstore::mmap::MappedFile::open(&path).unwrap();
     let mapped: &[f64] = mapped.slice(0, 700 * 700).unwrap();
-    let function = Function { n: 700, entry: |i: u64, j: u64| k[(i as usize, j as usize)] };
+    let function = FnEntries { n: 700, entry: |i: u64, j: u64| k[(i as usize, j as usize)] };
     let (rows, mapped) =
         (MatRef::from_row_major_slice(&rows, 700, 700), MatRef::from_row_major_slice(mapped, 700, 700));
     let entries: [&dyn Entries; 4] = [&function, &k.as_ref(), &rows, &mapped];
@@ -149,9 +149,9 @@ fn rounding_is_no_pivot() {
         let found = approximate(&narrow.as_ref(), 30, 0.0, seed);
         assert!(found.pivots.len() == 4 && found.trace_error < 1e-5, "{} pivots", found.pivots.len());
     }
-    let nothing = Function { n: 9, entry: |_, _| 0.0 };
+    let nothing = FnEntries { n: 9, entry: |_, _| 0.0 };
     assert!(approximate(&nothing, 5, 0.0, Some(0)).pivots.is_empty());
-    assert!(approximate(&Function { n: 0, entry: |_, _| 1.0 }, 5, 0.0, Some(0)).pivots.is_empty());
+    assert!(approximate(&FnEntries { n: 0, entry: |_, _| 1.0 }, 5, 0.0, Some(0)).pivots.is_empty());
     assert!(approximate(&nothing, 0, 0.0, None).trace_error == 0.0);
 }
 
@@ -162,7 +162,7 @@ fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
     let both = |k: &dyn Entries| {
         [matrix::rpcholesky(k, 20, 0.0, 1, &workers), matrix::greedy(k, 20, 0.0, &workers)].map(Result::unwrap_err)
     };
-    let negative = Function {
+    let negative = FnEntries {
         n: 50,
         entry: |i: u64, j: u64| {
             if i != j {
@@ -174,7 +174,7 @@ fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
             }
         },
     };
-    let beyond = Function {
+    let beyond = FnEntries {
         n: 50,
         entry: |i: u64, j: u64| {
             if i == j {
@@ -187,7 +187,7 @@ fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
         },
     };
     let missing =
-        Function { n: 50, entry: |i: u64, j: u64| if i == 7 || j == 7 { f64::NAN } else { (i.min(j) + 1) as f64 } };
+        FnEntries { n: 50, entry: |i: u64, j: u64| if i == 7 || j == 7 { f64::NAN } else { (i.min(j) + 1) as f64 } };
     for error in both(&negative) {
         assert!(matches!(error, Error::Indefinite { row: 31, .. }), "{error}");
     }
@@ -234,7 +234,7 @@ fn squared_distances_are_those_of_the_coordinates() {
         assert!(some.factor.col_iter().all(|column| column.iter().sum::<f64>().abs() < 1e-10) && means.len() == rank);
     }
     // a triangle that violates the triangle inequality
-    let wrong = Function {
+    let wrong = FnEntries {
         n: 3,
         entry: |i: u64, j: u64| [[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]][i as usize][j as usize],
     };
@@ -243,7 +243,7 @@ fn squared_distances_are_those_of_the_coordinates() {
     // shortest-path distances of rings and of a star: the pivots leave a zero diagonal but nonzero
     // off-diagonal entries
     for n in [4, 6, 10] {
-        let ring = Function { n, entry: |i: u64, j: u64| (i.abs_diff(j).min(n - i.abs_diff(j)) as f64).powi(2) };
+        let ring = FnEntries { n, entry: |i: u64, j: u64| (i.abs_diff(j).min(n - i.abs_diff(j)) as f64).powi(2) };
         let refused =
             matrix::rpcholesky(&SquaredDistances::new(ring).unwrap(), n as usize, 0.0, 0, &Workers::sequential());
         assert!(matches!(refused, Err(Error::Indefinite { .. })), "{n}: {refused:?}");
@@ -257,9 +257,13 @@ fn squared_distances_are_those_of_the_coordinates() {
             4.0
         }
     };
-    let refused =
-        matrix::greedy(&SquaredDistances::new(Function { n: 5, entry: star }).unwrap(), 5, 0.0, &Workers::sequential());
+    let refused = matrix::greedy(
+        &SquaredDistances::new(FnEntries { n: 5, entry: star }).unwrap(),
+        5,
+        0.0,
+        &Workers::sequential(),
+    );
     assert!(matches!(refused, Err(Error::Indefinite { .. })), "{refused:?}");
-    let own = Function { n: 2, entry: |_: u64, _: u64| 1.0 };
+    let own = FnEntries { n: 2, entry: |_: u64, _: u64| 1.0 };
     assert!(SquaredDistances::new(own).is_err_and(|error| error.to_string().contains("distance from itself")));
 }

@@ -34,7 +34,7 @@
 mod address;
 mod object;
 
-use kstore::source::remote::{Store, is_stopped, register_store};
+use kstore::source::remote::{Store, is_stop_requested, register_store};
 use std::sync::mpsc::RecvTimeoutError;
 use std::{future::Future, io, sync::OnceLock, time::Duration};
 use tokio::runtime::{Builder, Runtime};
@@ -69,11 +69,11 @@ pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
 }
 
 /// Interval between two checks for a stop request.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_POLL: Duration = Duration::from_millis(100);
 
 /// Runs a future on the network thread, and blocks until the future has finished or the process was
 /// asked to stop.
-fn wait<F>(work: F) -> io::Result<F::Output>
+fn block_on<F>(future: F) -> io::Result<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -81,16 +81,16 @@ where
     static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build());
     let runtime = runtime.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
-    let (done, result) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     // on the runtime's own thread: the caller may run in another runtime, in which blocking panics
-    let task = runtime.spawn(async move { drop(done.send(work.await)) });
+    let task = runtime.spawn(async move { drop(sender.send(future.await)) });
     loop {
-        match result.recv_timeout(LOOK) {
-            Ok(found) => return Ok(found),
+        match receiver.recv_timeout(STOP_POLL) {
+            Ok(output) => return Ok(output),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other("the network thread has ended"));
             }
-            Err(RecvTimeoutError::Timeout) if is_stopped() => {
+            Err(RecvTimeoutError::Timeout) if is_stop_requested() => {
                 task.abort();
                 return Err(io::Error::other("the program was asked to stop"));
             }

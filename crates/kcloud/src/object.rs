@@ -1,6 +1,6 @@
 //! Reads ranges of bytes of an object.
 
-use crate::wait;
+use crate::block_on;
 use futures_util::future::try_join_all;
 use kstore::source::remote::{self, redacted};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path};
@@ -8,7 +8,7 @@ use std::{io, ops::Range, sync::Arc};
 
 /// Largest gap in bytes between ranges that share a request: reading the bytes between them costs
 /// less than another request.
-const GAP: u64 = 256 << 10;
+const MAX_GAP_BYTES: u64 = 256 << 10;
 
 /// An object of a store, in the version that it had when the table was opened.
 #[derive(Clone, Debug)]
@@ -30,26 +30,26 @@ impl Object {
     }
 
     /// Reads the bytes of one range of this version.
-    async fn range(self, range: Range<u64>) -> object_store::Result<Vec<u8>> {
+    async fn read_range(self, range: Range<u64>) -> object_store::Result<Vec<u8>> {
         let version = GetOptions {
             if_match: self.meta.e_tag.clone(),
             if_unmodified_since: self.meta.e_tag.is_none().then_some(self.meta.last_modified),
             range: Some(GetRange::Bounded(range)),
             ..GetOptions::default()
         };
-        let found = self.store.get_opts(&self.path, version).await?;
+        let response = self.store.get_opts(&self.path, version).await?;
         // checked again, because some servers ignore the conditions of a request
-        let (was, is) = (&self.meta, &found.meta);
-        let change = match (was.e_tag.is_some() && is.e_tag.is_some(), was.e_tag != is.e_tag) {
+        let (expected, actual) = (&self.meta, &response.meta);
+        let change = match (expected.e_tag.is_some() && actual.e_tag.is_some(), expected.e_tag != actual.e_tag) {
             (true, true) => Some("its ETag changed"),
-            (false, _) if was.last_modified != is.last_modified => Some("its modification time changed"),
-            _ if was.size != is.size => Some("its length changed"),
+            (false, _) if expected.last_modified != actual.last_modified => Some("its modification time changed"),
+            _ if expected.size != actual.size => Some("its length changed"),
             _ => None,
         };
         if let Some(change) = change {
             return Err(object_store::Error::Precondition { path: self.path.to_string(), source: change.into() });
         }
-        Ok(found.bytes().await?.into())
+        Ok(response.bytes().await?.into())
     }
 }
 
@@ -63,36 +63,37 @@ impl remote::Object for Object {
     }
 
     fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
-        let runs = runs(ranges);
-        let asked = try_join_all(runs.clone().into_iter().map(|run| self.clone().range(run)));
-        let found = wait(asked)?.map_err(|error| failed(&self.address, error))?;
-        let cut = |range: &Range<u64>| {
-            let at = runs.partition_point(|run| run.start <= range.start).saturating_sub(1);
-            let (run, bytes) = runs.get(at).zip(found.get(at))?;
+        let requests = merge_ranges(ranges);
+        let reads = try_join_all(requests.clone().into_iter().map(|run| self.clone().read_range(run)));
+        let responses = block_on(reads)?.map_err(|error| store_error(&self.address, error))?;
+        let slice = |range: &Range<u64>| {
+            let at = requests.partition_point(|run| run.start <= range.start).saturating_sub(1);
+            let (run, bytes) = requests.get(at).zip(responses.get(at))?;
             let (from, to) = (range.start.checked_sub(run.start)?, range.end.checked_sub(run.start)?);
             Some(bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)?.to_vec())
         };
-        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested");
-        ranges.iter().map(|range| cut(range).ok_or_else(short)).collect()
+        let too_short =
+            || io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested");
+        ranges.iter().map(|range| slice(range).ok_or_else(too_short)).collect()
     }
 }
 
-/// Merges ranges into requests: ranges at most [`GAP`] apart become one request.
-fn runs(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+/// Merges ranges into requests: ranges at most [`MAX_GAP_BYTES`] apart become one request.
+fn merge_ranges(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| range.start);
-    let mut runs: Vec<Range<u64>> = Vec::new();
+    let mut merged: Vec<Range<u64>> = Vec::new();
     for range in sorted {
-        match runs.last_mut().filter(|run| range.start <= run.end.saturating_add(GAP)) {
+        match merged.last_mut().filter(|run| range.start <= run.end.saturating_add(MAX_GAP_BYTES)) {
             Some(run) => run.end = run.end.max(range.end),
-            None => runs.push(range),
+            None => merged.push(range),
         }
     }
-    runs
+    merged
 }
 
 /// Converts an error of a store, and adds a remedy.
-pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
+pub(crate) fn store_error(address: &str, error: object_store::Error) -> io::Error {
     use object_store::Error;
     let (kind, remedy) = match &error {
         Error::NotFound { .. } => (io::ErrorKind::NotFound, "check the address"),
@@ -105,26 +106,28 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
         ),
         _ => (io::ErrorKind::Other, "check the network, the region (AWS_REGION) and the endpoint (AWS_ENDPOINT_URL)"),
     };
-    let said = without_secrets(reason(&error), address);
+    let said = without_secrets(innermost_message(&error), address);
     io::Error::new(kind, format!("{}: {said}; {remedy}", redacted(address)))
 }
 
 /// Minimum length of a query value that may be a secret. Shorter values also occur in ordinary
 /// words.
-const SECRET: usize = 6;
+const MIN_SECRET_LENGTH: usize = 6;
 
 /// Removes the secrets of an address, which [`redacted`] hides, from the message of a store.
-fn without_secrets(said: String, address: &str) -> String {
-    let Some((_, rest)) = address.split_once("://") else { return said };
+fn without_secrets(message: String, address: &str) -> String {
+    let Some((_, rest)) = address.split_once("://") else { return message };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let password = path.split('/').next().and_then(|host| host.rsplit_once('@')).map(|(password, _)| password);
-    let values =
-        query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)).filter(|value| value.len() >= SECRET);
-    values.chain(password).fold(said, |said, secret| said.replace(secret, "***"))
+    let values = query
+        .split('&')
+        .filter_map(|pair| Some(pair.split_once('=')?.1))
+        .filter(|value| value.len() >= MIN_SECRET_LENGTH);
+    values.chain(password).fold(message, |said, secret| said.replace(secret, "***"))
 }
 
 /// Returns the message of the innermost error: the outer ones repeat the address.
-fn reason(error: &dyn std::error::Error) -> String {
+fn innermost_message(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
         inner = source;
@@ -137,11 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_side_by_side_are_one_request() {
-        let far = 10 * GAP;
-        assert_eq!(runs(&[10..20, 0..10, 20..30, far..far + 1]), [0..30, far..far + 1]);
-        assert_eq!(runs(&[0..10, far..far + 5, 10 + GAP..12 + GAP]), [0..12 + GAP, far..far + 5]);
-        assert_eq!(runs(&[5..50, 10..20, far..far + 1]), [5..50, far..far + 1]);
-        assert!(runs(&[]).is_empty());
+    fn near_ranges_share_a_request() {
+        let far = 10 * MAX_GAP_BYTES;
+        assert_eq!(merge_ranges(&[10..20, 0..10, 20..30, far..far + 1]), [0..30, far..far + 1]);
+        assert_eq!(
+            merge_ranges(&[0..10, far..far + 5, 10 + MAX_GAP_BYTES..12 + MAX_GAP_BYTES]),
+            [0..12 + MAX_GAP_BYTES, far..far + 5]
+        );
+        assert_eq!(merge_ranges(&[5..50, 10..20, far..far + 1]), [5..50, far..far + 1]);
+        assert!(merge_ranges(&[]).is_empty());
     }
 }

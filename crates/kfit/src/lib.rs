@@ -17,12 +17,12 @@ pub mod request;
 pub mod solver;
 pub mod train;
 
-pub use solver::mistakes::{CvErrorScratch, CvErrorState, Mistakes};
+pub use solver::cv_error::{CvErrorFold, CvErrorScratch, CvErrorState};
 pub use solver::normal_equations::{Cell, FoldCoefficients, RidgeFit, RidgeOptions, Surface, fit};
 
 use kmodel::{
-    AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Head, Intercept, Link, Model, Result, RidgeFold, RidgeState, Take, Targets, Task, alignment, bins,
-    certificate, feature_fold, folds, gram, linalg, lists, model, moments, neighbours, platt, quadratic, ranked,
-    row_weights, stacked, task,
+    AnyModel, BinFold, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds,
+    GramScratch, GramState, Intercept, LinearHead, Link, Model, ModelMetadata, Result, RidgeFold, RidgeState, Targets,
+    Task, alignment, bins, certificate, feature_fold, folds, gram, linalg, lists, model, moments, neighbours, platt,
+    quadratic, ranking_pairs, row_weights, stacked_maps, task,
 };

@@ -14,40 +14,40 @@
 /// that share an arena wait for each other: the fit of beijing-pm25 at rank 2,000 took 14.3 s with
 /// 2 arenas and 13.3 s with 8, with the same peak memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const ARENAS: libc::c_int = 8;
+const MAX_ARENAS: libc::c_int = 8;
 
 /// Size above which a buffer gets its own pages, which are returned when it is freed. Setting it
 /// also stops its growth. It is below a decoder's page (1 MiB) and above most small allocations.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const OWN_PAGES: libc::c_int = 256 << 10;
+const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 
 /// Free memory kept at the end of an arena, in bytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const KEPT: libc::c_int = 1 << 20;
+const TRIM_THRESHOLD: libc::c_int = 1 << 20;
 
 /// Address space that an arena reserves, in bytes, and the divisor of the process limit that gives
 /// the address space of all arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const ARENA: (usize, usize) = (64 << 20, 8);
+const ARENA_RESERVE: (usize, usize) = (64 << 20, 8);
 
 /// Message of an aborted process; the standard library has already printed the reason, such as a
 /// failed allocation.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const ABORTED: &[u8] =
+const ABORT_MESSAGE: &[u8] =
     b"error: aborted for the reason above; nothing more was written; if memory ran out, raise the limit (ulimit -v, \
 ulimit -d), or lower --memory or --threads\n";
 
 /// Ends an aborted process with a message and removes its temporary files.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "write and _exit are C functions; this is the one file of the crate that may")]
-extern "C" fn aborted(_signal: libc::c_int) {
+extern "C" fn handle_abort(_signal: libc::c_int) {
     // SAFETY: alarm takes a number and touches no memory; it ends the process if the signal was
     // sent from outside during an allocation.
     unsafe { libc::alarm(5) };
     kstore::remove_temporaries();
     // SAFETY: both take numbers and a pointer to static bytes, and are safe in a signal handler.
     unsafe {
-        libc::write(libc::STDERR_FILENO, ABORTED.as_ptr().cast(), ABORTED.len());
+        libc::write(libc::STDERR_FILENO, ABORT_MESSAGE.as_ptr().cast(), ABORT_MESSAGE.len());
         libc::_exit(1);
     }
 }
@@ -59,9 +59,15 @@ extern "C" fn aborted(_signal: libc::c_int) {
 #[expect(unsafe_code, reason = "mallopt and signal are C functions; this is the one file of the crate that may")]
 pub(crate) fn configure() {
     // the address space of arenas counts against the process limit, even if it is hardly used
-    let room = |limit: usize| libc::c_int::try_from(limit / ARENA.1 / ARENA.0).unwrap_or(ARENAS).clamp(1, ARENAS);
-    let arenas = kstore::budget::address_limit().map_or(ARENAS, room);
-    let settings = [(libc::M_ARENA_MAX, arenas), (libc::M_MMAP_THRESHOLD, OWN_PAGES), (libc::M_TRIM_THRESHOLD, KEPT)];
+    let arenas_within = |limit: usize| {
+        libc::c_int::try_from(limit / ARENA_RESERVE.1 / ARENA_RESERVE.0).unwrap_or(MAX_ARENAS).clamp(1, MAX_ARENAS)
+    };
+    let arenas = kstore::budget::address_limit().map_or(MAX_ARENAS, arenas_within);
+    let settings = [
+        (libc::M_ARENA_MAX, arenas),
+        (libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD),
+        (libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD),
+    ];
     for (option, value) in settings {
         // SAFETY: mallopt takes two integers and only changes the allocator's own parameters, under
         // its lock. For an unknown option it returns 0 and keeps the default, which is harmless.
@@ -72,7 +78,7 @@ pub(crate) fn configure() {
     // signals; they fail, harmlessly, only for signals that cannot be caught.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        libc::signal(libc::SIGABRT, aborted as *const () as libc::sighandler_t);
+        libc::signal(libc::SIGABRT, handle_abort as *const () as libc::sighandler_t);
     }
 }
 

@@ -5,31 +5,32 @@ use std::{borrow::Cow, io::IsTerminal};
 const BOLD: &str = "\u{1b}[1m";
 const RED: &str = "\u{1b}[1;31m";
 const YELLOW: &str = "\u{1b}[1;33m";
-const PLAIN: &str = "\u{1b}[0m";
+const RESET: &str = "\u{1b}[0m";
 
 /// Returns the text with colours if the stream is a terminal that supports them and `NO_COLOR`
 /// (<https://no-color.org>) is not set.
-pub(crate) fn painted<'t>(text: &'t str, stream: &impl IsTerminal) -> Cow<'t, str> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let dumb = set("TERM").is_some_and(|term| term == "dumb");
-    if !stream.is_terminal() || dumb || set("NO_COLOR").is_some() {
+pub(crate) fn colourise<'t>(text: &'t str, stream: &impl IsTerminal) -> Cow<'t, str> {
+    let env_value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let is_dumb = env_value("TERM").is_some_and(|term| term == "dumb");
+    if !stream.is_terminal() || is_dumb || env_value("NO_COLOR").is_some() {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.split_inclusive('\n').map(line).collect())
+    Cow::Owned(text.split_inclusive('\n').map(colour_line).collect())
 }
 
-fn line(line: &str) -> String {
+fn colour_line(line: &str) -> String {
     for (start, colour) in [("error:", RED), ("warning:", YELLOW)] {
         if let Some(rest) = line.strip_prefix(start) {
-            return format!("{colour}{start}{PLAIN}{rest}");
+            return format!("{colour}{start}{RESET}{rest}");
         }
     }
     // the mark of a table follows a number; the * of an expression does not
-    let marked = |word: &str| word.len() > 1 && word.ends_with('*') && word.starts_with(|c: char| c.is_ascii_digit());
+    let is_marked =
+        |word: &str| word.len() > 1 && word.ends_with('*') && word.starts_with(|c: char| c.is_ascii_digit());
     line.split_inclusive([' ', '\n'])
         .map(|part| {
             let word = part.trim_end();
-            if marked(word) { format!("{BOLD}{word}{PLAIN}{}", &part[word.len()..]) } else { part.to_string() }
+            if is_marked(word) { format!("{BOLD}{word}{RESET}{}", &part[word.len()..]) } else { part.to_string() }
         })
         .collect()
 }
@@ -40,14 +41,14 @@ mod tests {
 
     #[test]
     fn marks_and_warnings_have_colours_and_the_rest_has_none() {
-        assert_eq!(line("warning: x\n"), format!("{YELLOW}warning:{PLAIN} x\n"));
-        assert_eq!(line("  1e-7  0.1379*\n"), format!("  1e-7  {BOLD}0.1379*{PLAIN}\n"));
-        assert_eq!(line("  (* chosen) 2 * gaussian()\n"), "  (* chosen) 2 * gaussian()\n");
+        assert_eq!(colour_line("warning: x\n"), format!("{YELLOW}warning:{RESET} x\n"));
+        assert_eq!(colour_line("  1e-7  0.1379*\n"), format!("  1e-7  {BOLD}0.1379*{RESET}\n"));
+        assert_eq!(colour_line("  (* chosen) 2 * gaussian()\n"), "  (* chosen) 2 * gaussian()\n");
     }
 
     #[test]
     fn what_is_no_terminal_stays_plain() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(painted("error: x", &file), "error: x");
+        assert_eq!(colourise("error: x", &file), "error: x");
     }
 }

@@ -3,118 +3,125 @@
 
 use crate::progress::Progress;
 use kreport::fit::Verbosity;
-use kreport::table::{Align, Table as Listing, count, joined};
+use kreport::table::{Align, Table as Listing, count, join_with_commas};
 use kstore::encoding::{Categories, Code, Times};
-use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection, schema::Kind};
+use kstore::{Missing, Reading, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
 use std::collections::HashSet;
 
 /// Number of rows that are checked for row numbers and IDs: enough that measurements repeat.
-const LOOKED_AT: usize = 10_000;
+const CHECKED_ROWS: usize = 10_000;
 
 /// Minimum number of values from which a column is judged to hold row numbers or IDs.
-const FEWEST: usize = 50;
+const MIN_VALUES: usize = 50;
 
 /// Maximum number of columns that are checked.
-const MOST: usize = 64;
+const MAX_CHECKED: usize = 64;
 
 /// Number of columns that a list shows before "…".
-const NAMED: usize = 6;
+const MAX_NAMES: usize = 6;
 
 /// Common names of columns that hold fold or split numbers.
-const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
+const SPLIT_NAMES: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
 /// Prints in one line, or as a table in verbose mode, which of the requested columns are features
 /// and which are not. Warns of features that look like row numbers or IDs.
-pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Selected), progress: &Progress) {
+pub(crate) fn report_columns(
+    selection: &Selection,
+    (requested, selected): (&SelectedTable, &SelectedTable),
+    progress: &Progress,
+) {
     let features = selected.feature_columns();
-    let others = left_out(selection, (asked, selected), &features);
-    let told = told(selected, &features);
+    let excluded = excluded_columns(selection, (requested, selected), &features);
+    let described = describe_features(selected, &features);
     if progress.verbosity() == Verbosity::Verbose {
-        table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
+        column_table(&described, &excluded).to_string().lines().for_each(|line| progress.detail(line));
     } else if progress.verbosity() != Verbosity::Quiet {
-        let count_of = selected.sparse().map_or(selected.shape().features, |shape| shape.width);
-        progress.note(&sentence(&told, count_of, &others));
+        let feature_count = selected.sparse().map_or(selected.shape().inputs, |shape| shape.width);
+        progress.note(&summary_line(&described, feature_count, &excluded));
     }
-    for (name, why) in suspects(selection, selected, &features) {
-        let rest = "if it does not help to predict the target, exclude it with";
-        progress.warn(format!("column {name} {why}; {rest} --features '*,!{name}'"));
+    for (name, why) in suspicious_columns(selection, selected, &features) {
+        let advice = "if it does not help to predict the target, exclude it with";
+        progress.warn(format!("column {name} {why}; {advice} --features '*,!{name}'"));
     }
 }
 
 /// Returns the columns of the features; a column that is not a plain number is followed by its
 /// encoding: `city (12 values)`.
-fn told(selected: &Selected, features: &[String]) -> Vec<String> {
+fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
-    let told = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
+    let described = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
         (Code::Number, false) => column.name.clone(),
         _ => format!("{} ({column})", column.name),
     });
-    told.collect()
+    described.collect()
 }
 
 /// Returns the columns that are not features, with the reason.
-fn left_out(
+fn excluded_columns(
     selection: &Selection,
-    (asked, selected): (&Selected, &Selected),
+    (requested, selected): (&SelectedTable, &SelectedTable),
     features: &[String],
 ) -> Vec<(String, &'static str)> {
-    let asked = asked.feature_columns();
+    let requested = requested.feature_columns();
     let schema = selected.table().schema();
-    let taken: HashSet<&str> = features.iter().map(String::as_str).collect();
+    let used: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
-    let named = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
+    let is_role = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
     let blank = selected.blank_columns();
     let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
     let why = |at: usize, name: &str| match &schema.columns[at].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
-        _ if named(&selection.weight, name) => "row weights",
-        _ if named(&selection.group, name) => "folds or groups",
-        _ if named(&condition, name) => "row condition",
+        _ if is_role(&selection.weight, name) => "row weights",
+        _ if is_role(&selection.group, name) => "folds or groups",
+        _ if is_role(&condition, name) => "row condition",
         _ if blank.iter().any(|blank| blank == name) => "no value in any row",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
         _ if schema.label == Some(at) => "the label of the rows",
-        _ if name == kstore::source::QUERY && selection.features.is_empty() => "query groups; --features includes it",
-        Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
+        _ if name == kstore::source::QUERY_COLUMN && selection.features.is_empty() => {
+            "query groups; --features includes it"
+        }
+        Kind::Text if requested.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
             "text with too many values"
         }
-        Kind::Int { .. } | Kind::Float { .. } if asked.iter().any(|asked| asked == name) => "row counter",
+        Kind::Int { .. } | Kind::Float { .. } if requested.iter().any(|asked| asked == name) => "row counter",
         Kind::Text if selection.features.is_empty() => "text; --categories all includes it",
         Kind::Time(_) if selection.times == Times::None => "time; --times cyclic includes it",
         Kind::Binary => "binary",
         Kind::Other(_) => "unsupported type",
         _ => "excluded by --features",
     };
-    let columns = schema.columns.iter().enumerate().filter(|(_, column)| !taken.contains(column.name.as_str()));
+    let columns = schema.columns.iter().enumerate().filter(|(_, column)| !used.contains(column.name.as_str()));
     columns.map(|(at, column)| (column.name.clone(), why(at, &column.name))).collect()
 }
 
 /// Formats the columns in a line:
 /// `features: x0 … x16 (17); left out: fold (folds or groups), y (target)`.
-fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
+fn summary_line(features: &[String], feature_count: usize, excluded: &[(String, &'static str)]) -> String {
     let mut seen = HashSet::new();
-    let because = |why: &&'static str| {
-        let names: Vec<&String> = others.iter().filter(|(_, other)| other == why).map(|(name, _)| name).collect();
-        format!("{} ({why})", listed(&names))
+    let group_by_reason = |why: &&'static str| {
+        let names: Vec<&String> = excluded.iter().filter(|(_, other)| other == why).map(|(name, _)| name).collect();
+        format!("{} ({why})", format_names(&names))
     };
-    let out = joined(others.iter().map(|(_, why)| why).filter(|why| seen.insert(**why)).map(because));
-    let out = if out.is_empty() { out } else { format!("; left out: {out}") };
+    let excluded_text =
+        join_with_commas(excluded.iter().map(|(_, why)| why).filter(|why| seen.insert(**why)).map(group_by_reason));
+    let excluded_text = if excluded_text.is_empty() { excluded_text } else { format!("; left out: {excluded_text}") };
     let names: Vec<&String> = features.iter().collect();
-    format!("features: {} ({}){out}", listed(&names), count(count_of as u64))
+    format!("features: {} ({}){excluded_text}", format_names(&names), count(feature_count as u64))
 }
 
 /// Formats names separated by commas: consecutive ones as `x0 … x16`, and only the first of many.
-fn listed(names: &[&String]) -> String {
-    let runs = names.chunk_by(|a, b| follows(a, b)).flat_map(|run| match run {
+fn format_names(names: &[&String]) -> String {
+    let runs = names.chunk_by(|a, b| is_next_name(a, b)).flat_map(|run| match run {
         [first, .., last] if run.len() > 2 => vec![format!("{first} … {last}")],
-        few => few.iter().map(ToString::to_string).collect(),
+        short_run => short_run.iter().map(ToString::to_string).collect(),
     });
     let runs: Vec<String> = runs.collect();
-    let more = if runs.len() > NAMED { ", …" } else { "" };
-    format!("{}{more}", runs[..runs.len().min(NAMED)].join(", "))
+    let more = if runs.len() > MAX_NAMES { ", …" } else { "" };
+    format!("{}{more}", runs[..runs.len().min(MAX_NAMES)].join(", "))
 }
 
 /// Returns true if two names are numbered consecutively, such as `x9` and `x10`.
-pub(crate) fn follows(name: &str, next: &str) -> bool {
+pub(crate) fn is_next_name(name: &str, next: &str) -> bool {
     let split = |name: &str| {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         name[stem.len()..].parse::<u64>().ok().map(|number| (stem.to_string(), number))
@@ -125,93 +132,97 @@ pub(crate) fn follows(name: &str, next: &str) -> bool {
     }
 }
 
-fn table(features: &[String], others: &[(String, &'static str)]) -> Listing {
+fn column_table(features: &[String], excluded: &[(String, &'static str)]) -> Listing {
     let mut table = Listing::new([("column", Align::Left), ("is", Align::Left)]);
     let names: Vec<&String> = features.iter().collect();
-    for run in names.chunk_by(|a, b| follows(a, b)) {
-        table.row([listed(run), "feature".to_string()]);
+    for run in names.chunk_by(|a, b| is_next_name(a, b)) {
+        table.push_row([format_names(run), "feature".to_string()]);
     }
-    others.iter().for_each(|(name, why)| table.row([name.as_str(), why]));
+    excluded.iter().for_each(|(name, why)| table.push_row([name.as_str(), why]));
     table
 }
 
 /// Returns features that were not requested by name and look like row numbers or IDs, each with the
 /// reason.
-fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> Vec<(String, String)> {
+fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features: &[String]) -> Vec<(String, String)> {
     let schema = selected.table().schema();
-    let places = schema.places();
-    let whole = |name: &String| {
+    let places = schema.index_by_name();
+    let is_integer = |name: &String| {
         places.get(name.as_str()).is_some_and(|at| matches!(schema.columns[*at].kind, Kind::Int { .. }))
     };
-    let names: Vec<String> =
-        features.iter().filter(|name| whole(name) && !selection.features.contains(name)).take(MOST).cloned().collect();
+    let names: Vec<String> = features
+        .iter()
+        .filter(|name| is_integer(name) && !selection.features.contains(name))
+        .take(MAX_CHECKED)
+        .cloned()
+        .collect();
     if names.is_empty() {
         return Vec::new();
     }
     // errors are ignored here: the fit will report them
-    let looks = looks(selected, &names).unwrap_or_default();
-    let odd = |(name, look): (String, Look)| look.odd(&name).map(|odd| (name, odd));
-    names.into_iter().zip(looks).filter_map(odd).collect()
+    let profiles = profile_columns(selected, &names).unwrap_or_default();
+    let with_suspicion = |(name, look): (String, ColumnProfile)| look.suspicion(&name).map(|odd| (name, odd));
+    names.into_iter().zip(profiles).filter_map(with_suspicion).collect()
 }
 
 #[derive(Clone, Debug, Default)]
-struct Look {
+struct ColumnProfile {
     /// Distinct values so far, until the first duplicate.
-    different: HashSet<u64>,
-    repeats: bool,
+    distinct: HashSet<u64>,
+    has_duplicates: bool,
     /// True as long as every value is the previous one plus 1.
-    counts: bool,
-    last: Option<f64>,
+    counts_up: bool,
+    previous: Option<f64>,
     values: usize,
 }
 
-impl Look {
-    fn see(&mut self, value: f64) {
+impl ColumnProfile {
+    fn add(&mut self, value: f64) {
         if value.is_nan() {
             return;
         }
-        self.counts = self.last.is_none_or(|last| self.counts && value == last + 1.0);
-        self.last = Some(value);
+        self.counts_up = self.previous.is_none_or(|last| self.counts_up && value == last + 1.0);
+        self.previous = Some(value);
         self.values += 1;
-        if !self.repeats && !self.different.insert(value.to_bits()) {
-            (self.repeats, self.different) = (true, HashSet::new());
+        if !self.has_duplicates && !self.distinct.insert(value.to_bits()) {
+            (self.has_duplicates, self.distinct) = (true, HashSet::new());
         }
     }
 
-    fn odd(&self, name: &str) -> Option<String> {
+    fn suspicion(&self, name: &str) -> Option<String> {
         let name = name.to_ascii_lowercase();
-        if PARTS.contains(&name.as_str()) {
+        if SPLIT_NAMES.contains(&name.as_str()) {
             return Some("looks like fold numbers".to_string());
         }
-        if self.values < FEWEST || self.repeats {
+        if self.values < MIN_VALUES || self.has_duplicates {
             return None;
         }
         let values = count(self.values as u64);
-        Some(match self.counts {
+        Some(match self.counts_up {
             true => "looks like a row counter".to_string(),
             false => format!("looks like an identifier: its first {values} values are all different"),
         })
     }
 }
 
-fn looks(selected: &Selected, names: &[String]) -> kstore::Result<Vec<Look>> {
+fn profile_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result<Vec<ColumnProfile>> {
     let range = selected.range();
-    let rows = range.start..range.end.min(range.start + LOOKED_AT as u64);
+    let rows = range.start..range.end.min(range.start + CHECKED_ROWS as u64);
     let selection =
         Selection { features: names.to_vec(), rows: Some(rows), missing: Missing::Mean, ..Selection::default() };
     // rows read here do not count as part of the fit
-    let source = selected.table().select(&selection)?.counting_apart().rows::<f64>(Reading::default())?;
+    let source = selected.table().select(&selection)?.with_own_counter().rows::<f64>(Reading::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
-    let mut looks = vec![Look::default(); names.len()];
+    let mut profiles = vec![ColumnProfile::default(); names.len()];
     while cursor.next(&mut buffer)? {
         for row in buffer.x.chunks_exact(names.len()) {
-            looks.iter_mut().zip(row).for_each(|(look, value)| look.see(*value));
+            profiles.iter_mut().zip(row).for_each(|(look, value)| look.add(*value));
         }
-        if looks.iter().all(|look| look.repeats) {
+        if profiles.iter().all(|look| look.has_duplicates) {
             break;
         }
     }
-    Ok(looks)
+    Ok(profiles)
 }
 
 #[cfg(test)]
@@ -225,24 +236,24 @@ mod tests {
     #[test]
     fn a_line_has_the_features_and_what_was_left_out() {
         let others = [("city", "text"), ("note", "text"), ("y", "target")].map(|(name, why)| (name.to_string(), why));
-        let text = sentence(&names(&["x0", "x1", "x2", "x3", "fold"]), 5, &others);
+        let text = summary_line(&names(&["x0", "x1", "x2", "x3", "fold"]), 5, &others);
         assert_eq!(text, "features: x0 … x3, fold (5); left out: city, note (text), y (target)");
         let many: Vec<String> = (0..40).map(|i| format!("c{}", 2 * i)).collect();
-        assert_eq!(sentence(&many, 40, &[]), "features: c0, c2, c4, c6, c8, c10, … (40)");
+        assert_eq!(summary_line(&many, 40, &[]), "features: c0, c2, c4, c6, c8, c10, … (40)");
     }
 
     #[test]
     fn numbers_and_names_of_rows_are_odd_and_measurements_are_not() {
         let look = |values: &dyn Fn(u64) -> f64| {
-            let mut look = Look::default();
-            (0..1000).for_each(|i| look.see(values(i)));
+            let mut look = ColumnProfile::default();
+            (0..1000).for_each(|i| look.add(values(i)));
             look
         };
-        assert_eq!(look(&|i| i as f64 + 7.0).odd("a").unwrap(), "looks like a row counter");
-        let identifier = look(&|i| (i * 7919 % 100_003) as f64).odd("a").unwrap();
+        assert_eq!(look(&|i| i as f64 + 7.0).suspicion("a").unwrap(), "looks like a row counter");
+        let identifier = look(&|i| (i * 7919 % 100_003) as f64).suspicion("a").unwrap();
         assert!(identifier.contains("first 1,000 values are all different"), "{identifier}");
-        assert_eq!(look(&|i| (i % 999) as f64).odd("a"), None);
-        assert_eq!(look(&|i| (i % 10) as f64).odd("fold").unwrap(), "looks like fold numbers");
-        assert_eq!(look(&|_| f64::NAN).odd("a"), None);
+        assert_eq!(look(&|i| (i % 999) as f64).suspicion("a"), None);
+        assert_eq!(look(&|i| (i % 10) as f64).suspicion("fold").unwrap(), "looks like fold numbers");
+        assert_eq!(look(&|_| f64::NAN).suspicion("a"), None);
     }
 }

@@ -8,12 +8,13 @@ use crate::{Error, Result, open, output};
 use clap::Args;
 use kreport::table::count;
 use ksolve::job::ElementType;
-use kstore::budget::Term;
-use kstore::pass::lanes::{self, Lane};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::source::TARGET;
+use kstore::budget::MemoryTerm;
+use kstore::pass::lanes::{self, LaneMemory};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
+use kstore::source::TARGET_COLUMN;
 use kstore::{
-    KeptColumn, Kind, Missing, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, Workers,
+    KeptColumn, Kind, Missing, Pass, Reading, RowBlock, SelectedTable, Selection, TILE_TEXT_BYTES, Table, TextLimit,
+    Workers,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -45,48 +46,48 @@ pub(crate) struct ConvertArgs {
 }
 
 /// The columns to write, and their types in the output.
-struct Columns {
+struct TableColumns {
     /// Features, then targets, in the order of the kept columns.
     columns: Vec<OutputColumn>,
     features: usize,
 }
 
-impl Columns {
-    fn new(selected: &Selected, features: usize, path: &Path, precision: Option<ElementType>) -> Self {
+impl TableColumns {
+    fn new(selected: &SelectedTable, features: usize, path: &Path, precision: Option<ElementType>) -> Self {
         let schema = selected.table().schema();
-        let places = schema.places();
-        let kind = |column: &OutputColumn| places.get(column.name.as_str()).map(|at| &schema.columns[*at].kind);
+        let places = schema.index_by_name();
+        let stored_kind = |column: &OutputColumn| places.get(column.name.as_str()).map(|at| &schema.columns[*at].kind);
         let mut columns = selected.kept_columns();
-        let (features_of, targets_of) = columns.split_at_mut(features);
-        let npy = writer::is_npy(path);
-        for column in features_of.iter_mut().filter(|_| npy) {
+        let (feature_columns, target_columns) = columns.split_at_mut(features);
+        let npy = writer::is_matrix(path);
+        for column in feature_columns.iter_mut().filter(|_| npy) {
             // dates and times are included only by name, as the numbers that store them
             column.time = None;
         }
-        let whole = |kind| features_of.iter().all(|column| column.kind == kind);
-        let whole = whole(OutputKind::I64) || whole(OutputKind::U64);
-        let small = features_of.iter().all(|column| kind(column).is_some_and(is_small));
-        for column in features_of {
+        let all_are = |kind| feature_columns.iter().all(|column| column.kind == kind);
+        let all_integers = all_are(OutputKind::I64) || all_are(OutputKind::U64);
+        let all_small = feature_columns.iter().all(|column| stored_kind(column).is_some_and(fits_f32));
+        for column in feature_columns {
             column.kind = match (column.kind, precision) {
-                (OutputKind::F32 | OutputKind::F64, Some(precision)) => float(precision),
+                (OutputKind::F32 | OutputKind::F64, Some(precision)) => float_kind(precision),
                 // one type for all: the requested one, or the smallest that represents every value
-                (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if npy => float(precision),
-                (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if npy && small => OutputKind::F32,
-                (OutputKind::I64 | OutputKind::U64, None) if npy && !whole => OutputKind::F64,
+                (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if npy => float_kind(precision),
+                (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if npy && all_small => OutputKind::F32,
+                (OutputKind::I64 | OutputKind::U64, None) if npy && !all_integers => OutputKind::F64,
                 (kind, _) => kind,
             };
         }
-        for column in targets_of.iter_mut().filter(|column| npy && column.kind == OutputKind::Bool) {
+        for column in target_columns.iter_mut().filter(|column| npy && column.kind == OutputKind::Bool) {
             column.kind = OutputKind::I64;
         }
-        for label in targets_of.iter_mut().filter(|_| writer::is_labelled(path)) {
-            label.name = TARGET.to_string();
+        for label in target_columns.iter_mut().filter(|_| writer::is_labelled(path)) {
+            label.name = TARGET_COLUMN.to_string();
         }
         Self { columns, features }
     }
 }
 
-pub(crate) fn float(precision: ElementType) -> OutputKind {
+pub(crate) fn float_kind(precision: ElementType) -> OutputKind {
     match precision {
         ElementType::F32 => OutputKind::F32,
         ElementType::F64 => OutputKind::F64,
@@ -94,27 +95,28 @@ pub(crate) fn float(precision: ElementType) -> OutputKind {
 }
 
 /// Returns true if float32 represents every value.
-fn is_small(kind: &Kind) -> bool {
+fn fits_f32(kind: &Kind) -> bool {
     matches!(kind, Kind::Float { bits: ..=32 } | Kind::Int { bits: ..=16, .. } | Kind::Bool)
 }
 
-fn write(out: &mut TableWriter, columns: &Columns, table: &Table, block: &RowBlock<'_, f64>) -> Result<()> {
-    let wanted = block.kept.iter().zip(&columns.columns);
-    let cast = wanted.map(|(have, wanted)| match have.kind() == wanted.kind {
+fn write_batch(out: &mut TableWriter, columns: &TableColumns, table: &Table, block: &RowBlock<'_, f64>) -> Result<()> {
+    let expected_columns = block.kept.iter().zip(&columns.columns);
+    let converted = expected_columns.map(|(have, wanted)| match have.kind() == wanted.kind {
         true => Ok(None),
-        false => {
-            have.cast(wanted.kind).map(Some).map_err(|(row, value)| refused(table, block.rows[row], wanted, value))
-        }
+        false => have
+            .cast(wanted.kind)
+            .map(Some)
+            .map_err(|(row, value)| conversion_error(table, block.rows[row], wanted, value)),
     });
-    let cast: Vec<Option<KeptColumn>> = cast.collect::<Result<_>>()?;
-    let written = block.kept.iter().zip(&cast);
-    let batch: Vec<_> = written.map(|(have, cast)| Output::Kept(cast.as_ref().unwrap_or(have))).collect();
+    let converted: Vec<Option<KeptColumn>> = converted.collect::<Result<_>>()?;
+    let value_pairs = block.kept.iter().zip(&converted);
+    let batch: Vec<_> = value_pairs.map(|(have, cast)| OutputValues::Kept(cast.as_ref().unwrap_or(have))).collect();
     let (features, targets) = batch.split_at(columns.features);
     out.write(features, targets)
 }
 
 #[cold]
-fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Error {
+fn conversion_error(table: &Table, row: u64, column: &OutputColumn, value: String) -> Error {
     let located = table.locate(row);
     let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
     let remedy = "write .parquet or .csv, which keep every column's type, or choose --precision f64";
@@ -123,19 +125,19 @@ fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Err
 
 /// Selects the rows, and all columns or the named ones followed by the targets. Also returns the
 /// number of targets.
-fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
+fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     let select = &args.data.select;
-    let (table, targets) = open::table(&select.paths, &select.text.options(), &args.data.target)?;
-    let dropped = table.columns_like(&args.data.drop)?;
-    let targets = if writer::is_labelled(&args.output) { label(&table, targets, &dropped)? } else { targets };
+    let (table, targets) = open::table(&select.paths, &select.text.text_options(), &args.data.target)?;
+    let dropped = table.matching_columns(&args.data.drop)?;
+    let targets = if writer::is_labelled(&args.output) { label_target(&table, targets, &dropped)? } else { targets };
     let mut features = match &args.data.features[..] {
         [] => table.schema().columns.iter().map(|column| column.name.clone()).collect(),
-        named => table.columns_like(named)?,
+        named => table.matching_columns(named)?,
     };
-    let left_out: HashSet<String> = dropped.into_iter().chain(targets.clone()).collect();
-    features.retain(|name| !left_out.contains(name));
+    let excluded: HashSet<String> = dropped.into_iter().chain(targets.clone()).collect();
+    features.retain(|name| !excluded.contains(name));
     let keep = [&features[..], &targets].concat();
-    refuse_what_is_lost(&table, &keep, args)?;
+    reject_unsupported(&table, &keep, args)?;
     let kept_complete = !matches!(select.missing, None | Some(Missing::Mean));
     let selection =
         Selection { keep, without_features: true, kept_complete, ..open::selection(select, &[], Vec::new()) };
@@ -144,52 +146,53 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
 
 /// Returns the target that becomes the label in formats whose rows start with one: the named
 /// target, the column `y`, or none.
-fn label(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
+fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
     let kind = |name: &str| table.schema().position(name).map(|at| &table.schema().columns[at].kind);
-    let usual = || kind(TARGET).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
-    if targets.is_empty() && usual() && !dropped.iter().any(|name| name == TARGET) {
-        targets.push(TARGET.to_string());
+    let has_default_label = || kind(TARGET_COLUMN).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
+    if targets.is_empty() && has_default_label() && !dropped.iter().any(|name| name == TARGET_COLUMN) {
+        targets.push(TARGET_COLUMN.to_string());
     }
-    let refused = |why: String, remedy| Err(Error::option("--target", targets.join(","), why, remedy));
+    let rejected = |why: String, remedy| Err(Error::option("--target", targets.join(","), why, remedy));
     match &targets[..] {
         [name] if kind(name).is_some_and(|kind| !kind.is_feature()) => {
-            let held = kind(name).map_or(String::new(), ToString::to_string);
-            refused(
-                format!("the label of an svmlight row is a number, and this column is {held}"),
+            let found_kind = kind(name).map_or(String::new(), ToString::to_string);
+            rejected(
+                format!("the label of an svmlight row is a number, and this column is {found_kind}"),
                 "choose a numeric or Boolean column, or --drop this one to write label 0",
             )
         }
         [] | [_] => Ok(targets),
-        _ => refused("an svmlight row has one label".to_string(), "choose one column"),
+        _ => rejected("an svmlight row has one label".to_string(), "choose one column"),
     }
 }
 
 /// Rejects columns that cannot be read, or not be written in the output format, and names all of
 /// them in one message.
-fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
-    let (schema, places, path) = (table.schema(), table.schema().places(), &args.output);
+fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
+    let (schema, places, path) = (table.schema(), table.schema().index_by_name(), &args.output);
     // a time column that is requested by name is written as the number that stores it
-    let named = writer::is_npy(path) && !args.data.features.is_empty();
-    let mut lost = Vec::new();
+    let are_named = writer::is_matrix(path) && !args.data.features.is_empty();
+    let mut unsupported = Vec::new();
     for column in names.iter().filter_map(|name| places.get(name.as_str()).map(|place| &schema.columns[*place])) {
-        let held = match &column.kind {
+        let is_supported = match &column.kind {
             Kind::Other(_) => false,
-            Kind::Time(_) if named => true,
-            kind => sink::holds(path, &OutputColumn::of(&column.name, kind))?,
+            Kind::Time(_) if are_named => true,
+            kind => sink::supports(path, &OutputColumn::for_kind(&column.name, kind))?,
         };
-        if !held {
-            lost.push(column);
+        if !is_supported {
+            unsupported.push(column);
         }
     }
-    if lost.is_empty() {
+    if unsupported.is_empty() {
         return Ok(());
     }
-    let told = lost.iter().map(|column| format!("{:?} ({})", column.name, column.kind)).collect::<Vec<_>>();
-    let names = lost.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
-    let why = format!("the output format does not support these columns: {}", told.join(", "));
-    let mut remedy = format!("exclude them with --drop {}", shell(&names.join(",")));
+    let descriptions =
+        unsupported.iter().map(|column| format!("{:?} ({})", column.name, column.kind)).collect::<Vec<_>>();
+    let names = unsupported.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
+    let why = format!("the output format does not support these columns: {}", descriptions.join(", "));
+    let mut remedy = format!("exclude them with --drop {}", quote(&names.join(",")));
     if let Some(Kind::Sparse(shape)) =
-        lost.iter().map(|column| &column.kind).find(|kind| matches!(kind, Kind::Sparse(_)))
+        unsupported.iter().map(|column| &column.kind).find(|kind| matches!(kind, Kind::Sparse(_)))
     {
         remedy = format!("write {}, which support sparse rows", output::extensions(OutputKind::Sparse(*shape)));
     }
@@ -197,35 +200,35 @@ fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> R
 }
 
 /// Quotes a word if a shell would change it.
-fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
-    if word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
+    if word.chars().all(is_plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Maximum number of simultaneous copies of the texts of a tile: three tiles, plus those of
 /// predictions.
-const COPIES: usize = 3 + ksolve::job::COPIES;
+const TEXT_COPIES: usize = 3 + ksolve::job::TEXT_COPIES;
 
 /// Writes the selected rows, and returns their number and the files.
-fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
+fn write_rows(selected: &SelectedTable, columns: &TableColumns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
     let source = selected.rows::<f64>(Reading::default())?;
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
     let mut out = TableWriter::create(path, features, targets)?;
     let remedy = "exclude columns with --drop";
-    let mut shared = vec![Term::new("row group being written", out.footprint(), remedy)];
+    let mut shared = vec![MemoryTerm::new("row group being written", out.footprint(), remedy)];
     if selected.keeps_text() {
-        shared.push(Term::new("texts", COPIES * TILE_TEXT, remedy));
+        shared.push(MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, remedy));
     }
-    let lane = Lane { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
-    let spare = lanes::lanes("conversion", &source, &lane, run.memory, run.threads)?.spare;
-    let texts = TextLimit::new(run.memory, spare, COPIES);
+    let lane = LaneMemory { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
+    let spare = lanes::fitting_lanes("conversion", &source, &lane, run.memory, run.threads)?.spare_bytes;
+    let texts = TextLimit::new(run.memory, spare, TEXT_COPIES);
     let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
     selected.table().note().iter().for_each(|note| run.progress.note(note));
-    let stage = run.progress.stage("convert", selected.known_rows());
+    let stage = run.progress.stage("convert", selected.row_count_if_known());
     let workers = Workers::sequential();
     let pass = Pass { tile, segment: u64::MAX, ..lanes::scan(1, &workers, &stage) };
-    let report = pass.visit(&source, |block| write(&mut out, columns, selected.table(), block))?;
+    let report = pass.visit(&source, |block| write_batch(&mut out, columns, selected.table(), block))?;
     if report.rows == 0 {
         return Err(Error::option("--where", "", "no row satisfies the condition", "change the condition"));
     }
@@ -236,15 +239,15 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
 
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
-    let (selected, features) = select(args)?;
-    output::check(&args.output)?;
-    let beside = writer::target_file(&args.output);
-    output::protect_inputs([&args.output].into_iter().chain(&beside), output::inputs(selected.table()))?;
-    let columns = Columns::new(&selected, features, &args.output, args.precision);
-    let (rows, files) = rewrite(&selected, &columns, &args.output, &run)?;
+    let (selected, features) = select_columns(args)?;
+    output::check_writable(&args.output)?;
+    let target_path = writer::target_file(&args.output);
+    output::protect_inputs([&args.output].into_iter().chain(&target_path), output::table_files(selected.table()))?;
+    let columns = TableColumns::new(&selected, features, &args.output, args.precision);
+    let (rows, files) = write_rows(&selected, &columns, &args.output, &run)?;
     if run.json {
-        return output::json(&writer::Written { rows, files: &files });
+        return output::print_json(&writer::WrittenFiles { rows, files: &files });
     }
-    run.progress.note(&format!("{} rows in {}", count(rows), writer::named(&files)));
+    run.progress.note(&format!("{} rows in {}", count(rows), writer::file_names(&files)));
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! `kmill coordinates`: turns objects described by a pairwise matrix into rows of numbers.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
-use crate::features::LEFT;
+use crate::features::MEMORY_ROUNDING;
 use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
 use kreport::table::{count, facts, number};
 use ksolve::AnyModel;
-use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
+use ksolve::coordinates::{CoordinateOptions, MatrixKind, coordinates};
 use ksolve::predict::{Extras, Predictor};
 use std::path::PathBuf;
 
@@ -28,8 +28,8 @@ pub(crate) struct CoordinatesArgs {
     pub(crate) features: Vec<String>,
     /// Meaning of the numbers: distances, squared-distances or kernel (kernel values, such as
     /// similarities)
-    #[arg(long, value_parser = parse::word::<MatrixOf>, default_value_t, value_name = "WHAT", help_heading = "Learning")]
-    pub(crate) of: MatrixOf,
+    #[arg(long, value_parser = parse::word::<MatrixKind>, default_value_t, value_name = "WHAT", help_heading = "Learning")]
+    pub(crate) of: MatrixKind,
     /// Maximum number of coordinates
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "500", help_heading = "Learning")]
     pub(crate) rank: usize,
@@ -64,41 +64,41 @@ pub(crate) struct CoordinatesReport {
 
 impl std::fmt::Display for CoordinatesReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let told = vec![
+        let lines = vec![
             ("objects", count(self.objects)),
             ("coordinates", count(self.coordinates as u64)),
             ("certificate", format!("relative trace error {} at most", number(self.trace_error, 3))),
             ("rows", kstore::shown::path(&self.output).to_string()),
         ];
-        write!(f, "{}", facts(told))
+        write!(f, "{}", facts(lines))
     }
 }
 
 pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport> {
-    output::check(&args.output)?;
+    output::check_writable(&args.output)?;
     if !(args.tolerance >= 0.0 && args.tolerance < 1.0) {
         let why = "it is a fraction of the trace";
         return Err(Error::option("--tolerance", args.tolerance, why, "choose a number of at least 0 and below 1"));
     }
-    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
+    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let selected = table.select(&open::selection(&args.data, &args.features, Vec::new()))?;
-    output::protect_inputs(args.model.iter().chain([&args.output]), output::inputs(selected.table()))?;
+    output::protect_inputs(args.model.iter().chain([&args.output]), output::table_files(selected.table()))?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
     }
-    let kept = open::kept(&selected, &args.data, &args.keep)?;
+    let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
-    let job = pipeline::job(run);
-    let start = allocator::resident();
-    let placed = coordinates(&selected, &CoordinateOptions { of, rank, tolerance, seed }, &job)?;
-    let (coordinates, trace_error, pivots) = (placed.pivots.len(), placed.trace_error, placed.pivots);
-    let predictor = Predictor::new(AnyModel::F64(placed.model))?;
+    let job = pipeline::library_job(run);
+    let resident_before = allocator::resident();
+    let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job)?;
+    let (coordinates, trace_error, pivots) = (solution.pivots.len(), solution.trace_error, solution.pivots);
+    let predictor = Predictor::new(AnyModel::F64(solution.model))?;
     // memory that the matrix left in the allocator is unavailable to the prediction; rounded up,
     // because it varies between runs
-    let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
-    let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
-    let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job);
-    let written = written.map_err(|error| error.beside(left))?;
+    let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
+    let job = pipeline::library_job(run).memory(run.memory.saturating_sub(leftover));
+    let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job);
+    let written = report.map_err(|error| error.with_other_bytes(leftover))?;
     // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     Ok(CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() })

@@ -9,13 +9,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
     /// An error about data, disk or memory.
-    #[error("{}", flags(&.0.to_string()))]
+    #[error("{}", with_option_names(&.0.to_string()))]
     Store(#[from] kstore::Error),
     /// An error about kernels, landmarks or maps.
-    #[error("{}", flags(&.0.to_string()))]
+    #[error("{}", with_option_names(&.0.to_string()))]
     Approx(#[from] kapprox::Error),
     /// An error about options, solving or model files.
-    #[error("{}", flags(&.0.to_string()))]
+    #[error("{}", with_option_names(&.0.to_string()))]
     Solve(#[from] ksolve::Error),
     /// Two incompatible options, or an option that is incompatible with the data.
     #[error("{option}{}{given}: {why}; {remedy}", if given.is_empty() { "" } else { " " })]
@@ -37,18 +37,18 @@ pub enum Error {
 impl Error {
     /// Returns true if the reader of standard output has closed it, which is not a failure.
     pub(crate) fn is_closed_output(&self) -> bool {
-        let closed = |error: &kstore::Error| {
+        let is_closed_pipe = |error: &kstore::Error| {
             matches!(error, kstore::Error::Io { path, source, .. }
                 if path.as_os_str() == kstore::sink::STDOUT && source.kind() == std::io::ErrorKind::BrokenPipe)
         };
-        matches!(self, Self::BrokenPipe) || self.stored().is_some_and(closed)
+        matches!(self, Self::BrokenPipe) || self.as_store_error().is_some_and(is_closed_pipe)
     }
 
     /// Returns the underlying error of tables, files or passes, if any.
-    pub(crate) fn stored(&self) -> Option<&kstore::Error> {
+    pub(crate) fn as_store_error(&self) -> Option<&kstore::Error> {
         match self {
             Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
-            Self::Solve(error) => error.stored(),
+            Self::Solve(error) => error.as_store_error(),
             _ => None,
         }
     }
@@ -57,14 +57,14 @@ impl Error {
     pub(crate) fn is_interruption(&self) -> bool {
         match self {
             Self::Solve(error) => error.is_interrupted(),
-            _ => matches!(self.stored(), Some(kstore::Error::Interrupted)),
+            _ => matches!(self.as_store_error(), Some(kstore::Error::Interrupted)),
         }
     }
 
     /// Returns true if the command line lacks an option, which is a usage error; other errors are
     /// failures of the run.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Missing { .. } | Self::Solve(ksolve::Error::Missing { .. }))
+        matches!(self, Self::Missing { .. } | Self::Solve(ksolve::Error::MissingOption { .. }))
     }
 
     /// Returns an [`Error::Option`].
@@ -76,24 +76,24 @@ impl Error {
 /// Replaces every parameter in backquotes by its option: the libraries write `rank`, users type
 /// --rank. Every library text shown to users passes through this function exactly once; other
 /// backquotes stay.
-pub(crate) fn flags(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+pub(crate) fn with_option_names(text: &str) -> String {
+    let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('`') {
-        out.push_str(before);
+        replaced.push_str(before);
         rest = match after.split_once('`') {
-            Some((name, behind)) if is_name(name) => {
-                out += &format!("--{}", name.replace('_', "-"));
-                behind
+            Some((name, remaining)) if is_name(name) => {
+                replaced += &format!("--{}", name.replace('_', "-"));
+                remaining
             }
             _ => {
-                out.push('`');
+                replaced.push('`');
                 after
             }
         };
     }
-    out.push_str(rest);
-    out
+    replaced.push_str(rest);
+    replaced
 }
 
 /// Returns true for a nonempty text of letters and underscores: the name of a parameter.
@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn parameters_become_options() {
-        assert_eq!(flags("raise `lambda`, or set `class_weight`"), "raise --lambda, or set --class-weight");
-        assert_eq!(flags("a `b c` d"), "a `b c` d");
-        assert_eq!(flags("5` of `rank` and ``"), "5` of --rank and ``");
+        assert_eq!(with_option_names("raise `lambda`, or set `class_weight`"), "raise --lambda, or set --class-weight");
+        assert_eq!(with_option_names("a `b c` d"), "a `b c` d");
+        assert_eq!(with_option_names("5` of `rank` and ``"), "5` of --rank and ``");
         let error = Error::from(ksolve::Error::option("class_weight", "heavy", "see `loss`"));
         assert_eq!(error.to_string(), "--class-weight heavy: see --loss");
         let error = Error::from(ksolve::Error::option("std", "", "leave it out"));
         assert_eq!(error.to_string(), "--std: leave it out");
-        let plan = kstore::Plan::new("x", 1).term("y", 2, "lower `rank`");
+        let plan = kstore::MemoryPlan::new("x", 1).term("y", 2, "lower `rank`");
         let refused = Error::from(plan.check().unwrap_err()).to_string();
         assert!(refused.ends_with("lower --rank or raise --memory to 1MiB"), "{refused}");
     }

@@ -5,7 +5,7 @@ use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use kreport::evaluate::EvaluateReport;
 use ksolve::Task;
-use ksolve::predict::{Details, Predictor};
+use ksolve::predict::{ChartData, Predictor};
 use kstore::Selection;
 use std::path::PathBuf;
 
@@ -61,39 +61,39 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
-    let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let mut predictor = args.cost.into_iter().try_fold(predictor, Predictor::costing)?;
-    let card = predictor.card().clone();
-    let novelty = card.task == Task::Novelty;
+    let predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
+    let mut predictor = args.cost.into_iter().try_fold(predictor, Predictor::with_costs)?;
+    let metadata = predictor.metadata().clone();
+    let novelty = metadata.task == Task::Novelty;
     if novelty && args.target.is_empty() {
         let why = "name the column that is 0 for normal rows and 1 for outliers: --target label";
-        return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", card.solver), why });
+        return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", metadata.solver), why });
     }
-    let options = &card.options["solver_options"];
+    let options = &metadata.options["solver_options"];
     let group = args.group.clone().or_else(|| options["group"].as_str().map(str::to_string));
-    let ranking = group.is_some() || card.task == Task::Ranking;
+    let ranking = group.is_some() || metadata.task == Task::Ranking;
     if args.top.is_some() && !novelty && !ranking {
         let why = "it applies to models of oneclass and mean, and to rankings of rows in groups";
         return Err(Error::option("--top", "", why, "omit it, or name the column of groups with --group"));
     }
-    if !card.task.has_target() && !novelty {
-        let why = format!("a model for {} has no target to compare with", card.task);
+    if !metadata.task.has_target() && !novelty {
+        let why = format!("a model for {} has no target to compare with", metadata.task);
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
-    let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
+    let names = if args.target.is_empty() { metadata.targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { group, weight: args.weights.clone(), missing_target, ..Selection::default() };
-    let selected = open::select(&mut predictor, &args.data, &names, roles)?;
-    output::protect_inputs(&args.report, output::inputs(selected.table()).chain([args.model.as_path()]))?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
+    output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, details) = if ranking {
-        let scores = predictor.ranking(&selected, top, &pipeline::job(run))?;
-        (EvaluateReport::Ranking(scores), Details::default())
+        let scores = predictor.evaluate_ranking(&selected, top, &pipeline::library_job(run))?;
+        (EvaluateReport::Ranking(scores), ChartData::default())
     } else if novelty {
-        let (scores, details) = predictor.novelty(&selected, top, &pipeline::job(run))?;
+        let (scores, details) = predictor.evaluate_novelty(&selected, top, &pipeline::library_job(run))?;
         (EvaluateReport::Novelty(scores), details)
     } else {
-        let (scores, details) = predictor.evaluate(&selected, &pipeline::job(run))?;
+        let (scores, details) = predictor.evaluate(&selected, &pipeline::library_job(run))?;
         (EvaluateReport::Target(scores), details)
     };
     if let Some(page) = &args.report {

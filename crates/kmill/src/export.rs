@@ -32,12 +32,12 @@ pub(crate) fn main(args: &ExportArgs) -> Result<()> {
             "choose a name that ends with .onnx",
         ));
     }
-    output::check(path)?;
+    output::check_writable(path)?;
     output::protect_inputs([path], [args.model.as_path()])?;
     let bytes = AnyModel::load(&args.model)?.to_onnx()?;
-    output::file(path, &bytes)?;
+    output::write_file(path, &bytes)?;
     if !args.quiet {
-        progress::say(&format!("{} as ONNX in {}", args.model.display(), path.display()));
+        progress::print_line(&format!("{} as ONNX in {}", args.model.display(), path.display()));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::pipeline::FitOptions;
 use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
 use kfit::solver::Options;
-use kmodel::model::FEATURES;
+use kmodel::model::FEATURES_SOLVER;
 use kreport::fit::FitReport;
 use kreport::table::count;
 use ksolve::predict::{Extras, Predictor};
@@ -54,7 +54,7 @@ pub(crate) struct FeaturesArgs {
 
 /// Rounding unit of the memory that a fit leaves allocated, in bytes: the exact size varies between
 /// runs, and a budget named in an error message must suffice the next time.
-pub(crate) const LEFT: usize = 4 << 20;
+pub(crate) const MEMORY_ROUNDING: usize = 4 << 20;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct FeaturesReport {
@@ -68,10 +68,10 @@ pub(crate) struct FeaturesReport {
 
 pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let rows = Selection { sparse: true, ..open::selection(&args.data, &args.features, Vec::new()) };
-    let rows = args.category.of(rows);
-    let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
-    let mut options = FitOptions::with(FEATURES, (rows, &args.data), &args.learn, given)?;
-    output::check(&args.output)?;
+    let rows = args.category.apply_to(rows);
+    let parameters = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
+    let mut options = FitOptions::for_solver(FEATURES_SOLVER, (rows, &args.data), &args.learn, parameters)?;
+    output::check_writable(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
     }
@@ -81,29 +81,29 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let selected = pipeline::select(&mut options, run)?;
     let outputs = args.model.iter().chain([&args.output]);
-    output::protect_inputs(outputs, output::inputs(selected.table()).chain(options.fit.files()))?;
-    let kept = open::kept(&selected, &args.data, &args.keep)?;
-    let start = allocator::resident();
-    let beside = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk)?;
+    output::protect_inputs(outputs, output::table_files(selected.table()).chain(options.fit.files()))?;
+    let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
+    let resident_before = allocator::resident();
+    let checkpoint_path = args.model.as_ref().unwrap_or(&args.output);
+    let fitted = pipeline::fit_model(&options, &selected, run, (checkpoint_path, false), &args.disk)?;
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // memory that the fit left allocated, including the model, is unavailable to the prediction
-    let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
-    let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
+    let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
+    let job = pipeline::library_job(run).memory(run.memory.saturating_sub(leftover));
     let extras = Extras { residual: args.residual, ..Extras::default() };
-    let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
-    written.map_err(|error| error.beside(left))?;
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &job);
+    written.map_err(|error| error.with_other_bytes(leftover))?;
     // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
-    let map = pipeline::report(report, run, selected.table(), args.model.as_deref());
+    let map = pipeline::fit_report(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }
 
 impl fmt::Display for FeaturesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, rank) = (count(self.map.fit.rows), count(self.map.fit.rank as u64));
-        let more = if self.residual { " and the residual" } else { "" };
+        let residual_note = if self.residual { " and the residual" } else { "" };
         write!(f, "{}", self.map)?;
-        writeln!(f, "{rank} features{more} of {rows} rows: {}", kstore::shown::path(&self.output))
+        writeln!(f, "{rank} features{residual_note} of {rows} rows: {}", kstore::shown::path(&self.output))
     }
 }

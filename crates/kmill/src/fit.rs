@@ -42,12 +42,12 @@ pub(crate) struct FitArgs {
 }
 
 pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
-    let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
+    let options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
     output::check_model(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
-    let report = pipeline::fit(&options, run, (&args.output, args.report.as_ref()), &args.disk)?;
+    let report = pipeline::fit_and_save(&options, run, (&args.output, args.report.as_ref()), &args.disk)?;
     if let Some(page) = &args.report {
         report.page().write(page)?;
     }
@@ -84,19 +84,19 @@ mod tests {
     fn defaults_are_those_of_the_contract() {
         let (o, t) = options("").unwrap();
         let ridge = Ridge::new(o.fit.settings().unwrap());
-        assert_eq!((t.rank, t.ranks.len(), ridge.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
+        assert_eq!((t.rank, t.ranks.len(), ridge.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Random(5)));
         assert_eq!((t.kernel.to_string().as_str(), t.candidates), ("gaussian(sigma=auto)", Some(50_000)));
         assert_eq!(
             (t.scaling.to_string().as_str(), ridge.intercept.to_string().as_str(), t.seed),
             ("standard", "free", 0)
         );
-        assert_eq!((o.fit.selected_rows().rows, o.fit.element_type().to_string().as_str()), (None, "f32"));
+        assert_eq!((o.fit.row_selection().rows, o.fit.element_type().to_string().as_str()), (None, "f32"));
     }
 
     #[test]
     fn a_single_cell_has_no_folds_unless_asked() {
         assert_eq!(training("--lambda 1e-6").unwrap().folds, FoldSpec::None);
-        assert_eq!(training("--lambda 1e-6 --folds 3").unwrap().folds, FoldSpec::Hash(3));
+        assert_eq!(training("--lambda 1e-6 --folds 3").unwrap().folds, FoldSpec::Random(3));
         assert!(training("--folds none").unwrap_err().to_string().contains("13 cells"));
     }
 

@@ -1,6 +1,6 @@
 //! `kmill generate`: writes a table of any size, in the memory of one batch.
 
-use crate::convert::float;
+use crate::convert::float_kind;
 use crate::generators::{self, Generator, Recipe, Target};
 use crate::progress::Progress;
 use crate::writer::{self, TableWriter};
@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use kreport::table::count;
 use ksolve::job::ElementType;
 use kstore::pass::Observer;
-use kstore::sink::{Output, OutputColumn, OutputKind};
+use kstore::sink::{OutputColumn, OutputKind, OutputValues};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -64,45 +64,46 @@ pub(crate) fn write(
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
     let d = recipe.features;
-    let features: Vec<_> = (0..d).map(|column| OutputColumn::new(format!("x{column}"), float(precision))).collect();
+    let features: Vec<_> =
+        (0..d).map(|column| OutputColumn::new(format!("x{column}"), float_kind(precision))).collect();
     let classes = generator.target == Target::Class;
     let target = OutputColumn::new("y", if classes { OutputKind::I64 } else { OutputKind::F64 });
-    let mut out = TableWriter::create(path, &features, &[target])?;
+    let mut table_writer = TableWriter::create(path, &features, &[target])?;
     let stage = progress.stage("generate", Some(recipe.rows));
-    let batch = writer::batch_rows(d);
+    let rows_per_batch = writer::batch_rows(d);
     let (mut x, mut y, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-    for first in (0..recipe.rows).step_by(batch) {
-        interrupt::check()?;
-        let rows = batch.min(usize::try_from(recipe.rows - first).unwrap_or(batch));
+    for first in (0..recipe.rows).step_by(rows_per_batch) {
+        interrupt::fail_if_requested()?;
+        let rows = rows_per_batch.min(usize::try_from(recipe.rows - first).unwrap_or(rows_per_batch));
         x.resize(rows * d, 0.0);
         y.resize(rows, 0.0);
-        generators::fill(generator, recipe, first, &mut x, &mut y);
+        generators::fill_rows(generator, recipe, first, &mut x, &mut y);
         let values = |j: usize| x.iter().skip(j).step_by(d).copied();
-        let (mut single, mut double) = (Vec::new(), Vec::new());
+        let (mut f32_columns, mut f64_columns) = (Vec::new(), Vec::new());
         match precision {
-            ElementType::F32 => single.extend((0..d).map(|j| values(j).map(|v| v as f32).collect::<Vec<_>>())),
-            ElementType::F64 => double.extend((0..d).map(|j| values(j).collect::<Vec<_>>())),
+            ElementType::F32 => f32_columns.extend((0..d).map(|j| values(j).map(|v| v as f32).collect::<Vec<_>>())),
+            ElementType::F64 => f64_columns.extend((0..d).map(|j| values(j).collect::<Vec<_>>())),
         }
-        let features = single.iter().map(|column| Output::F32(column));
-        let features: Vec<_> = features.chain(double.iter().map(|column| Output::F64(column))).collect();
+        let features = f32_columns.iter().map(|column| OutputValues::F32(column));
+        let features: Vec<_> = features.chain(f64_columns.iter().map(|column| OutputValues::F64(column))).collect();
         labels.clear();
         labels.extend(y.iter().filter(|_| classes).map(|label| *label as i64));
-        out.write(&features, &[if classes { Output::I64(&labels) } else { Output::F64(&y) }])?;
+        table_writer.write(&features, &[if classes { OutputValues::I64(&labels) } else { OutputValues::F64(&y) }])?;
         stage.advance(rows as u64);
     }
-    interrupt::check()?;
-    let files = out.finish()?;
+    interrupt::fail_if_requested()?;
+    let files = table_writer.finish()?;
     stage.finish();
     Ok(files)
 }
 
 pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
-    let unknown = || Error::option("NAME", &args.name, "unknown generator", "see kmill generate --help");
-    let generator = generators::find(&args.name).ok_or_else(unknown)?;
+    let unknown_generator = || Error::option("NAME", &args.name, "unknown generator", "see kmill generate --help");
+    let generator = generators::by_name(&args.name).ok_or_else(unknown_generator)?;
     let recipe = Recipe::new(generator, args.rows, args.seed, args.features, args.noise)?;
-    output::check(&args.output)?;
+    output::check_writable(&args.output)?;
     let progress = Progress::new(crate::progress::verbosity(args.quiet, args.verbose));
     let files = write(generator, &recipe, (&args.output, args.precision), &progress)?;
-    progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name, writer::named(&files)));
+    progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name, writer::file_names(&files)));
     Ok(())
 }

@@ -5,14 +5,14 @@ use crate::{Error, Result, open, output, pipeline, writer};
 use clap::Args;
 use kapprox::{Kernel, Real};
 use kfit::request::TrainOptions;
-use kreport::fit::Spent;
+use kreport::fit::ResourceReport;
 use kreport::table::{count, facts, number};
 use ksolve::Task;
 use ksolve::job::Scaling;
 use ksolve::job::{self, Candidates, ElementType};
-use ksolve::statistic::{Represented, represent};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Reading, Scaler, Selected};
+use ksolve::statistic::{Representatives, represent};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
+use kstore::{Reading, Scaler, SelectedTable};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,75 +62,86 @@ pub(crate) struct HerdArgs {
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct HerdReport {
     #[serde(flatten)]
-    pub(crate) picked: Represented,
+    pub(crate) representatives: Representatives,
     pub(crate) features: usize,
     #[serde(flatten)]
-    pub(crate) spent: Spent,
+    pub(crate) spent: ResourceReport,
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) output: PathBuf,
 }
 
-const ROW: &str = "row";
+const ROW_COLUMN: &str = "row";
 
 pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
-    output::check(&args.output)?;
-    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
-    let selection = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
-    let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
-    output::protect_inputs([&args.output], output::inputs(selected.table()))?;
-    if selected.feature_names().iter().any(|name| name == ROW) && !writer::is_npy(&args.output) {
+    output::check_writable(&args.output)?;
+    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
+    let selection = args.category.apply_to(open::selection(&args.data, &args.features, Vec::new()));
+    let selected = pipeline::library_job(run).resolve_categories(&table.select(&selection)?)?;
+    output::protect_inputs([&args.output], output::table_files(selected.table()))?;
+    if selected.feature_names().iter().any(|name| name == ROW_COLUMN) && !writer::is_matrix(&args.output) {
         let why = "the output column of row numbers has this name";
-        return Err(Error::option("--features", ROW, why, "exclude the column, or write .npy"));
+        return Err(Error::option("--features", ROW_COLUMN, why, "exclude the column, or write .npy"));
     }
-    let picked = match args.precision {
-        ElementType::F32 => pick::<f32>(args, &selected, run)?,
-        ElementType::F64 => pick::<f64>(args, &selected, run)?,
+    let representatives = match args.precision {
+        ElementType::F32 => select_rows::<f32>(args, &selected, run)?,
+        ElementType::F64 => select_rows::<f64>(args, &selected, run)?,
     };
-    write(&args.output, &selected, &picked)?;
-    let (features, spent) = (selected.shape().features, run.spent(selected.table().bytes_read()));
-    Ok(HerdReport { picked, features, spent, output: args.output.clone() })
+    write_rows(&args.output, &selected, &representatives)?;
+    let (features, spent) = (selected.shape().inputs, run.resource_report(selected.table().bytes_read()));
+    Ok(HerdReport { representatives, features, spent, output: args.output.clone() })
 }
 
-fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Represented> {
+fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &Run) -> Result<Representatives> {
     let kernel = args.kernel.resolve_columns(&selected.feature_names())?;
     let options = TrainOptions {
         scaling: args.scale,
-        candidates: Candidates::of_rank(args.rank).rows(),
+        candidates: Candidates::default_for_rank(args.rank).rows(),
         seed: args.seed,
         ..TrainOptions::new(Task::Components, kernel, args.rank)
     };
     let scratch = args.scratch.open()?;
-    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
+    let job = scratch.iter().fold(pipeline::library_job(run), job::Run::scratch);
     Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 
 /// Writes the selected rows with the values of the table, in order of selection; missing values are
 /// replaced as in the selection.
-fn write(path: &Path, selected: &Selected, Represented { rows, means, .. }: &Represented) -> Result<()> {
+fn write_rows(
+    path: &Path,
+    selected: &SelectedTable,
+    Representatives { rows, means, .. }: &Representatives,
+) -> Result<()> {
     let names = selected.feature_names();
     let d = names.len();
     let identity = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: means.clone(), ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(identity)), ..Reading::default() };
-    let found = selected.rows::<f64>(reading)?.gather(rows)?;
-    let numbers: Vec<i64> = rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect();
-    let values: Vec<Vec<f64>> = (0..d).map(|j| found.x().iter().skip(j).step_by(d).copied().collect()).collect();
-    let named = (!writer::is_npy(path)).then(|| OutputColumn::new(ROW, OutputKind::I64));
+    let gathered = selected.rows::<f64>(reading)?.gather(rows)?;
+    let row_numbers: Vec<i64> = rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect();
+    let values: Vec<Vec<f64>> = (0..d).map(|j| gathered.x().iter().skip(j).step_by(d).copied().collect()).collect();
+    let row_column = (!writer::is_matrix(path)).then(|| OutputColumn::new(ROW_COLUMN, OutputKind::I64));
     let columns = names.iter().map(|name| OutputColumn::new(name.as_str(), OutputKind::F64));
-    let mut sink = sink::create(path, &named.iter().cloned().chain(columns).collect::<Vec<_>>())?;
-    let first = named.iter().map(|_| Output::I64(&numbers));
-    let batch: Vec<Output<'_>> = first.chain(values.iter().map(|column| Output::F64(column))).collect();
+    let mut sink = sink::create(path, &row_column.iter().cloned().chain(columns).collect::<Vec<_>>())?;
+    let row_output = row_column.iter().map(|_| OutputValues::I64(&row_numbers));
+    let batch: Vec<OutputValues<'_>> =
+        row_output.chain(values.iter().map(|column| OutputValues::F64(column))).collect();
     sink.write(&batch)?;
     Ok(sink.finish()?)
 }
 
 impl fmt::Display for HerdReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Represented { rows, squared_distances, variance, among, kernel, rank, .. } = &self.picked;
-        let picks = rows.len();
-        writeln!(f, "{} of {} rows, {} features\n", count(picks as u64), count(*among), count(self.features as u64))?;
+        let Representatives { rows, squared_distances, variance, among, kernel, rank, .. } = &self.representatives;
+        let selected = rows.len();
+        writeln!(
+            f,
+            "{} of {} rows, {} features\n",
+            count(selected as u64),
+            count(*among),
+            count(self.features as u64)
+        )?;
         let distance = squared_distances.last().copied().unwrap_or(f64::NAN);
-        let random = number(variance / picks.max(1) as f64, 3);
-        let told = [
+        let random = number(variance / selected.max(1) as f64, 3);
+        let lines = [
             ("kernel", kernel.clone()),
             ("features", format!("{} (nystrom)", count(*rank as u64))),
             (
@@ -142,6 +153,6 @@ impl fmt::Display for HerdReport {
             ),
             ("rows", self.output.display().to_string()),
         ];
-        write!(f, "{}", facts(told))
+        write!(f, "{}", facts(lines))
     }
 }

@@ -1,17 +1,19 @@
 //! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
 use crate::args::{Run, RunArgs, TextArgs};
-use crate::{Result, columns::follows, error::flags, output, pipeline};
+use crate::{Result, columns::is_next_name, error::with_option_names, output, pipeline};
 use clap::Args;
-use kreport::fit::{DISTANCES, certified, joined};
-use kreport::importance::{bars, described, importance};
-use kreport::table::{self, Align, NONE, Table as Listing, count, facts, optional, rounded, short};
-use ksolve::{Card, job::MetricReport};
+use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
+use kreport::importance::{bars, describe_metric, importance};
+use kreport::table::{
+    self, Align, MISSING_VALUE, Table as Listing, count, facts, optional_number, rounded_kernel, short_lambda,
+};
+use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::bytes;
-use kstore::encoding::FoundColumn;
-use kstore::pass::lanes::{self, Lane};
+use kstore::encoding::ColumnSummary;
+use kstore::pass::lanes::{self, LaneMemory};
 use kstore::statistics::Moments;
-use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};
+use kstore::{Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};
 use std::path::{Path, PathBuf};
 use std::{collections::HashMap, fmt};
 
@@ -35,7 +37,7 @@ pub(crate) struct InspectArgs {
 
 /// Number of values in a table up to which statistics are computed by default; this takes a
 /// fraction of a second.
-const FREE_STATISTICS: u64 = 1_000_000;
+const MAX_FREE_VALUES: u64 = 1_000_000;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TableReport {
@@ -82,14 +84,19 @@ pub(crate) struct ColumnStatistics {
 
 impl ColumnStatistics {
     fn new(moments: &Moments) -> Self {
-        let some = |value: f64| (moments.count > 0).then_some(value);
-        Self { min: some(moments.min), mean: some(moments.mean), sd: some(moments.deviation()), max: some(moments.max) }
+        let if_counted = |value: f64| (moments.count > 0).then_some(value);
+        Self {
+            min: if_counted(moments.min),
+            mean: if_counted(moments.mean),
+            sd: if_counted(moments.deviation()),
+            max: if_counted(moments.max),
+        }
     }
 }
 
 impl ColumnReport {
     /// Returns the type, and for text its contents: `text (12 values)`, `text (times)`.
-    fn holds(&self) -> String {
+    fn type_label(&self) -> String {
         match (&self.values, &self.range) {
             (Some(values), None) => format!("{} ({values} values)", self.kind),
             (Some(_), Some(_)) => format!("{} (times)", self.kind),
@@ -98,10 +105,10 @@ impl ColumnReport {
     }
 
     /// Returns the cells of the columns min, mean, sd, max and missing.
-    fn cells(&self) -> [String; 5] {
+    fn statistic_cells(&self) -> [String; 5] {
         let [min, mean, sd, max] = match (&self.range, &self.statistics) {
-            (Some((first, last)), _) => [&first[..], NONE, NONE, last].map(String::from),
-            (None, Some(s)) => [s.min, s.mean, s.sd, s.max].map(optional),
+            (Some((first, last)), _) => [&first[..], MISSING_VALUE, MISSING_VALUE, last].map(String::from),
+            (None, Some(s)) => [s.min, s.mean, s.sd, s.max].map(optional_number),
             (None, None) => Default::default(),
         };
         let missing = self.missing.filter(|missing| *missing > 0).map_or_else(String::new, count);
@@ -119,17 +126,17 @@ impl fmt::Display for TableReport {
         let columns = self.columns.len() as u64;
         writeln!(f, "{files}: {}, {} rows, {} columns, {size}\n", self.format, count(self.rows), count(columns))?;
         if self.columns.iter().all(|column| column.missing.is_none()) {
-            return write!(f, "{}", self.types());
+            return write!(f, "{}", self.type_table());
         }
         let heads = ["column", "type", "min", "mean", "sd", "max", "missing"];
-        let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Listing::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
+        let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
+        let mut table = Listing::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         for column in &self.columns {
-            table.row([column.name.clone(), column.holds()].into_iter().chain(column.cells()));
+            table.push_row([column.name.clone(), column.type_label()].into_iter().chain(column.statistic_cells()));
         }
         write!(f, "{table}")?;
-        let looks = self.columns.iter().filter_map(|column| Some((&column.name, column.looks.as_ref()?)));
-        looks
+        let hints = self.columns.iter().filter_map(|column| Some((&column.name, column.looks.as_ref()?)));
+        hints
             .enumerate()
             .try_for_each(|(i, (name, looks))| writeln!(f, "{}column {name} {looks}", if i == 0 { "\n" } else { "" }))
     }
@@ -138,16 +145,16 @@ impl fmt::Display for TableReport {
 impl TableReport {
     /// Returns a list of names and types; consecutive columns of one type, such as x0 … x89, share
     /// a line.
-    fn types(&self) -> Listing {
+    fn type_table(&self) -> Listing {
         let mut table = Listing::new([("column", Align::Left), ("type", Align::Left)]);
-        let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && follows(&a.name, &b.name));
+        let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && is_next_name(&a.name, &b.name));
         for run in runs {
             match run {
                 [first, .., last] if run.len() > 2 => {
                     let names = format!("{} … {} ({})", first.name, last.name, run.len());
-                    table.row([names, first.kind.clone()]);
+                    table.push_row([names, first.kind.clone()]);
                 }
-                _ => run.iter().for_each(|column| table.row([column.name.clone(), column.holds()])),
+                _ => run.iter().for_each(|column| table.push_row([column.name.clone(), column.type_label()])),
             }
         }
         table
@@ -160,32 +167,32 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
     let table = Table::open_with(paths, text)?;
     table.note().iter().for_each(|note| run.progress.note(note));
     let columns = &table.schema().columns;
-    let lines = columns.len() * 2 * size_of::<ColumnReport>();
-    let plan = Plan::process("inspection", run.memory, run.threads, table.held());
-    plan.term("lines of the report", lines, "").check()?;
+    let line_bytes = columns.len() * 2 * size_of::<ColumnReport>();
+    let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, table.metadata_bytes());
+    plan.term("lines of the report", line_bytes, "").check()?;
     let numeric = columns.iter().filter(|column| column.kind.is_feature()).count() as u64;
-    let cheap = |columns: u64| stats || table.stored_rows().saturating_mul(columns) <= FREE_STATISTICS;
-    let wanted = |columns: u64| cheap(columns) && columns > 0 && table.stored_rows() > 0;
-    let statistics = wanted(numeric).then(|| statistics(&table, run)).transpose()?;
-    let others = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
-    let found = if wanted(others) { values(&table, run)? } else { HashMap::new() };
-    let mut moments = statistics.iter().flat_map(|statistics| &statistics.features).peekable();
+    let is_cheap = |columns: u64| stats || table.stored_rows().saturating_mul(columns) <= MAX_FREE_VALUES;
+    let is_wanted = |columns: u64| is_cheap(columns) && columns > 0 && table.stored_rows() > 0;
+    let statistics = is_wanted(numeric).then(|| statistics(&table, run)).transpose()?;
+    let searched = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
+    let contents = if is_wanted(searched) { search_values(&table, run)? } else { HashMap::new() };
+    let mut moments = statistics.iter().flat_map(|statistics| &statistics.inputs).peekable();
     let report = columns.iter().map(|column| {
-        let found = found.get(&column.name);
+        let content = contents.get(&column.name);
         let moments = moments.by_ref().next_if(|_| column.kind.is_feature());
         let missing = statistics.as_ref().zip(moments).map(|(all, moments)| all.rows - moments.count);
         ColumnReport {
             name: column.name.clone(),
             kind: column.kind.to_string(),
-            values: found.filter(|_| column.kind == Kind::Text).map(|found| found.values.to_string()),
-            range: found.and_then(|found| found.times.clone()),
-            looks: match found.and_then(|found| found.looks.as_ref()) {
-                Some(looks) => Some(flags(&looks.to_string())),
+            values: content.filter(|_| column.kind == Kind::Text).map(|found| found.values.to_string()),
+            range: content.and_then(|found| found.times.clone()),
+            looks: match content.and_then(|found| found.resemblance.as_ref()) {
+                Some(looks) => Some(with_option_names(&looks.to_string())),
                 None => moments
                     .filter(|_| matches!(column.kind, Kind::Int { .. }))
-                    .and_then(|moments| counted(moments, &column.name)),
+                    .and_then(|moments| time_hint(moments, &column.name)),
             },
-            missing: missing.or(found.map(|found| found.missing)),
+            missing: missing.or(content.map(|found| found.missing)),
             statistics: moments.map(ColumnStatistics::new),
         }
     });
@@ -200,9 +207,9 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
 
 /// Returns a hint if all integers of a column lie in the range of times from 2001 to 2099, in some
 /// unit.
-fn counted(moments: &Moments, name: &str) -> Option<String> {
-    let within = |unit: f64| moments.count > 1 && moments.min >= 1e9 * unit && moments.max < 4.1e9 * unit;
-    let [seconds, millis, micros, nanos] = [1.0, 1e3, 1e6, 1e9].map(within);
+fn time_hint(moments: &Moments, name: &str) -> Option<String> {
+    let fits_unit = |unit: f64| moments.count > 1 && moments.min >= 1e9 * unit && moments.max < 4.1e9 * unit;
+    let [seconds, millis, micros, nanos] = [1.0, 1e3, 1e6, 1e9].map(fits_unit);
     let units = [("seconds", seconds), ("milliseconds", millis), ("microseconds", micros), ("nanoseconds", nanos)];
     let (unit, _) = units.into_iter().find(|(_, fits)| *fits)?;
     Some(format!("looks like {unit} since 1970; --types {name}=date reads dates in .csv"))
@@ -213,21 +220,21 @@ fn is_searched(kind: &Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Time(_))
 }
 
-fn names(table: &Table, of: impl Fn(&Kind) -> bool) -> Vec<String> {
-    let columns = table.schema().columns.iter().filter(|column| of(&column.kind));
+fn column_names(table: &Table, is_wanted: impl Fn(&Kind) -> bool) -> Vec<String> {
+    let columns = table.schema().columns.iter().filter(|column| is_wanted(&column.kind));
     columns.map(|column| column.name.clone()).collect()
 }
 
 /// Computes the statistics of every numeric column, in file order.
 fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     // without a scaler a missing value stays NaN, which the moments skip and count
-    let features = names(table, Kind::is_feature);
+    let features = column_names(table, Kind::is_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
     let fold = StatisticsFold::new(selected.shape());
-    let lane = Lane { tile: lanes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
-    let count = lanes::lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
+    let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
+    let count = lanes::fitting_lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
     let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).fold(&source, &fold)?;
     stage.finish();
@@ -235,11 +242,11 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
 }
 
 /// Returns the contents of text and time columns, by name.
-fn values(table: &Table, run: &Run) -> Result<HashMap<String, FoundColumn>> {
-    let features = names(table, is_searched);
+fn search_values(table: &Table, run: &Run) -> Result<HashMap<String, ColumnSummary>> {
+    let features = column_names(table, is_searched);
     let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
-    let Some(search) = selected.search() else { return Ok(HashMap::new()) };
-    let found = pipeline::job(run).found(&search, &selected)?;
+    let Some(search) = selected.column_search() else { return Ok(HashMap::new()) };
+    let found = pipeline::library_job(run).run_search(&search, &selected)?;
     Ok(search.columns().into_iter().zip(found.columns()).collect())
 }
 
@@ -249,7 +256,7 @@ pub(crate) struct ModelReport {
     pub(crate) model: PathBuf,
     pub(crate) bytes: u64,
     #[serde(flatten)]
-    pub(crate) card: Card,
+    pub(crate) metadata: ModelMetadata,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metric: Option<MetricReport>,
     /// Number of components in addition to the predictions.
@@ -270,54 +277,56 @@ fn is_zero(n: &usize) -> bool {
 
 impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let card = &self.card;
+        let metadata = &self.metadata;
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
-        let mut told = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded(&card.kernel))));
-        told.extend(card.with.iter().map(|with| ("with kernel", rounded(&with.kernel))));
-        told.extend(self.metric.iter().map(|metric| ("metric", described(metric))));
+        writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), metadata.solver, metadata.task)?;
+        let mut lines = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded_kernel(&metadata.kernel))));
+        lines.extend(metadata.with.iter().map(|with| ("with kernel", rounded_kernel(&with.kernel))));
+        lines.extend(self.metric.iter().map(|metric| ("metric", describe_metric(metric))));
         match self.nodes {
             Some((nodes, k)) => {
-                let by = card.landmarks.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
-                told.push(("distances", DISTANCES.to_string()));
-                told.push(("nodes", format!("{}{by}, {}", count(nodes as u64), joined(k))));
+                let by = metadata.landmarks.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
+                lines.push(("distances", DISTANCE_DESCRIPTION.to_string()));
+                lines.push(("nodes", format!("{}{by}, {}", count(nodes as u64), describe_neighbours(k))));
             }
             None => {
-                told.push(("map", format!("{}, {} features", card.map, count(card.rank as u64))));
-                told.extend(card.landmarks.iter().map(|scheme| ("landmarks", format!("by {scheme}"))));
+                lines.push(("map", format!("{}, {} features", metadata.map, count(metadata.rank as u64))));
+                lines.extend(metadata.landmarks.iter().map(|scheme| ("landmarks", format!("by {scheme}"))));
             }
         }
-        told.extend(self.leaves.map(|(leaves, rows)| {
+        lines.extend(self.leaves.map(|(leaves, rows)| {
             let (leaves, rows) = (count(leaves as u64), count(rows as u64));
             ("leaves", format!("{leaves}, exact solvers on {rows} rows"))
         }));
-        told.extend(card.certificate.iter().map(|certificate| ("certificate", certified(certificate))));
-        told.extend(card.lambda.map(|lambda| ("lambda", short(lambda))));
-        told.push(("intercept", card.intercept.to_string()));
-        told.push(("precision", card.precision.clone()));
-        told.push(("trained on", format!("{} rows, seed {}", count(card.rows), card.seed)));
-        told.extend((card.learned > 0).then(|| ("learned since", format!("{} rows, by update", count(card.learned)))));
-        told.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
-        told.extend((!card.classes.is_empty()).then(|| ("classes", shortened(&card.classes))));
-        told.extend(
+        lines.extend(metadata.certificate.iter().map(|certificate| ("certificate", describe_certificate(certificate))));
+        lines.extend(metadata.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
+        lines.push(("intercept", metadata.intercept.to_string()));
+        lines.push(("precision", metadata.precision.clone()));
+        lines.push(("trained on", format!("{} rows, seed {}", count(metadata.rows), metadata.seed)));
+        lines.extend(
+            (metadata.learned > 0).then(|| ("learned since", format!("{} rows, by update", count(metadata.learned)))),
+        );
+        lines.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
+        lines.extend((!metadata.classes.is_empty()).then(|| ("classes", shorten(&metadata.classes))));
+        lines.extend(
             (self.components > 0).then(|| ("components", format!("{}, by predict --components", self.components))),
         );
-        told.extend(card.encoding.iter().map(|encoding| {
+        lines.extend(metadata.encoding.iter().map(|encoding| {
             let columns = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
-            ("columns", shortened(&columns.collect::<Vec<_>>()))
+            ("columns", shorten(&columns.collect::<Vec<_>>()))
         }));
-        let features = match card.sparse() {
+        let features = match metadata.sparse() {
             Some(shape) => format!("{}, at most {} per row", count(shape.width as u64), count(shape.longest as u64)),
-            None => format!("{}: {}", card.features.len(), shortened(&card.features)),
+            None => format!("{}: {}", metadata.features.len(), shorten(&metadata.features)),
         };
-        told.push(("features", features));
-        write!(f, "{}", facts(told))?;
-        card.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
+        lines.push(("features", features));
+        write!(f, "{}", facts(lines))?;
+        metadata.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
         match &self.metric {
             Some(metric) => {
-                let columns = card.encoding.iter().flat_map(|encoding| encoding.columns());
-                let coded: Vec<&str> = columns.map(|column| &column.name[..]).collect();
-                write!(f, "\n{}", bars("importance", &importance(metric, &coded)))
+                let columns = metadata.encoding.iter().flat_map(|encoding| encoding.columns());
+                let coded_columns: Vec<&str> = columns.map(|column| &column.name[..]).collect();
+                write!(f, "\n{}", bars("importance", &importance(metric, &coded_columns)))
             }
             None => Ok(()),
         }
@@ -325,30 +334,30 @@ impl fmt::Display for ModelReport {
 }
 
 /// Formats the first dozen names in one line, with the total number.
-fn shortened(names: &[impl ToString]) -> String {
-    const SHOWN: usize = 12;
-    let shown = table::joined(names.iter().take(SHOWN).map(ToString::to_string));
-    if names.len() > SHOWN { format!("{shown}, … ({})", names.len()) } else { shown }
+fn shorten(names: &[impl ToString]) -> String {
+    const MAX_SHOWN: usize = 12;
+    let listed = table::join_with_commas(names.iter().take(MAX_SHOWN).map(ToString::to_string));
+    if names.len() > MAX_SHOWN { format!("{listed}, … ({})", names.len()) } else { listed }
 }
 
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
     if let [path] = &args.paths[..]
-        && ksolve::job::is_model(path)
+        && ksolve::job::is_model_file(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         // three copies: the file, the model, and the basis functions built from it
-        let held = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
-        let plan = Plan::process("inspection", run.memory, run.threads, 0);
-        plan.term("the model", held, "fit a model of lower `rank`").check()?;
-        let predictor = ksolve::predict::Predictor::load_within(path, &pipeline::job(&run))?;
-        let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
+        let model_bytes = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
+        let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, 0);
+        plan.term("the model", model_bytes, "fit a model of lower `rank`").check()?;
+        let predictor = ksolve::predict::Predictor::load_within(path, &pipeline::library_job(&run))?;
+        let (metadata, metric, components) = (predictor.metadata().clone(), predictor.metric(), predictor.components());
         let (model, nodes, leaves) = (path.clone(), predictor.nodes(), predictor.leaves());
-        let lambda_convention = ksolve::job::convention(&card.solver);
-        let report = ModelReport { model, bytes, card, metric, components, nodes, leaves, lambda_convention };
-        return output::report(&report, run.json);
+        let lambda_convention = ksolve::job::convention_of(&metadata.solver);
+        let report = ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention };
+        return output::print_report(&report, run.json);
     }
-    output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)
+    output::print_report(&table(&args.paths, &args.text.text_options(), args.stats, &run)?, run.json)
 }
 
 #[cfg(test)]

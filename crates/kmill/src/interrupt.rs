@@ -1,26 +1,26 @@
 //! Ctrl-C and SIGTERM: the first signal ends the run gracefully, the second one immediately.
 
 use crate::progress;
-use kreport::table::joined;
+use kreport::table::join_with_commas;
 use kstore::{CancelToken, shown};
 use std::sync::LazyLock;
 
 /// Cancellation token that the first signal sets.
-static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
+static CANCEL_TOKEN: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
-pub(crate) fn token() -> CancelToken {
-    ASKED.clone()
+pub(crate) fn cancel_token() -> CancelToken {
+    CANCEL_TOKEN.clone()
 }
 
 /// Returns true after an interruption. Passes check this through their observer, other loops
 /// directly.
-pub(crate) fn requested() -> bool {
-    ASKED.is_cancelled()
+pub(crate) fn is_requested() -> bool {
+    CANCEL_TOKEN.is_cancelled()
 }
 
 /// Returns an error after an interruption, for loops outside of passes.
-pub(crate) fn check() -> Result<(), kstore::Error> {
-    if requested() { Err(kstore::Error::Interrupted) } else { Ok(()) }
+pub(crate) fn fail_if_requested() -> Result<(), kstore::Error> {
+    if is_requested() { Err(kstore::Error::Interrupted) } else { Ok(()) }
 }
 
 /// Installs the signal handler, which runs on its own thread and not in signal context.
@@ -29,22 +29,23 @@ pub(crate) fn install() {
     // fails only when called twice; without a handler, the signal ends the process as usual
     let _ = ctrlc::set_handler(|| {
         kstore::stop_outputs();
-        if requested() {
+        if is_requested() {
             kstore::remove_temporaries();
-            progress::say(&format!("error: {}", told()));
+            progress::print_line(&format!("error: {}", interruption_message()));
             std::process::exit(1);
         }
-        ASKED.cancel();
+        CANCEL_TOKEN.cancel();
     });
 }
 
 /// Lists the outputs that have been written; `None` if there are none.
-pub(crate) fn written() -> Option<String> {
-    let written = kstore::written_outputs();
-    (!written.is_empty()).then(|| joined(written.iter().map(|path| shown::path(path))))
+pub(crate) fn written_files() -> Option<String> {
+    let paths = kstore::written_outputs();
+    (!paths.is_empty()).then(|| join_with_commas(paths.iter().map(|path| shown::path(path))))
 }
 
 /// Describes what an interrupted run has written.
-pub(crate) fn told() -> String {
-    written().map_or(kstore::Error::Interrupted.to_string(), |files| format!("interrupted: only {files} was written"))
+pub(crate) fn interruption_message() -> String {
+    written_files()
+        .map_or(kstore::Error::Interrupted.to_string(), |files| format!("interrupted: only {files} was written"))
 }

@@ -123,7 +123,7 @@ verbs! {
     /// Read the rows of a shard and write their statistics
     Stats(shards::StatsArgs) => reports shards::stats,
     /// Merge the statistics of shards, or remove rows from them
-    Merge(shards::MergeArgs) => runs shards::merged,
+    Merge(shards::MergeArgs) => runs shards::merge_shards,
     /// Compute the model of a job from the statistics of its shards
     Solve(shards::SolveArgs) => reports shards::solve,
     /// Generate data, fit, evaluate and explain: a first example
@@ -134,36 +134,36 @@ verbs! {
     Man(manual::ManArgs) => runs manual::pages,
 }
 
-fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> Result<R>) -> Result<()> {
+fn reported<R: Serialize + Display>(args: &RunArgs, subcommand: impl FnOnce(&Run) -> Result<R>) -> Result<()> {
     let run = args.resolve();
-    output::report(&verb(&run)?, run.json)
+    output::print_report(&subcommand(&run)?, run.json)
 }
 
 /// Stack size of the thread that runs the command, in bytes; independent of `ulimit -s`.
-const STACK: usize = 8 << 20;
+const STACK_BYTES: usize = 8 << 20;
 
 /// Parses the command line, runs the subcommand, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
-    match std::thread::Builder::new().name("main".to_string()).stack_size(STACK).spawn(answer) {
+    match std::thread::Builder::new().name("main".to_string()).stack_size(STACK_BYTES).spawn(run_command) {
         // the panic has already printed its message
         Ok(command) => command.join().unwrap_or(ExitCode::from(101)),
         // the system cannot start another thread
-        Err(_) => answer(),
+        Err(_) => run_command(),
     }
 }
 
-fn answer() -> ExitCode {
+fn run_command() -> ExitCode {
     // by default, faer's decompositions would use a thread per core, regardless of --threads
     faer::set_global_parallelism(faer::Par::Seq);
     silence_decoders();
-    reach_stores();
-    let words = usage::words(std::env::args_os().collect());
-    let parsed = args::command(&words).try_get_matches_from(&words);
-    let parsed = parsed.and_then(usage::one_output);
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    register_storage();
+    let arguments = usage::normalise(std::env::args_os().collect());
+    let matches = args::command(&arguments).try_get_matches_from(&arguments);
+    let matches = matches.and_then(usage::check_stdout);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(answer) => return usage::answer(&answer, &words),
+        Err(answer) => return usage::reply(&answer, &arguments),
     };
     interrupt::install();
     match cli.command.run() {
@@ -171,10 +171,13 @@ fn answer() -> ExitCode {
         // the reader has closed the pipe, as in `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
-            let interrupted = matches!(error.stored(), Some(kstore::Error::Interrupted));
-            progress::say(&format!("error: {}", if interrupted { interrupt::told() } else { error.to_string() }));
-            if let Some(files) = interrupt::written().filter(|_| !interrupted) {
-                progress::say(&format!("note: {files} was written before the error"));
+            let interrupted = matches!(error.as_store_error(), Some(kstore::Error::Interrupted));
+            progress::print_line(&format!(
+                "error: {}",
+                if interrupted { interrupt::interruption_message() } else { error.to_string() }
+            ));
+            if let Some(files) = interrupt::written_files().filter(|_| !interrupted) {
+                progress::print_line(&format!("note: {files} was written before the error"));
             }
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
@@ -183,21 +186,21 @@ fn answer() -> ExitCode {
 
 /// Registers addresses such as `s3://bucket/rows.parquet` for this process, in a build with the
 /// feature `cloud`.
-fn reach_stores() {
-    kstore::source::remote::stop_when(interrupt::requested);
+fn register_storage() {
+    kstore::source::remote::stop_when(interrupt::is_requested);
     #[cfg(feature = "cloud")]
     if let Err(error) = kcloud::register() {
-        progress::say(&format!("warning: {error}"));
+        progress::print_line(&format!("warning: {error}"));
     }
 }
 
 /// Suppresses the messages of decoders that panic on damaged files; the subsequent error describes
 /// the problem.
 fn silence_decoders() {
-    let usual = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !kstore::source::is_decoding() {
-            usual(panic);
+            default_hook(panic);
         }
     }));
 }

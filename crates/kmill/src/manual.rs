@@ -28,7 +28,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(&[]), "kmill", &mut script);
     // the script is ASCII except for the help texts
-    output::raw(&script)
+    output::print_bytes(&script)
 }
 
 /// Writes the manual pages: `kmill.1`, and one per subcommand, such as `kmill-fit.1`.

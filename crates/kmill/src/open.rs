@@ -3,7 +3,7 @@
 use crate::args::{DataArgs, Run, SelectArgs};
 use crate::{Result, pipeline, writer};
 use ksolve::predict::Predictor;
-use kstore::{Missing, Selected, Selection, Table, TextOptions};
+use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 /// Opens the files; a target `FILE.npy` becomes column `y`. Also returns the names of the target
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
     let table = Table::open_with(paths, text)?;
     match target {
-        [file] if writer::is_npy(Path::new(file)) => {
+        [file] if writer::is_matrix(Path::new(file)) => {
             let table = table.with_target_file(Path::new(file))?;
-            Ok((table, vec![kstore::source::TARGET.to_string()]))
+            Ok((table, vec![kstore::source::TARGET_COLUMN.to_string()]))
         }
         names => {
             let names = table.names(names);
@@ -34,39 +34,50 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
     }
 }
 
-pub(crate) fn learned_from(data: &DataArgs) -> Selection {
+pub(crate) fn training_selection(data: &DataArgs) -> Selection {
     let rows = selection(&data.select, &data.features, data.target.clone());
-    data.category.of(Selection { missing_target: Some(data.missing_target.missing_target), ..rows })
+    data.category.apply_to(Selection { missing_target: Some(data.missing_target.missing_target), ..rows })
 }
 
 /// Loads a model with the given positive class and decision threshold.
-pub(crate) fn deciding(path: &Path, positive: Option<&str>, threshold: Option<f64>, run: &Run) -> Result<Predictor> {
-    let predictor =
-        positive.into_iter().try_fold(Predictor::load_within(path, &pipeline::job(run))?, Predictor::positive)?;
-    Ok(threshold.into_iter().try_fold(predictor, Predictor::above)?)
+pub(crate) fn load_predictor(
+    path: &Path,
+    positive: Option<&str>,
+    threshold: Option<f64>,
+    run: &Run,
+) -> Result<Predictor> {
+    let predictor = positive
+        .into_iter()
+        .try_fold(Predictor::load_within(path, &pipeline::library_job(run))?, Predictor::with_positive_class)?;
+    Ok(threshold.into_iter().try_fold(predictor, Predictor::with_threshold)?)
 }
 
 /// Opens the files as one table and selects the columns of the model by name, the targets, and the
 /// group, weight and `missing_target` of `roles`. A model of sparse rows reserves memory for the
 /// rows of the table.
-pub(crate) fn select(
+pub(crate) fn select_for_model(
     predictor: &mut Predictor,
     args: &SelectArgs,
     targets: &[String],
     roles: Selection,
-) -> Result<Selected> {
-    let text = predictor.reading(args.text.options());
+) -> Result<SelectedTable> {
+    let text = predictor.text_options(args.text.text_options());
     let (table, targets) = table(&args.paths, &text, targets)?;
-    *predictor = predictor.clone().fitting(&table)?;
+    *predictor = predictor.clone().with_room_for(&table)?;
     let Selection { group, weight, missing_target, .. } = roles;
-    let selection = Selection { group, weight, missing_target, ..selection(args, &predictor.card().features, targets) };
+    let selection =
+        Selection { group, weight, missing_target, ..selection(args, &predictor.metadata().features, targets) };
     Ok(predictor.select(&table, selection)?)
 }
 
 /// Selects the columns `keep` of the rows of `selected`, which are copied to the output; `None` if
 /// `keep` is empty.
-pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Option<Selected>> {
-    let all = selection(args, &[], Vec::new());
-    let carried = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..all };
-    Ok((!keep.is_empty()).then(|| selected.table().select(&carried)).transpose()?)
+pub(crate) fn copied_columns(
+    selected: &SelectedTable,
+    args: &SelectArgs,
+    keep: &[String],
+) -> Result<Option<SelectedTable>> {
+    let rows = selection(args, &[], Vec::new());
+    let copied = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..rows };
+    Ok((!keep.is_empty()).then(|| selected.table().select(&copied)).transpose()?)
 }

@@ -1,7 +1,9 @@
 //! Standard output: results as text, or as one JSON object.
 
 use crate::{Error, Result, colour};
-pub(crate) use kreport::output::{extension, file, inputs, is_page, is_same, protect_inputs, table};
+pub(crate) use kreport::output::{
+    extension, is_html, is_same_file, protect_inputs, table_files, write_file, write_table,
+};
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{AtomicFile, shown};
 use serde::Serialize;
@@ -9,18 +11,18 @@ use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-pub(crate) fn text(text: impl Display) -> Result<()> {
-    raw(colour::painted(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
+pub(crate) fn print_text(text: impl Display) -> Result<()> {
+    print_bytes(colour::colourise(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
 }
 
-pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(stdout_error)
 }
 
 /// Returns the error for a failed write to standard output; a closed pipe becomes
 /// [`Error::BrokenPipe`].
-pub(crate) fn closed(error: std::io::Error) -> Error {
+pub(crate) fn stdout_error(error: std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::BrokenPipe,
         _ => kstore::Error::io("write to", "standard output")(error).into(),
@@ -28,18 +30,18 @@ pub(crate) fn closed(error: std::io::Error) -> Error {
 }
 
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
-pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
-    text(format_args!("{}\n", shown::object(&object)))
+    print_text(format_args!("{}\n", shown::escaped_json(&object)))
 }
 
-pub(crate) fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
-    if as_json { json(value) } else { text(value) }
+pub(crate) fn print_report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
+    if as_json { print_json(value) } else { print_text(value) }
 }
 
 /// The kinds of report files, determined by file name extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Page,
     /// A picture: SVG or PNG.
     Picture,
@@ -48,11 +50,11 @@ pub(crate) enum Kind {
     Model,
 }
 
-impl Kind {
+impl FileKind {
     /// Returns the first of some kinds that matches the extension of a file name.
-    pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
+    pub(crate) fn from_path(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
         let extension = extension(path);
-        let fits = |kind: &&Self| match (kind, extension.as_deref()) {
+        let matches = |kind: &&Self| match (kind, extension.as_deref()) {
             (Self::Page, Some("html" | "htm")) | (Self::Picture, Some("svg" | "png")) | (Self::Json, Some("json")) => {
                 true
             }
@@ -60,25 +62,25 @@ impl Kind {
             (Self::Model, _) => is_model(path),
             _ => false,
         };
-        kinds.iter().find(fits).copied().ok_or_else(|| Error::option("-o", path.display(), why, remedy))
+        kinds.iter().find(matches).copied().ok_or_else(|| Error::option("-o", path.display(), why, remedy))
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
+pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, FileKind)>);
 
 impl Outputs {
     /// Checks, before the run, that every file can be written at its end. Fails with the errors of
     /// [`check`] and [`Kind::of`], and with [`Error::Option`] for a file that is named twice.
-    pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &str) -> Result<Self> {
-        let each = |(i, path): (usize, &PathBuf)| {
-            check(path)?;
-            if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
+    pub(crate) fn new(paths: &[PathBuf], kinds: &[FileKind], why: &'static str, remedy: &str) -> Result<Self> {
+        let check_one = |(i, path): (usize, &PathBuf)| {
+            check_writable(path)?;
+            if paths[..i].iter().any(|earlier| is_same_file(earlier, path)) {
                 return Err(Error::option("-o", path.display(), "it is named twice", "name it once"));
             }
-            Ok((path.clone(), Kind::of(path, kinds, why, remedy)?))
+            Ok((path.clone(), FileKind::from_path(path, kinds, why, remedy)?))
         };
-        Ok(Self(paths.iter().enumerate().map(each).collect::<Result<_>>()?))
+        Ok(Self(paths.iter().enumerate().map(check_one).collect::<Result<_>>()?))
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -86,24 +88,24 @@ impl Outputs {
     }
 
     pub(crate) fn model(&self) -> Option<&Path> {
-        self.0.iter().find(|(_, kind)| *kind == Kind::Model).map(|(path, _)| path.as_path())
+        self.0.iter().find(|(_, kind)| *kind == FileKind::Model).map(|(path, _)| path.as_path())
     }
 }
 
 pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
-    Ok(file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())?)
+    Ok(write_file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())?)
 }
 
 /// Checks, before the run, that a page can be written to `path` at its end.
 pub(crate) fn check_page(path: &Path) -> Result<()> {
-    if !is_page(path) {
+    if !is_html(path) {
         let remedy = "choose a name that ends with .html";
         return Err(Error::option("--report", path.display(), "a report is an HTML page", remedy));
     }
-    check(path)
+    check_writable(path)
 }
 
-pub(crate) fn check(path: &Path) -> Result<()> {
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
     Ok(AtomicFile::destination(path).map(drop)?)
 }
 
@@ -111,7 +113,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 /// .safetensors, or have no extension.
 pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
-        return check(path);
+        return check_writable(path);
     }
     let remedy = "choose a name that ends with .safetensors or has no extension";
     Err(Error::option("-o", path.display(), "a model is a safetensors file", remedy))
@@ -124,7 +126,7 @@ pub(crate) fn is_model(path: &Path) -> bool {
 /// Returns true if the extension of a file name is that of a table that supports text.
 pub(crate) fn is_table(path: &Path) -> bool {
     let text = OutputColumn::new("text", OutputKind::Text);
-    path.extension().is_some() && sink::holds(path, &text).unwrap_or(false)
+    path.extension().is_some() && sink::supports(path, &text).unwrap_or(false)
 }
 
 /// Returns the extensions of tables of numbers, or of text and numbers, for help and messages:

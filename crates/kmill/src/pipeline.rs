@@ -1,7 +1,7 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
 use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
-use crate::error::flags;
+use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
@@ -9,12 +9,12 @@ use kfit::solver::{Options, parameter};
 use kreport::fit::{FitReport, ModelFile};
 use ksolve::Task;
 use ksolve::job::Combination;
-use ksolve::job::Stages;
+use ksolve::job::StageObserver;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::tune::likely_classes;
 use kstore::pass::Observer;
 use kstore::schema::Kind;
-use kstore::{Selected, Selection, Table, TextOptions};
+use kstore::{SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,27 +26,27 @@ pub(crate) struct FitOptions {
     /// Kernels to combine, if the weights of a sum are to be learned.
     pub(crate) combine: Option<Vec<Kernel>>,
     /// True if the solver is still to be chosen; a text target then means classification.
-    pub(crate) any: bool,
+    pub(crate) any_solver: bool,
     /// Job, whose target may be one `.npy` file.
     pub(crate) fit: Fit,
 }
 
 impl FitOptions {
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let rows = Selection { sparse: true, ..open::learned_from(&job.data) };
-        Self::with(&job.solver, (rows, &job.data.select), &job.learn, job.given.0.clone())
+        let rows = Selection { sparse: true, ..open::training_selection(&job.data) };
+        Self::for_solver(&job.solver, (rows, &job.data.select), &job.map_args, job.parameters.0.clone())
     }
 
     /// Returns the options of a fit on these rows of a table, with these solver parameters.
-    pub(crate) fn with(
+    pub(crate) fn for_solver(
         solver: &str,
         (rows, select): (Selection, &SelectArgs),
         learn: &MapArgs,
-        given: Options,
+        parameters: Options,
     ) -> Result<Self> {
         let without_target = rows.targets.is_empty();
         let fit = Fit::solver(solver)?
-            .options(given)
+            .options(parameters)
             .rows(rows)
             .clip(!learn.no_clip)
             .metric(learn.metric.clone().unwrap_or_default())
@@ -62,19 +62,25 @@ impl FitOptions {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
-        Ok(Self { paths: select.paths.clone(), text: select.text.options(), combine: None, any: false, fit })
+        Ok(Self {
+            paths: select.paths.clone(),
+            text: select.text.text_options(),
+            combine: None,
+            any_solver: false,
+            fit,
+        })
     }
 
     /// Sets the kernels whose weights are to be learned.
     #[must_use]
-    pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
+    pub(crate) fn with_combination(self, kernels: Option<&parse::Kernels>) -> Self {
         Self { combine: kernels.cloned(), ..self }
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
     /// target means classification, unless `task` is set.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
-        let rows = self.fit.selected_rows();
+        let rows = self.fit.row_selection();
         // it is not known yet whether the kernels to combine support sparse rows
         let text = match self.combine {
             None => self.fit.reading(&rows, self.text.clone()),
@@ -85,10 +91,10 @@ impl FitOptions {
         if table.schema().has_sparse() {
             self.text = self.text.clone().sparse();
         }
-        let settled = !self.fit.family().reads(&parameter::TASK) || self.fit.gives(parameter::TASK.name);
+        let is_decided = !self.fit.family().reads(&parameter::TASK) || self.fit.has_option(parameter::TASK.name);
         let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));
-        let holds_labels = matches!((kind, self.any), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
-        if !settled && targets.len() == 1 && holds_labels {
+        let holds_labels = matches!((kind, self.any_solver), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
+        if !is_decided && targets.len() == 1 && holds_labels {
             self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         }
         Ok((table, self.fit.selection(Selection { targets, ..rows })?))
@@ -96,15 +102,15 @@ impl FitOptions {
 
     /// Returns the selection with a class target, if the solver is still to be chosen and the
     /// target has few distinct integers.
-    fn as_classes(&mut self, table: &Table, selection: Selection, run: &Run) -> Result<Selection> {
+    fn detect_classes(&mut self, table: &Table, selection: Selection, run: &Run) -> Result<Selection> {
         let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
-        let settled = !self.any || self.fit.gives(parameter::TASK.name) || selection.targets.len() != 1;
-        if settled || !matches!(selection.targets.first().and_then(kind), Some(Kind::Int { .. })) {
+        let is_decided = !self.any_solver || self.fit.has_option(parameter::TASK.name) || selection.targets.len() != 1;
+        if is_decided || !matches!(selection.targets.first().and_then(kind), Some(Kind::Int { .. })) {
             return Ok(selection);
         }
         let fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         let classes = fit.selection(selection.clone())?;
-        let Some(count) = likely_classes(&table.select(&classes)?, &job(run))? else { return Ok(selection) };
+        let Some(count) = likely_classes(&table.select(&classes)?, &library_job(run))? else { return Ok(selection) };
         run.progress.note(&format!(
             "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
         ));
@@ -113,17 +119,17 @@ impl FitOptions {
     }
 
     /// Returns the job with its additional files opened.
-    pub(crate) fn job(&self, selected: &Selected) -> Result<Fit> {
+    pub(crate) fn job(&self, selected: &SelectedTable) -> Result<Fit> {
         Ok(self.fit.clone().opened(selected, &self.text)?)
     }
 }
 
 /// Returns the report of a fit, with the resources of the run.
-pub(crate) fn report(mut fit: job::FitReport, run: &Run, table: &Table, model: Option<&Path>) -> FitReport {
+pub(crate) fn fit_report(mut fit: job::FitReport, run: &Run, table: &Table, model: Option<&Path>) -> FitReport {
     if let Some(method) = &mut fit.method {
-        method.why = flags(&method.why);
+        method.why = with_option_names(&method.why);
     }
-    let (spent, verbosity) = (run.spent(table.bytes_read()), run.progress.verbosity());
+    let (spent, verbosity) = (run.resource_report(table.bytes_read()), run.progress.verbosity());
     FitReport { model: model.map(ModelFile::at), verbosity, ..FitReport::new(fit, spent, run.threads) }
 }
 
@@ -131,45 +137,45 @@ pub(crate) fn report(mut fit: job::FitReport, run: &Run, table: &Table, model: O
 /// their stages.
 pub(crate) struct FirstStages<'a> {
     progress: &'a Progress,
-    over: AtomicBool,
+    ended: AtomicBool,
 }
 
 impl<'a> FirstStages<'a> {
     pub(crate) fn new(progress: &'a Progress) -> Self {
-        Self { progress, over: AtomicBool::new(false) }
+        Self { progress, ended: AtomicBool::new(false) }
     }
 
     /// Marks the beginning of the steps.
     pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.ended.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn are_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(crate) fn have_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 }
 
-impl Stages for FirstStages<'_> {
+impl StageObserver for FirstStages<'_> {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.are_over() { Box::new(Silent) } else { Stages::stage(self.progress, name, rows) }
+        if self.have_ended() { Box::new(SilentObserver) } else { StageObserver::stage(self.progress, name, rows) }
     }
     fn warn(&self, text: String) {
-        Stages::warn(self.progress, text);
+        StageObserver::warn(self.progress, text);
     }
 }
 
 /// An observer that shows nothing, but forwards interruptions.
-struct Silent;
+struct SilentObserver;
 
-impl Observer for Silent {
+impl Observer for SilentObserver {
     fn advance(&self, _rows: u64) {}
-    fn stop(&self) -> bool {
-        interrupt::requested()
+    fn should_stop(&self) -> bool {
+        interrupt::is_requested()
     }
 }
 
 /// Fits a model and saves it. The page of its report is not written, but must not replace an input.
-pub(crate) fn fit(
+pub(crate) fn fit_and_save(
     options: &FitOptions,
     run: &Run,
     (path, page): (&PathBuf, Option<&PathBuf>),
@@ -179,58 +185,59 @@ pub(crate) fn fit(
     let selected = select(&mut options, run)?;
     output::protect_inputs(
         [path].into_iter().chain(page),
-        output::inputs(selected.table()).chain(options.fit.files()),
+        output::table_files(selected.table()).chain(options.fit.files()),
     )?;
-    let (fitted, combination) = combined(&options, &selected, run, (path, true), args)?;
-    Ok(FitReport { combination, ..report(fitted.report, run, selected.table(), Some(path)) })
+    let (fitted, combination) = fit_with_combination(&options, &selected, run, (path, true), args)?;
+    Ok(FitReport { combination, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 
 /// Fits a model and returns it with the report of the library. The checkpoint is stored next to
 /// the path; the model is written to the path if the flag is true.
-pub(crate) fn fitted(
+pub(crate) fn fit_model(
     options: &FitOptions,
-    selected: &Selected,
+    selected: &SelectedTable,
     run: &Run,
-    at: (&Path, bool),
+    destination: (&Path, bool),
     args: &DiskArgs,
 ) -> Result<Fitted> {
-    Ok(combined(options, selected, run, at, args)?.0)
+    Ok(fit_with_combination(options, selected, run, destination, args)?.0)
 }
 
 /// Same as [`fitted`], together with the fitted combination of kernels.
-fn combined(
+fn fit_with_combination(
     options: &FitOptions,
-    selected: &Selected,
+    selected: &SelectedTable,
     run: &Run,
     (path, save): (&Path, bool),
     args: &DiskArgs,
 ) -> Result<(Fitted, Option<Combination>)> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
-    let learn =
-        |kernels: &Vec<Kernel>| fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch));
-    let combination = options.combine.as_ref().map(learn).transpose()?;
-    combination.iter().flat_map(Combination::told).for_each(|line| run.progress.note(&line));
+    let learn_combination = |kernels: &Vec<Kernel>| {
+        fit.learn_combination(kernels, selected, &scratch.iter().fold(library_job(run), job::Run::scratch))
+    };
+    let combination = options.combine.as_ref().map(learn_combination).transpose()?;
+    combination.iter().flat_map(Combination::report_lines).for_each(|line| run.progress.note(&line));
     let fit = combination.iter().fold(fit, |fit, found| fit.kernel(found.kernel.clone()));
     let checkpoint = Checkpoint {
         folder: path.with_added_extension("checkpoint"),
-        every: args.checkpoint_every,
+        interval: args.checkpoint_every,
         resume: args.resume(),
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), options.text.to_string())],
     };
     let engine = args.engine.open()?;
-    let job = job(run).checkpoint(checkpoint);
+    let job = library_job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
-    let mut fitted = fitted.map_err(|error| in_terms_of_columns(error, selected))?;
+    let mut fitted = fitted.map_err(|error| explain_column_error(error, selected))?;
     fitted.report.passes += combination.as_ref().map_or(0, |found| found.passes);
     Ok((fitted, combination))
 }
 
 /// Converts the error of a kernel on a column that is not a feature into one that states why it is
 /// not.
-fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
+fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);
         if let Some(column) = column.filter(|column| !column.kind.is_numeric()) {
@@ -243,17 +250,17 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 }
 
 /// Returns a job with the memory, the threads and the progress display of the run.
-pub(crate) fn job(run: &Run) -> job::Run<'_> {
-    job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::token()).watch(&run.progress)
+pub(crate) fn library_job(run: &Run) -> job::Run<'_> {
+    job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::cancel_token()).watch(&run.progress)
 }
 
 /// Opens the table, selects the rows and columns of the fit, and searches the values of its
 /// categories.
-pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<Selected> {
+pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
-    let selection = options.as_classes(&table, selection, run)?;
-    let asked = table.select(&selection)?;
-    let selected = job(run).coded(&asked)?;
-    columns::tell(&selection, (&asked, &selected), &run.progress);
+    let selection = options.detect_classes(&table, selection, run)?;
+    let requested = table.select(&selection)?;
+    let selected = library_job(run).resolve_categories(&requested)?;
+    columns::report_columns(&selection, (&requested, &selected), &run.progress);
     Ok(selected)
 }

@@ -29,17 +29,17 @@ pub(crate) struct PlanArgs {
 pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     let run = args.run.resolve();
     let report = self::run(args, &run)?;
-    output::report(&report, run.json)?;
+    output::print_report(&report, run.json)?;
     Ok(report.0.stages.into_iter().try_for_each(|stage| stage.plan.check().map(drop))?)
 }
 
 fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
-    let mut options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
+    let mut options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
     let selected = pipeline::select(&mut options, run)?;
     let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
-    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
+    let job = scratch.iter().fold(pipeline::library_job(run), job::Run::scratch);
     let forecast = match &options.combine {
-        Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
+        Some(kernels) => fit.plan_combination(kernels, &selected, &job)?,
         None => fit.plan(&selected, &job)?,
     };
     Ok(PlanReport(forecast))

@@ -2,7 +2,7 @@
 //! table; or of the rows alone.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
-use crate::output::{self, Kind};
+use crate::output::{self, FileKind};
 use crate::{Error, Result, pipeline};
 use clap::Args;
 use kreport::plot::{Plot, PlotReport};
@@ -47,16 +47,21 @@ pub(crate) struct PlotArgs {
 
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let PlotArgs { model, data, x, y, component, colour, output, .. } = args;
-    output::check(output)?;
+    output::check_writable(output)?;
     let why = "its extension is not that of a picture";
-    Kind::of(output, &[Kind::Picture, Kind::Page], why, "choose a name that ends with .png, .svg or .html")?;
-    if ksolve::job::is_model(model) && data.paths.is_empty() {
+    FileKind::from_path(
+        output,
+        &[FileKind::Picture, FileKind::Page],
+        why,
+        "choose a name that ends with .png, .svg or .html",
+    )?;
+    if ksolve::job::is_model_file(model) && data.paths.is_empty() {
         return Err(Error::option("DATA", "", "a picture of a model also shows rows", "name a table after the model"));
     }
     let plot = Plot {
         model: model.clone(),
         data: data.paths.clone(),
-        text: data.text.options(),
+        text: data.text.text_options(),
         rows: data.rows.clone(),
         filter: data.condition.clone(),
         missing: data.missing,
@@ -65,5 +70,5 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
         component: *component,
         colour: colour.clone(),
     };
-    Ok(plot.write(output, &pipeline::job(run))?)
+    Ok(plot.write(output, &pipeline::library_job(run))?)
 }

@@ -4,7 +4,7 @@ use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::{Result, open, output, pipeline, writer};
 use clap::Args;
 use kreport::table::{Align, Table, count, number};
-use ksolve::predict::{Extras, Strange};
+use ksolve::predict::{AnomalousRow, Extras};
 use kstore::Selection;
 use std::path::PathBuf;
 
@@ -75,33 +75,34 @@ pub(crate) struct PredictArgs {
 }
 
 /// Number of rows shown on the terminal.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 #[derive(serde::Serialize)]
-struct Report<'a> {
+struct PredictReport<'a> {
     #[serde(flatten)]
-    written: writer::Written<'a>,
+    written: writer::WrittenFiles<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    strange: Option<&'a [Strange]>,
+    strange: Option<&'a [AnomalousRow]>,
 }
 
 /// Writes the predictions of a model and returns the number of rows, and with --top the rows.
-pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> {
-    output::check(&args.output)?;
-    let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select(&mut predictor, &args.data, &[], Selection::default())?;
+pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<AnomalousRow>)> {
+    output::check_writable(&args.output)?;
+    let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
     // incomplete rows are kept here, although the fit dropped them, unless --missing is given
-    let whole = args.data.missing.is_none() && args.top.is_none();
-    let selected = if whole { selected.keeping_incomplete() } else { selected };
-    let kept = open::kept(&selected, &args.data, &args.keep)?;
-    output::protect_inputs([&args.output], output::inputs(selected.table()).chain([args.model.as_path()]))?;
+    let keep_incomplete = args.data.missing.is_none() && args.top.is_none();
+    let selected = if keep_incomplete { selected.with_incomplete_rows() } else { selected };
+    let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
+    output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
-        let strange = predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?;
-        return Ok((strange.len() as u64, strange));
+        let anomalies =
+            predictor.write_top(&selected, copied.as_ref(), top, &args.output, &pipeline::library_job(run))?;
+        return Ok((anomalies.len() as u64, anomalies));
     }
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
-    let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &pipeline::library_job(run))?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));
         run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
@@ -110,28 +111,28 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
 }
 
 /// Returns a table of the most anomalous rows, up to one terminal page.
-fn shown(strange: &[Strange]) -> Table {
-    let heads = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
-    let mut table = Table::new(heads);
-    for Strange { row, score, reasons } in strange.iter().take(SHOWN) {
+fn anomaly_table(anomalies: &[AnomalousRow]) -> Table {
+    let headings = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
+    let mut table = Table::new(headings);
+    for AnomalousRow { row, score, reasons } in anomalies.iter().take(MAX_SHOWN) {
         let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-        table.row([row.to_string(), number(*score, 4), reasons.join("; ")]);
+        table.push_row([row.to_string(), number(*score, 4), reasons.join("; ")]);
     }
     table
 }
 
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
-    let (rows, strange) = run(args, &context)?;
+    let (rows, anomalies) = run(args, &context)?;
     if context.json {
-        let strange = args.top.map(|_| &strange[..]);
-        return output::json(&Report {
-            written: writer::Written { rows, files: std::slice::from_ref(&args.output) },
+        let strange = args.top.map(|_| &anomalies[..]);
+        return output::print_json(&PredictReport {
+            written: writer::WrittenFiles { rows, files: std::slice::from_ref(&args.output) },
             strange,
         });
     }
-    if !strange.is_empty() {
-        output::text(shown(&strange))?;
+    if !anomalies.is_empty() {
+        output::print_text(anomaly_table(&anomalies))?;
     }
     context.progress.note(&format!("{} predictions in {}", count(rows), args.output.display()));
     Ok(())

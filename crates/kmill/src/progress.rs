@@ -1,11 +1,11 @@
 //! The progress of a run on stderr: a bar on a terminal, occasional lines otherwise; and its times
 //! and warnings.
 
-use crate::{colour, error::flags, interrupt};
+use crate::{colour, error::with_option_names, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use kreport::fit::{PlanReport, Verbosity};
-use kreport::table::{count, duration, rounded};
-use ksolve::job::{Forecast, Stages};
+use kreport::table::{count, duration, rounded_kernel};
+use ksolve::job::{Forecast, StageObserver};
 use kstore::{checkpoint::Listener, pass::Observer, shown};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two plain lines of one stage: frequent enough to show activity in a log, rare
 /// enough to read.
-const PLAIN_EVERY: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Converts --quiet and --verbose, which are mutually exclusive.
 pub(crate) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
@@ -46,16 +46,18 @@ impl Progress {
     ///
     /// The times of stages with the same name, such as the rounds of a landmark scheme, are added.
     pub(crate) fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
-        self.begin(name.into(), rows, ROWS, false)
+        self.begin_stage(name.into(), rows, ROWS_UNIT, false)
     }
 
-    fn begin(&self, name: String, expected: Option<u64>, unit: &'static str, watched: bool) -> Stage<'_> {
+    fn begin_stage(&self, name: String, expected: Option<u64>, unit: &'static str, ends_on_drop: bool) -> Stage<'_> {
         let bar = self.bars.then(|| match expected {
-            Some(_) if unit == ROWS => {
-                bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left")
-            }
-            Some(_) => bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
-            None => bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
+            Some(_) if unit == ROWS_UNIT => progress_bar(
+                &name,
+                expected,
+                "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left",
+            ),
+            Some(_) => progress_bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
+            None => progress_bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
         });
         if !self.bars {
             self.detail(&match expected {
@@ -63,21 +65,32 @@ impl Progress {
                 None => format!("{name} …"),
             });
         }
-        let [rows, restored, spoken] = [0; 3].map(AtomicU64::new);
-        Stage { progress: self, name, unit, bar, started: Instant::now(), rows, restored, spoken, expected, watched }
+        let [rows, restored, last_line_millis] = [0; 3].map(AtomicU64::new);
+        Stage {
+            progress: self,
+            name,
+            unit,
+            bar,
+            started: Instant::now(),
+            rows,
+            restored,
+            last_line_millis,
+            expected,
+            ends_on_drop,
+        }
     }
 
     /// Begins work that consists of `runs` longer runs; `done` of them were completed before.
-    pub(crate) fn work(&self, name: &str, runs: u64, done: u64) -> Work<'_> {
-        let bar = bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
+    pub(crate) fn runs(&self, name: &str, runs: u64, done: u64) -> RunCounter<'_> {
+        let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
         bar.set_position(done);
         bar.reset_eta();
         match self.bars {
-            true => tick(&bar),
+            true => start_ticker(&bar),
             // a hidden bar still counts and estimates the remaining time
             false => bar.set_draw_target(ProgressDrawTarget::hidden()),
         }
-        Work { progress: self, name: name.to_string(), bar, started: Instant::now() }
+        RunCounter { progress: self, name: name.to_string(), bar, started: Instant::now() }
     }
 
     /// Prints `warning: text` to stderr and stores it for the report.
@@ -89,7 +102,7 @@ impl Progress {
             return;
         }
         if self.verbosity != Verbosity::Quiet {
-            say(&format!("warning: {text}"));
+            print_line(&format!("warning: {text}"));
         }
         warnings.push(text);
     }
@@ -101,14 +114,14 @@ impl Progress {
     /// Writes a plain line to stderr if verbose.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbosity == Verbosity::Verbose {
-            say(text);
+            print_line(text);
         }
     }
 
     /// Writes a plain line to stderr, unless quiet.
     pub(crate) fn note(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
-            say(text);
+            print_line(text);
         }
     }
 
@@ -123,7 +136,7 @@ impl Progress {
 
     fn record(&self, name: &str, elapsed: Duration) {
         let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        match seconds.iter_mut().find(|(known, _)| known == name) {
+        match seconds.iter_mut().find(|(recorded, _)| recorded == name) {
             Some((_, sum)) => *sum += elapsed.as_secs_f64(),
             None => seconds.push((name.to_string(), elapsed.as_secs_f64())),
         }
@@ -131,15 +144,15 @@ impl Progress {
 }
 
 /// Ends stages when their observers are dropped, because the libraries do not end them explicitly.
-impl Stages for Progress {
+impl StageObserver for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(self.begin(name.to_string(), rows, ROWS, true))
+        Box::new(self.begin_stage(name.to_string(), rows, ROWS_UNIT, true))
     }
     fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
-        Box::new(self.begin(name.to_string(), Some(steps), "", true))
+        Box::new(self.begin_stage(name.to_string(), Some(steps), "", true))
     }
     fn warn(&self, text: String) {
-        Self::warn(self, flags(&text));
+        Self::warn(self, with_option_names(&text));
     }
     fn wants_plan(&self) -> bool {
         self.verbosity == Verbosity::Verbose
@@ -151,10 +164,10 @@ impl Stages for Progress {
 
 impl Listener for Progress {
     fn note(&self, text: String) {
-        Self::note(self, &format!("note: {}", flags(&text)));
+        Self::note(self, &format!("note: {}", with_option_names(&text)));
     }
     fn warn(&self, text: String) {
-        Self::warn(self, flags(&text));
+        Self::warn(self, with_option_names(&text));
     }
 }
 
@@ -172,16 +185,16 @@ pub(crate) struct Stage<'a> {
     /// Number of rows folded by an earlier run, which took no time in this one.
     restored: AtomicU64,
     /// Time of the last plain line, in milliseconds after the start.
-    spoken: AtomicU64,
+    last_line_millis: AtomicU64,
     expected: Option<u64>,
     /// True for a stage that ends when it is dropped.
-    watched: bool,
+    ends_on_drop: bool,
 }
 
 impl Stage<'_> {
     /// Ends the stage: records its time for the report, and prints a line.
     pub(crate) fn finish(mut self) {
-        self.watched = false;
+        self.ends_on_drop = false;
         self.end();
     }
 
@@ -201,15 +214,15 @@ impl Stage<'_> {
     }
 
     /// Prints a line during a long stage, unless the last one is recent.
-    fn speak(&self, rows: u64) {
+    fn print_progress(&self, rows: u64) {
         let elapsed = self.started.elapsed();
-        let last = self.spoken.load(Ordering::Relaxed);
+        let previous = self.last_line_millis.load(Ordering::Relaxed);
         let now = elapsed.as_millis() as u64;
-        let mine = now >= last + PLAIN_EVERY.as_millis() as u64
-            && self.spoken.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if mine {
+        let is_due = now >= previous + LINE_INTERVAL.as_millis() as u64
+            && self.last_line_millis.compare_exchange(previous, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_due {
             let restored = self.restored.load(Ordering::Relaxed);
-            say(&plain_line(&self.name, (rows, self.unit), restored, self.expected, elapsed));
+            print_line(&plain_line(&self.name, (rows, self.unit), restored, self.expected, elapsed));
         }
     }
 }
@@ -220,11 +233,11 @@ impl Observer for Stage<'_> {
         match &self.bar {
             Some(bar) => bar.inc(rows),
             None if self.progress.verbosity == Verbosity::Quiet => {}
-            None => self.speak(total),
+            None => self.print_progress(total),
         }
     }
 
-    fn restored(&self, rows: u64) {
+    fn report_restored(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.restored.fetch_add(rows, Ordering::Relaxed);
         if let Some(bar) = &self.bar {
@@ -235,14 +248,14 @@ impl Observer for Stage<'_> {
         }
     }
 
-    fn stop(&self) -> bool {
-        interrupt::requested()
+    fn should_stop(&self) -> bool {
+        interrupt::is_requested()
     }
 }
 
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
-        if self.watched && !interrupt::requested() {
+        if self.ends_on_drop && !interrupt::is_requested() {
             self.end();
         }
         if let Some(bar) = &self.bar {
@@ -253,14 +266,14 @@ impl Drop for Stage<'_> {
 
 /// Work of many runs: the number of completed runs, and the estimated remaining time.
 #[derive(Debug)]
-pub(crate) struct Work<'a> {
+pub(crate) struct RunCounter<'a> {
     progress: &'a Progress,
     name: String,
     bar: ProgressBar,
     started: Instant,
 }
 
-impl Work<'_> {
+impl RunCounter<'_> {
     pub(crate) fn begin(&self, what: &str) {
         self.bar.set_message(shown::line(what).into_owned());
     }
@@ -270,9 +283,9 @@ impl Work<'_> {
         self.bar.inc(1);
         if !self.progress.bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
-            let left = if done < runs { format!(", {} left", duration(self.bar.eta())) } else { String::new() };
-            let (what, took) = (rounded(what), duration(took));
-            self.progress.note(&format!("{name}: {done} of {runs} runs{left} ({what}: {took})"));
+            let time_left = if done < runs { format!(", {} left", duration(self.bar.eta())) } else { String::new() };
+            let (what, took) = (rounded_kernel(what), duration(took));
+            self.progress.note(&format!("{name}: {done} of {runs} runs{time_left} ({what}: {took})"));
         }
     }
 
@@ -285,17 +298,17 @@ impl Work<'_> {
     }
 }
 
-impl Drop for Work<'_> {
+impl Drop for RunCounter<'_> {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
 /// Time between two updates of a bar without row counts.
-const TICK: Duration = Duration::from_millis(200);
+const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Returns a bar on stderr, or a spinner if the length is unknown.
-fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
+fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
     // an invalid template would be a bug of this file; the default bar still works
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -306,26 +319,26 @@ fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     }));
     bar.set_prefix(shown::line(name).into_owned());
     if length.is_none() {
-        tick(&bar);
+        start_ticker(&bar);
     }
     bar
 }
 
 /// Updates the bar while it exists. indicatif's own ticker panics if the system cannot start a
 /// thread; here, the bar is then updated only by its rows.
-fn tick(bar: &ProgressBar) {
+fn start_ticker(bar: &ProgressBar) {
     let bar = bar.downgrade();
     let _ = std::thread::Builder::new().spawn(move || {
         while let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) {
             bar.tick();
             drop(bar);
-            std::thread::sleep(TICK);
+            std::thread::sleep(TICK_INTERVAL);
         }
     });
 }
 
 /// Unit of most stages, appended to a number.
-const ROWS: &str = " rows";
+const ROWS_UNIT: &str = " rows";
 
 /// Formats the line of a running stage:
 /// `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate if it does
@@ -338,23 +351,23 @@ fn plain_line(
     elapsed: Duration,
 ) -> String {
     let rate = done.saturating_sub(restored) as f64 / elapsed.as_secs_f64();
-    let told = if unit == ROWS { format!(", {}{unit}/s", count(rate as u64)) } else { String::new() };
+    let rate_text = if unit == ROWS_UNIT { format!(", {}{unit}/s", count(rate as u64)) } else { String::new() };
     match expected.filter(|expected| *expected >= done && rate > 0.0) {
         Some(expected) => format!(
-            "{name}: {} of {}{unit} ({:.0} %){told}, {} left",
+            "{name}: {} of {}{unit} ({:.0} %){rate_text}, {} left",
             count(done),
             count(expected),
             100.0 * done as f64 / expected as f64,
             duration(Duration::from_secs_f64((expected - done) as f64 / rate)),
         ),
-        None => format!("{name}: {}{unit}{told}", count(done)),
+        None => format!("{name}: {}{unit}{rate_text}", count(done)),
     }
 }
 
 /// Writes a line to stderr; a closed stderr is ignored.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_line(text: &str) {
     let text = shown::line(text);
-    let _ = writeln!(std::io::stderr(), "{}", colour::painted(&text, &std::io::stderr()));
+    let _ = writeln!(std::io::stderr(), "{}", colour::colourise(&text, &std::io::stderr()));
 }
 
 #[cfg(test)]
@@ -378,12 +391,12 @@ mod tests {
 
     #[test]
     fn a_plain_line_has_share_rate_and_time_left() {
-        let line = plain_line("gram", (120_000, ROWS), 0, Some(300_000), Duration::from_secs(4));
+        let line = plain_line("gram", (120_000, ROWS_UNIT), 0, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
         // a resumed run: 80,000 rows belong to an earlier one
-        let line = plain_line("gram", (120_000, ROWS), 80_000, Some(300_000), Duration::from_secs(4));
+        let line = plain_line("gram", (120_000, ROWS_UNIT), 80_000, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 10,000 rows/s, 18 s left");
-        let line = plain_line("gram", (120_000, ROWS), 0, None, Duration::from_secs(4));
+        let line = plain_line("gram", (120_000, ROWS_UNIT), 0, None, Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 rows, 30,000 rows/s");
         let line = plain_line("machines", (2, ""), 0, Some(45), Duration::from_secs(4));
         assert_eq!(line, "machines: 2 of 45 (4 %), 86 s left");

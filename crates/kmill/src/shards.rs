@@ -5,8 +5,8 @@ use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
-use kreport::table::{count, facts, joined};
-use ksolve::shards::{Merged, PreparedJob, merge};
+use kreport::table::{count, facts, join_with_commas};
+use ksolve::shards::{MergeSummary, PreparedJob, merge};
 use kstore::Selection;
 use std::path::{Path, PathBuf};
 use std::{fmt, ops::Range};
@@ -109,11 +109,11 @@ pub(crate) struct ShardReport {
     pub(crate) segment_rows: Option<u64>,
     /// Contents of merged statistics; absent from a job and from the statistics of a shard.
     #[serde(flatten)]
-    pub(crate) merged: Option<Merged>,
+    pub(crate) merged: Option<MergeSummary>,
 }
 
 impl ShardReport {
-    fn new(output: &Path, segment_rows: Option<u64>, merged: Option<Merged>) -> Self {
+    fn new(output: &Path, segment_rows: Option<u64>, merged: Option<MergeSummary>) -> Self {
         let bytes = std::fs::metadata(output).map_or(0, |metadata| metadata.len());
         Self { output: output.to_path_buf(), bytes, segment_rows, merged }
     }
@@ -121,73 +121,74 @@ impl ShardReport {
 
 impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_one = "rows; a shard stores the rows of incomplete segments";
-        let mut told = Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {of_one}", count(rows)))));
-        if let Some(Merged { states, rows, begun, next, missing, .. }) = &self.merged {
-            let (folded, states) = (count(*rows - begun), count(*states as u64));
-            told.push(("statistics", format!("of {folded} rows in {states} states")));
+        let segment_note = "rows; a shard stores the rows of incomplete segments";
+        let mut lines =
+            Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {segment_note}", count(rows)))));
+        if let Some(MergeSummary { states, rows, begun, next, missing, .. }) = &self.merged {
+            let (folded_rows, states) = (count(*rows - begun), count(*states as u64));
+            lines.push(("statistics", format!("of {folded_rows} rows in {states} states")));
             let begun = Some(begun).filter(|begun| **begun > 0);
-            told.extend(
+            lines.extend(
                 begun.map(|begun| ("rows", format!("{} of segments that other shards complete", count(*begun)))),
             );
-            told.push(("next row", count(*next)));
-            let ranges = joined(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
-            told.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));
+            lines.push(("next row", count(*next)));
+            let ranges = join_with_commas(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
+            lines.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));
         }
         let size = kstore::budget::bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        told.push(("written", format!("{} ({size})", self.output.display())));
-        write!(f, "{}", facts(told))
+        lines.push(("written", format!("{} ({size})", self.output.display())));
+        write!(f, "{}", facts(lines))
     }
 }
 
 pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     let mut options = FitOptions::new(&args.job)?;
-    output::check(&args.output)?;
+    output::check_writable(&args.output)?;
     let (table, selection) = options.open()?;
-    output::protect_inputs([&args.output], output::inputs(&table).chain(options.fit.files()))?;
-    let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
+    output::protect_inputs([&args.output], output::table_files(&table).chain(options.fit.files()))?;
+    let selected = pipeline::library_job(run).resolve_categories(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
-    let job = PreparedJob::prepare(&fit, &table, &selection, &pipeline::job(run), &args.output)?;
+    let job = PreparedJob::prepare(&fit, &table, &selection, &pipeline::library_job(run), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
 pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
     let job = PreparedJob::open(&args.job)?;
-    output::check(&args.output)?;
-    let text = job.reading(args.text.options());
+    output::check_writable(&args.output)?;
+    let text = job.reading(args.text.text_options());
     let (table, _) = open::table(&args.paths, &text, &args.target)?;
-    let read = [Some(args.job.as_path()), args.after.as_deref()];
-    output::protect_inputs([&args.output], output::inputs(&table).chain(read.into_iter().flatten()))?;
-    let after = args.after.as_ref().map(|statistics| job.after(statistics)).transpose()?;
+    let inputs = [Some(args.job.as_path()), args.after.as_deref()];
+    output::protect_inputs([&args.output], output::table_files(&table).chain(inputs.into_iter().flatten()))?;
+    let after = args.after.as_ref().map(|statistics| job.next_row(statistics)).transpose()?;
     let (first, length) = (args.first_row.or(after), table.stored_rows());
-    let there = first.unwrap_or(0)..first.unwrap_or(0).saturating_add(length);
-    let whole = there.end.max(job.stored_rows());
-    let table = first.map_or(Ok(table.clone()), |first| table.part_of(whole, first))?;
-    let part = args.part.map(|(part, parts)| job.part(part, parts, whole)).transpose()?;
-    let rows = part.or(args.rows.clone()).unwrap_or(there.clone());
-    let rows = rows.start..rows.end.min(whole);
-    if rows.start < there.start || rows.end > there.end {
-        let why = format!("DATA contains rows {}..{} of the table", there.start, there.end);
+    let stored = first.unwrap_or(0)..first.unwrap_or(0).saturating_add(length);
+    let table_rows = stored.end.max(job.stored_rows());
+    let table = first.map_or(Ok(table.clone()), |first| table.part_of(table_rows, first))?;
+    let part = args.part.map(|(part, parts)| job.part(part, parts, table_rows)).transpose()?;
+    let rows = part.or(args.rows.clone()).unwrap_or(stored.clone());
+    let rows = rows.start..rows.end.min(table_rows);
+    if rows.start < stored.start || rows.end > stored.end {
+        let why = format!("DATA contains rows {}..{} of the table", stored.start, stored.end);
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "choose rows in this range"));
     }
-    job.statistics(&table, rows, &pipeline::job(run), &args.output)?;
+    job.statistics(&table, rows, &pipeline::library_job(run), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
-pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
-    output::check(&args.output)?;
+pub(crate) fn merge_shards(args: &MergeArgs) -> Result<()> {
+    output::check_writable(&args.output)?;
     output::protect_inputs([&args.output], args.files.iter().map(PathBuf::as_path))?;
     let merged = merge(&args.files, &args.without, &args.output)?;
-    output::report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
+    output::print_report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
 
 pub(crate) fn solve(args: &SolveArgs, run: &Run) -> Result<FitReport> {
     output::check_model(&args.output)?;
     output::protect_inputs([&args.output], [args.job.as_path(), args.statistics.as_path()])?;
-    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(run))?;
+    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::library_job(run))?;
     fitted.save(&args.output)?;
-    let nothing = kstore::Table::absent(kstore::Schema::default(), 0);
-    Ok(pipeline::report(fitted.report, run, &nothing, Some(&args.output)))
+    let no_table = kstore::Table::absent(kstore::Schema::default(), 0);
+    Ok(pipeline::fit_report(fitted.report, run, &no_table, Some(&args.output)))
 }

@@ -1,18 +1,18 @@
 //! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on
 //! each other?
 
-use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
+use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
 use crate::{Error, Result, open, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
-use kreport::fit::{Spent, certified};
-use kreport::table::{count, facts, number, rounded};
+use kreport::fit::{ResourceReport, describe_certificate};
+use kreport::table::{count, facts, number, rounded_kernel};
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
-use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily};
-use kstore::{Selected, Selection, condition::Condition};
+use ksolve::statistic::{self, PValues, SampleKind, StatisticFamily, TestInput, TestOutcome};
+use kstore::{SelectedTable, Selection, condition::Condition};
 use std::{fmt, path::PathBuf};
 
 #[derive(Debug, Args)]
@@ -93,11 +93,11 @@ fn statistics() -> PossibleValuesParser {
 
 fn statistics_help() -> String {
     let all = ksolve::statistic::registry().into_iter().map(|family| (family.name, family.about));
-    format!("Statistic: {}", explained(all))
+    format!("Statistic: {}", with_descriptions(all))
 }
 
 /// Default number of features of each map: few eigenvalues of a covariance matter.
-const RANK: usize = 300;
+const DEFAULT_RANK: usize = 300;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TestReport {
@@ -105,26 +105,26 @@ pub(crate) struct TestReport {
     /// Names of the columns of each kernel.
     pub columns: Vec<Vec<String>>,
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
     pub permutations: u64,
     pub map: String,
     #[serde(flatten)]
-    pub spent: Spent,
+    pub spent: ResourceReport,
     /// Type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
 }
 
 /// Two samples with the same columns, or one sample with two sets of columns.
-struct Rows {
-    samples: Vec<Selected>,
+struct TestSamples {
+    samples: Vec<SelectedTable>,
     columns: Vec<Vec<String>>,
 }
 
-impl Rows {
-    fn compared(&self) -> Compared<'_> {
+impl TestSamples {
+    fn as_compared(&self) -> TestInput<'_> {
         match &self.samples[..] {
-            [first, second] => Compared::Samples(first, second),
-            rows => Compared::Columns(&rows[0]),
+            [first, second] => TestInput::Samples(first, second),
+            rows => TestInput::Columns(&rows[0]),
         }
     }
 
@@ -140,24 +140,24 @@ pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let family = family.expect("the parser accepts only the names of registered statistics");
     check_landmarks(args)?;
     match args.precision {
-        ElementType::F32 => measure::<f32>(family, args, run),
-        ElementType::F64 => measure::<f64>(family, args, run),
+        ElementType::F32 => run_test::<f32>(family, args, run),
+        ElementType::F64 => run_test::<f64>(family, args, run),
     }
 }
 
-fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
+fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
     let rows = match family.compares {
-        Compares::Samples => samples(args, &pipeline::job(run))?,
-        Compares::Columns => columns(args, &pipeline::job(run))?,
+        SampleKind::Samples => two_samples(args, &pipeline::library_job(run))?,
+        SampleKind::Columns => two_column_sets(args, &pipeline::library_job(run))?,
     };
-    let options = options(args, &rows, &run.progress)?;
+    let options = train_options(args, &rows, &run.progress)?;
     let scratch = args.scratch.open()?;
-    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
+    let job = scratch.iter().fold(pipeline::library_job(run), job::Run::scratch);
     let permutations = usize::try_from(args.permutations).unwrap_or(usize::MAX);
-    let outcome = statistic::measure::<T>(family, rows.compared(), &options, permutations, &job.resources())?;
+    let outcome = statistic::measure::<T>(family, rows.as_compared(), &options, permutations, &job.resources())?;
     Ok(TestReport {
         statistic: family.name,
-        spent: run.spent(rows.bytes_read()),
+        spent: run.resource_report(rows.bytes_read()),
         columns: rows.columns,
         outcome,
         permutations: args.permutations,
@@ -168,48 +168,48 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
 
 /// Selects two samples of the same columns: two tables, or the rows that satisfy a condition and
 /// the others.
-fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
+fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
         return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
     }
-    let (text, paths) = (args.data.text.options(), &args.data.paths);
+    let (text, paths) = (args.data.text.text_options(), &args.data.paths);
     if let Some(by) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;
-        let of = |condition: Condition, features: &[String]| {
+        let select_where = |condition: Condition, features: &[String]| {
             table.select(&Selection { filter: Some(condition), ..selection(args, features) })
         };
-        let first = of(by.clone(), &args.features)?;
-        let second = of(by.complement(), &first.feature_columns())?;
-        return both(job, &first, &second.counting_apart());
+        let first = select_where(by.clone(), &args.features)?;
+        let second = select_where(by.complement(), &first.feature_columns())?;
+        return encode_together(job, &first, &second.with_own_counter());
     }
     let [first, second] = &paths[..] else {
         let why = "two samples are two tables, or one table that --by splits";
         let remedy = "name two files, folders or globs in quotes, or add --by 'column == value'";
         return Err(Error::option("DATA", format!("({} names)", paths.len()), why, remedy));
     };
-    let open = |path: &PathBuf, features: &[String]| -> Result<Selected> {
+    let open = |path: &PathBuf, features: &[String]| -> Result<SelectedTable> {
         let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
         Ok(table.select(&selection(args, features))?)
     };
     let first = open(first, &args.features)?;
     let second = open(second, &first.feature_columns())?;
-    both(job, &first, &second)
+    encode_together(job, &first, &second)
 }
 
 /// Returns two samples, with a feature for each value that a category has in either.
-fn both(job: &job::Run<'_>, first: &Selected, second: &Selected) -> Result<Rows> {
-    let samples = job.coded_together(&[first, second])?;
-    Ok(Rows { columns: vec![samples[0].feature_names()], samples })
+fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedTable) -> Result<TestSamples> {
+    let samples = job.resolve_categories_together(&[first, second])?;
+    Ok(TestSamples { columns: vec![samples[0].feature_names()], samples })
 }
 
 /// Selects some columns of the requested rows.
 fn selection(args: &TestArgs, features: &[String]) -> Selection {
-    args.category.of(open::selection(&args.data, features, Vec::new()))
+    args.category.apply_to(open::selection(&args.data, features, Vec::new()))
 }
 
 /// Selects two sets of columns of the same rows.
-fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
+fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     if let Some(by) = &args.by {
         let why = format!("{} compares columns of one sample", args.statistic);
         return Err(Error::option("--by", by, why, "omit it, or use --where or mmd"));
@@ -222,15 +222,15 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         let why = "it compares --features with other columns: --with y";
         return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
     }
-    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
+    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let second = table.select(&selection(args, &args.with))?.feature_columns();
     // the second set is excluded from the first, unless its columns are named there
-    let without = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
-    let first = table.select(&selection(args, &without.collect::<Vec<_>>()))?.feature_columns();
-    let all: Vec<String> = first.iter().chain(&second).cloned().collect();
-    let rows = job.coded(&table.select(&selection(args, &all))?)?;
+    let patterns = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
+    let first = table.select(&selection(args, &patterns.collect::<Vec<_>>()))?.feature_columns();
+    let both_sets: Vec<String> = first.iter().chain(&second).cloned().collect();
+    let rows = job.resolve_categories(&table.select(&selection(args, &both_sets))?)?;
     let columns = vec![rows.features_of(&first)?, rows.features_of(&second)?];
-    Ok(Rows { samples: vec![rows], columns })
+    Ok(TestSamples { samples: vec![rows], columns })
 }
 
 /// Rejects landmarks, and candidates for them, if the map has none.
@@ -247,30 +247,36 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
     }
 }
 
-fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<TrainOptions> {
-    let rank = args.rank.unwrap_or(RANK);
+fn train_options(args: &TestArgs, rows: &TestSamples, progress: &Progress) -> Result<TrainOptions> {
+    let rank = args.rank.unwrap_or(DEFAULT_RANK);
     let names = rows.samples[0].feature_names();
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
-    let both = rows.columns.len() > 1 && *with_kernel != args.kernel;
-    for kernel in std::iter::once(&args.kernel).chain(both.then_some(with_kernel)).filter(|k| !k.characteristic()) {
+    let has_two_kernels = rows.columns.len() > 1 && *with_kernel != args.kernel;
+    for kernel in
+        std::iter::once(&args.kernel).chain(has_two_kernels.then_some(with_kernel)).filter(|k| !k.characteristic())
+    {
         progress.warn(format!(
             "the kernel {kernel} is not known to be characteristic: different distributions may have the same mean in its feature space, \
              and the test cannot detect such a difference; gaussian() detects every difference"
         ));
     }
-    let resolved = |spec: Kernel| spec.resolve_columns(&names);
+    let resolve = |spec: Kernel| spec.resolve_columns(&names);
     let (first, second) = match &rows.columns[..] {
         [first, second] => {
-            (resolved(args.kernel.clone().on_columns(first)?)?, resolved(with_kernel.clone().on_columns(second)?)?)
+            (resolve(args.kernel.clone().on_columns(first)?)?, resolve(with_kernel.clone().on_columns(second)?)?)
         }
-        _ => (resolved(args.kernel.clone())?, resolved(args.kernel.clone())?),
+        _ => (resolve(args.kernel.clone())?, resolve(args.kernel.clone())?),
     };
     Ok(TrainOptions {
         scaling: args.scale,
-        with: Some(second),
+        second_kernel: Some(second),
         map: args.map.clone(),
-        landmarks: args.landmarks.clone().unwrap_or_default().opened(&rows.samples[0], &args.data.text.options())?,
-        candidates: args.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
+        landmarks: args
+            .landmarks
+            .clone()
+            .unwrap_or_default()
+            .opened(&rows.samples[0], &args.data.text.text_options())?,
+        candidates: args.candidates.unwrap_or(Candidates::default_for_rank(rank)).rows(),
         seed: args.seed,
         ..TrainOptions::new(Task::Components, first, rank)
     })
@@ -278,22 +284,22 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<TrainOpt
 
 impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { measured, rows, kernels, ranks, passes, .. } = &self.outcome;
+        let TestOutcome { statistic: measured, rows, kernels, ranks, passes, .. } = &self.outcome;
         let rows: Vec<String> = rows.iter().map(|rows| count(*rows)).collect();
         let columns: Vec<String> = self.columns.iter().map(|names| count(names.len() as u64)).collect();
         let (rows, columns) = (rows.join(" and "), columns.join(" and "));
         writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
-        let mut told: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded(kernel))).collect();
+        let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
         let ranks: Vec<String> = ranks.iter().map(|rank| count(*rank as u64)).collect();
-        told.push(match ranks.is_empty() {
+        lines.push(match ranks.is_empty() {
             true => ("features", "none: exact kernel".to_string()),
             false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
         });
         let certificate = measured.certificate.filter(|_| !ranks.is_empty());
-        told.extend(certificate.map(|certificate| ("certificate", certified(&certificate))));
+        lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
         let [biased, unbiased] = [measured.biased, measured.unbiased].map(|value| number(value, 4));
-        told.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
-        told.extend(measured.alignment.map(|alignment| ("alignment", number(alignment, 4))));
+        lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
+        lines.extend(measured.alignment.map(|alignment| ("alignment", number(alignment, 4))));
         let PValues { permutation, spectrum, gamma } = measured.p_values;
         let names = [
             (permutation, format!("by {} permutations", count(self.permutations))),
@@ -304,9 +310,9 @@ impl fmt::Display for TestReport {
         for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
             // below the resolution of the limit distributions
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
-            told.push((title, format!("{value} {of}")));
+            lines.push((title, format!("{value} {of}")));
             title = "";
         }
-        write!(f, "{}\n{}", facts(told), facts(self.spent.facts(Some(*passes), None)))
+        write!(f, "{}\n{}", facts(lines), facts(self.spent.facts(Some(*passes), None)))
     }
 }

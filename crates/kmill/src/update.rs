@@ -4,7 +4,7 @@ use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
 use kreport::table::{count, facts, number};
-use ksolve::predict::Learned;
+use ksolve::predict::OnlineUpdate;
 use kstore::Selection;
 use std::path::PathBuf;
 
@@ -51,25 +51,26 @@ pub(crate) struct UpdateReport {
 
 impl std::fmt::Display for UpdateReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let told = vec![
+        let lines = vec![
             ("rows", format!("{} learned, {} in total", count(self.rows), count(self.rows_of_model))),
             ("running mse", format!("{}, each row predicted before it was learned", number(self.running_mse, 4))),
         ];
-        write!(f, "{}", facts(told))?;
+        write!(f, "{}", facts(lines))?;
         writeln!(f, "\nmodel: {}", kstore::shown::path(&self.model))
     }
 }
 
 pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
-    let mut predictor = ksolve::predict::Predictor::load_within(&args.model, &pipeline::job(run))?;
-    let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
+    let mut predictor = ksolve::predict::Predictor::load_within(&args.model, &pipeline::library_job(run))?;
+    let names = if args.target.is_empty() { predictor.metadata().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };
-    let selected = open::select(&mut predictor, &args.data, &names, roles)?;
-    output::protect_inputs([&args.output], output::inputs(selected.table()))?;
-    let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
+    output::protect_inputs([&args.output], output::table_files(selected.table()))?;
+    let OnlineUpdate { model, rows, running_mse, .. } =
+        predictor.learn(&selected, args.forgetting, &pipeline::library_job(run))?;
     model.save(&args.output)?;
-    let rows_of_model = model.card().rows + model.card().learned;
+    let rows_of_model = model.metadata().rows + model.metadata().learned;
     Ok(UpdateReport { rows, running_mse, rows_of_model, model: args.output.clone() })
 }

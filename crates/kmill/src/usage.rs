@@ -1,6 +1,6 @@
 //! Replies to requests for help, and to invalid command lines.
 
-use crate::args::{self, elsewhere};
+use crate::args::{self, foreign_names};
 use crate::{Cli, colour, output, progress, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
@@ -9,10 +9,10 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 /// Normalises the words of the command line: foreign names of subcommands become ours,
 /// and `help fit ridge` becomes `fit ridge --help`, which has its own help text.
-pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
-    let verb = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;
-    if let Some(word) = words.get_mut(verb) {
-        *word = elsewhere::verb(word);
+pub(crate) fn normalise(mut words: Vec<OsString>) -> Vec<OsString> {
+    let position = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;
+    if let Some(word) = words.get_mut(position) {
+        *word = foreign_names::own_subcommand(word);
     }
     if words.len() > 3 && words[1] == "help" {
         words.remove(1);
@@ -22,60 +22,62 @@ pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Parses the options of a subcommand, whose name is the first word.
-pub(crate) fn parsed<A: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<A, clap::Error> {
-    let verb = A::augment_args(Command::new("kmill"));
-    verb.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches))
+pub(crate) fn parse_args<A: Args>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<A, clap::Error> {
+    let subcommand = A::augment_args(Command::new("kmill"));
+    subcommand.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches))
 }
 
 /// Rejects `-o -` with `--json`: standard output holds either one JSON object or the table.
-pub(crate) fn one_output(matches: ArgMatches) -> Result<ArgMatches, clap::Error> {
-    let both = matches.subcommand().is_some_and(|(_, verb)| {
-        let json = verb.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
-        let outputs = verb.try_get_many::<PathBuf>("output").ok().flatten();
+pub(crate) fn check_stdout(matches: ArgMatches) -> Result<ArgMatches, clap::Error> {
+    let is_conflict = matches.subcommand().is_some_and(|(_, subcommand)| {
+        let json = subcommand.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
+        let outputs = subcommand.try_get_many::<PathBuf>("output").ok().flatten();
         json && outputs.into_iter().flatten().any(|path| path.as_os_str() == STDOUT)
     });
-    if both {
+    if is_conflict {
         let text = "-o - and --json both write to standard output; name a file with -o, or omit one of them";
         return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
     }
     Ok(matches)
 }
 
-pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
+pub(crate) fn reply(answer: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if answer.use_stderr() && !is_which {
         let mut command = args::command(words);
         // only a built command shows the names of arguments as in the error message
         command.build();
-        let text = shown::lines(&complaint(answer, &command, words)).into_owned();
-        let _ = write!(std::io::stderr(), "{}", colour::painted(&text, &std::io::stderr()));
+        let text = shown::lines(&usage_message(answer, &command, words)).into_owned();
+        let _ = write!(std::io::stderr(), "{}", colour::colourise(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
     let printed = if is_which { which::ask() } else { answer.print() };
-    match printed.and_then(|()| std::io::stdout().flush()).map_err(output::closed) {
+    match printed.and_then(|()| std::io::stdout().flush()).map_err(output::stdout_error) {
         Ok(()) | Err(crate::Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
-            progress::say(&format!("error: {error}"));
+            progress::print_line(&format!("error: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Returns the text of a usage error; adds the purpose of the option if clap does not state it.
-fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> String {
+fn usage_message(error: &clap::Error, command: &Command, words: &[OsString]) -> String {
     let mut text = error.render().to_string();
-    let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
-    if let Some(answer) = elsewhere::answer(error, command, verb) {
+    let subcommand = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
+    if let Some(answer) = foreign_names::reply_to(error, command, subcommand) {
         return format!("error: {answer}\n\nFor more information, try '--help'.\n");
     }
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
-        text = text.replace(value.as_str(), &shown::short(value));
+        text = text.replace(value.as_str(), &shown::truncated(value));
     }
     let empty = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
-    let listed =
+    let has_choices =
         matches!(error.get(ContextKind::ValidValue), Some(ContextValue::Strings(values)) if !values.is_empty());
-    let unsaid = match error.kind() {
-        ErrorKind::InvalidValue => empty || !listed,
+    let is_unexplained = match error.kind() {
+        ErrorKind::InvalidValue => empty || !has_choices,
         ErrorKind::ValueValidation => empty,
         ErrorKind::NoEquals | ErrorKind::WrongNumberOfValues => true,
         ErrorKind::InvalidUtf8 => {
@@ -83,15 +85,15 @@ fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> Stri
         }
         _ => false,
     };
-    let Some(purpose) = purpose(error, command).filter(|_| unsaid) else { return text };
+    let Some(purpose) = argument_help(error, command).filter(|_| is_unexplained) else { return text };
     // after the error message and before the reference to --help
     text.replacen('\n', &format!("\n  expected: {purpose}\n"), 1)
 }
 
 /// Returns the help text of the argument that an error refers to.
-fn purpose(error: &clap::Error, command: &Command) -> Option<String> {
+fn argument_help(error: &clap::Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return None };
-    let of_verb = command.get_subcommands().filter(|verb| std::env::args_os().any(|word| word == verb.get_name()));
-    let mut arguments = of_verb.flat_map(Command::get_arguments);
+    let subcommands = command.get_subcommands().filter(|verb| std::env::args_os().any(|word| word == verb.get_name()));
+    let mut arguments = subcommands.flat_map(Command::get_arguments);
     arguments.find(|argument| argument.to_string() == *name).and_then(Arg::get_help).map(ToString::to_string)
 }

@@ -12,7 +12,7 @@ const fn question(question: &'static str, yes: &'static Node, no: &'static Node)
     Node::Ask { question, yes, no }
 }
 
-const fn take(solver: &'static str, why: &'static str, options: &'static str) -> Node {
+const fn use_solver(solver: &'static str, why: &'static str, options: &'static str) -> Node {
     Node::Use { solver, why, options }
 }
 
@@ -20,31 +20,36 @@ static START: Node = question("Is there a column to be predicted?", &TARGET, &NO
 static TARGET: Node = question("Does it hold numbers, such as prices?", &NUMBERS, &CLASSES);
 static NUMBERS: Node = question("Are there outliers among them that must not dominate the fit?", &SVR, &EXPLAINED);
 static EXPLAINED: Node = question("Should a few components explain the prediction?", &PLS, &RIDGE);
-static CLASSES: Node = question("Do you need the probability of each class?", &LOGISTIC, &SHOWN);
-static SHOWN: Node = question("Do you want a few coordinates that show the classes, for a picture?", &FISHER, &SVM);
-static NO_TARGET: Node = question("Are you looking for outliers?", &ONECLASS, &GROUPS);
-static GROUPS: Node = question("Are you looking for clusters of similar rows?", &BENT, &KPCA);
-static BENT: Node = question("May the clusters be long or curved, such as two moons?", &SPECTRAL, &KMEANS);
+static CLASSES: Node = question("Do you need the probability of each class?", &LOGISTIC, &PROJECTION);
+static PROJECTION: Node =
+    question("Do you want a few coordinates that show the classes, for a picture?", &FISHER, &SVM);
+static NO_TARGET: Node = question("Are you looking for outliers?", &ONECLASS, &CLUSTERS);
+static CLUSTERS: Node = question("Are you looking for clusters of similar rows?", &CURVED, &KPCA);
+static CURVED: Node = question("May the clusters be long or curved, such as two moons?", &SPECTRAL, &KMEANS);
 
-static SVR: Node = take("svr", "large errors count linearly, not quadratically", "--target y --epsilon 0.1");
-static PLS: Node = take("pls", "components of the rows that covary with the target", "--target y --components 5");
-static RIDGE: Node =
-    take("ridge", "the default choice: cross-validates regularisation parameters and ranks in one pass", "--target y");
-static LOGISTIC: Node = take("logistic", "probabilities for two or more classes", "--target label");
-static FISHER: Node = take("fisher", "the directions that separate the classes", "--target label --components 2");
+static SVR: Node = use_solver("svr", "large errors count linearly, not quadratically", "--target y --epsilon 0.1");
+static PLS: Node = use_solver("pls", "components of the rows that covary with the target", "--target y --components 5");
+static RIDGE: Node = use_solver(
+    "ridge",
+    "the default choice: cross-validates regularisation parameters and ranks in one pass",
+    "--target y",
+);
+static LOGISTIC: Node = use_solver("logistic", "probabilities for two or more classes", "--target label");
+static FISHER: Node = use_solver("fisher", "the directions that separate the classes", "--target label --components 2");
 static SVM: Node =
-    take("svm", "the largest margin; for many classes ridge --task classification is faster", "--target label");
-static ONECLASS: Node = take("oneclass", "a score that is negative for outliers; nu is their fraction", "--nu 0.01");
-static SPECTRAL: Node = take("spectral", "clusters of rows that the kernel connects", "--clusters 5");
-static KMEANS: Node = take("kmeans", "clusters of rows around their means", "--clusters 5");
-static KPCA: Node = take("kpca", "a few coordinates that keep most of the variance", "--components 5");
+    use_solver("svm", "the largest margin; for many classes ridge --task classification is faster", "--target label");
+static ONECLASS: Node =
+    use_solver("oneclass", "a score that is negative for outliers; nu is their fraction", "--nu 0.01");
+static SPECTRAL: Node = use_solver("spectral", "clusters of rows that the kernel connects", "--clusters 5");
+static KMEANS: Node = use_solver("kmeans", "clusters of rows around their means", "--clusters 5");
+static KPCA: Node = use_solver("kpca", "a few coordinates that keep most of the variance", "--components 5");
 
-fn line(solver: &str, options: &str) -> String {
+fn fit_command(solver: &str, options: &str) -> String {
     format!("kmill fit {solver} train.parquet {options} -o model.safetensors")
 }
 
 /// Suggestion to let `kmill tune` try the solvers.
-const OR: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
+const TUNE_HINT: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
 
 /// Asks the questions on a terminal; otherwise prints all of them with their answers.
 pub(crate) fn ask() -> io::Result<()> {
@@ -52,14 +57,14 @@ pub(crate) fn ask() -> io::Result<()> {
     if !(io::stdin().is_terminal() && out.is_terminal()) {
         return write!(
             out,
-            "Which solver? Start at the top, and continue below your answer.\n\n{}\n{OR}",
-            tree(&START, 0)
+            "Which solver? Start at the top, and continue below your answer.\n\n{}\n{TUNE_HINT}",
+            format_tree(&START, 0)
         );
     }
     let (mut node, mut input) = (&START, io::stdin().lock());
     loop {
         match node {
-            Node::Use { .. } => return write!(out, "\n{}\n{OR}", tree(node, 0)),
+            Node::Use { .. } => return write!(out, "\n{}\n{TUNE_HINT}", format_tree(node, 0)),
             Node::Ask { question, yes, no } => {
                 write!(out, "{question} [y/n] ")?;
                 out.flush()?;
@@ -77,14 +82,14 @@ pub(crate) fn ask() -> io::Result<()> {
     }
 }
 
-fn tree(node: &Node, depth: usize) -> String {
+fn format_tree(node: &Node, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     match node {
         Node::Use { solver, why, options } => {
-            format!("{indent}{solver}: {why}\n{indent}  {}\n", line(solver, options))
+            format!("{indent}{solver}: {why}\n{indent}  {}\n", fit_command(solver, options))
         }
         Node::Ask { question, yes, no } => {
-            let (yes, no) = (tree(yes, depth + 2), tree(no, depth + 2));
+            let (yes, no) = (format_tree(yes, depth + 2), format_tree(no, depth + 2));
             format!("{indent}{question}\n{indent}  yes:\n{yes}{indent}  no:\n{no}")
         }
     }
@@ -99,7 +104,7 @@ mod tests {
     /// Calls `on` with every leaf, and the number of questions before it.
     fn leaves(node: &Node, asked: usize, on: &mut dyn FnMut(&str, &str, usize)) {
         match node {
-            Node::Use { solver, options, .. } => on(solver, &line(solver, options), asked),
+            Node::Use { solver, options, .. } => on(solver, &fit_command(solver, options), asked),
             Node::Ask { yes, no, .. } => [yes, no].into_iter().for_each(|next| leaves(next, asked + 1, on)),
         }
     }

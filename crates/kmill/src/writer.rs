@@ -1,12 +1,12 @@
 //! Tables that kmill writes: features and targets in one file, or in two `.npy` files.
 
 use crate::Result;
-use kreport::table::joined;
-use kstore::sink::{self, Output, OutputColumn, Sink};
+use kreport::table::join_with_commas;
+use kstore::sink::{self, OutputColumn, OutputValues, Sink};
 use std::path::{Path, PathBuf};
 
 /// Returns true for a format that stores a single matrix without column names, such as `.npy`.
-pub(crate) fn is_npy(path: &Path) -> bool {
+pub(crate) fn is_matrix(path: &Path) -> bool {
     kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_matrix)
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn is_labelled(path: &Path) -> bool {
 /// Returns the path of the target of an `.npy` table: `table.y.npy` for `table.npy`.
 pub(crate) fn target_file(path: &Path) -> Option<PathBuf> {
     let format = kstore::source::by_extension(path).filter(|format| format.is_matrix())?;
-    Some(path.with_extension(format!("{}.{}", kstore::source::TARGET, format.extensions[0])))
+    Some(path.with_extension(format!("{}.{}", kstore::source::TARGET_COLUMN, format.extensions[0])))
 }
 
 /// Returns the number of rows of a batch, so that a batch has about a million values.
@@ -40,9 +40,9 @@ impl TableWriter {
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
         let (table, target) = match target_file(path) {
-            Some(beside) if !targets.is_empty() && !features.is_empty() => {
-                files.push(beside.clone());
-                let target = sink::create(&beside, targets)?;
+            Some(target_path) if !targets.is_empty() && !features.is_empty() => {
+                files.push(target_path.clone());
+                let target = sink::create(&target_path, targets)?;
                 (sink::create(path, features)?, Some(target))
             }
             _ => (sink::create(path, &[features, targets].concat())?, None),
@@ -50,7 +50,7 @@ impl TableWriter {
         Ok(Self { table, target, files })
     }
 
-    pub(crate) fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
+    pub(crate) fn write(&mut self, features: &[OutputValues<'_>], targets: &[OutputValues<'_>]) -> Result<()> {
         match &mut self.target {
             Some(target) => {
                 target.write(targets)?;
@@ -71,8 +71,8 @@ impl TableWriter {
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {
             // if the disk is full, this fails before either file appears
-            target.settle()?;
-            self.table.settle()?;
+            target.sync()?;
+            self.table.sync()?;
         }
         // the target first, because a table without its target would look complete
         if let Some(target) = self.target {
@@ -84,16 +84,16 @@ impl TableWriter {
 }
 
 #[derive(Debug, serde::Serialize)]
-pub(crate) struct Written<'a> {
+pub(crate) struct WrittenFiles<'a> {
     pub(crate) rows: u64,
     #[serde(serialize_with = "kstore::shown::lossy_paths")]
     pub(crate) files: &'a [PathBuf],
 }
 
 /// Formats the names of the files for the last line of the output: `a.npy (target in a.y.npy)`.
-pub(crate) fn named(files: &[PathBuf]) -> String {
+pub(crate) fn file_names(files: &[PathBuf]) -> String {
     match files {
         [table, target] => format!("{} (target in {})", table.display(), target.display()),
-        files => joined(files.iter().map(|file| file.display())),
+        files => join_with_commas(files.iter().map(|file| file.display())),
     }
 }

@@ -25,7 +25,7 @@ use crate::{Error, FoldGram, GramState, Result};
 ///
 /// # Errors
 /// [`Error::Option`] for several numeric targets, whose products are not among the moments;
-/// [`Error::Rank`].
+/// [`Error::RankTooLarge`].
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {
@@ -33,27 +33,28 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
         return Err(Error::option("score", format!("alignment with {t} targets"), remedy));
     }
     if let Some(rank) = ranks.iter().find(|rank| **rank > p) {
-        return Err(Error::Rank { rank: *rank, features: p });
+        return Err(Error::RankTooLarge { rank: *rank, features: p });
     }
     let largest = ranks.iter().copied().max().unwrap_or(0);
-    let total = CentredMoments::of(gram, largest);
-    let own = ideal_norm(&total);
+    let moments = CentredMoments::new(gram, largest);
+    let target_norm = ideal_kernel_norm(&moments);
     // contribution of row i of the lower triangle: the squared norm at rank r is the sum of the
     // first r contributions
     let squares: Vec<f64> = (0..largest)
-        .map(|i| 2.0 * (0..i).map(|j| total.product(i, j).powi(2)).sum::<f64>() + total.product(i, i).powi(2))
+        .map(|i| 2.0 * (0..i).map(|j| moments.product(i, j).powi(2)).sum::<f64>() + moments.product(i, i).powi(2))
         .collect();
-    let inner: Vec<f64> = (0..largest).map(|i| (0..t).map(|j| total.with_target(i, j).powi(2)).sum()).collect();
-    let of = |rank: &usize| {
-        let (inner, norm) = (inner[..*rank].iter().sum::<f64>(), squares[..*rank].iter().sum::<f64>().sqrt() * own);
+    let inner: Vec<f64> = (0..largest).map(|i| (0..t).map(|j| moments.target_product(i, j).powi(2)).sum()).collect();
+    let alignment_at = |rank: &usize| {
+        let (inner, norm) =
+            (inner[..*rank].iter().sum::<f64>(), squares[..*rank].iter().sum::<f64>().sqrt() * target_norm);
         (norm > 0.0).then(|| (inner / norm).clamp(0.0, 1.0))
     };
-    Ok(ranks.iter().map(of).collect())
+    Ok(ranks.iter().map(alignment_at).collect())
 }
 
 /// Computes ‖ỸᵀỸ‖: for one target its centred square, for codes of classes of sizes n_c
 /// 4‖diag(n_c) − n_c n_d/n‖.
-fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
+fn ideal_kernel_norm(moments: &CentredMoments<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {
         // a difference that is tiny compared with the sum of squares may be rounding
@@ -78,15 +79,15 @@ pub struct CentredMoments<'a> {
 }
 
 impl<'a> CentredMoments<'a> {
-    pub fn of(gram: &'a GramState, leading: usize) -> Self {
+    pub fn new(gram: &'a GramState, leading: usize) -> Self {
         let moments = Self { folds: gram.folds(), p: gram.features(), n: gram.rows() as f64, s: vec![], sy: vec![] };
         let s = (0..leading).map(|i| moments.sum(|fold| fold.s[i])).collect();
         let sy = (0..gram.targets()).map(|j| moments.sum(|fold| fold.sy[j])).collect();
         Self { s, sy, ..moments }
     }
 
-    pub fn sum(&self, of: impl Fn(&FoldGram) -> f64) -> f64 {
-        self.folds.iter().map(of).sum()
+    pub fn sum(&self, statistic: impl Fn(&FoldGram) -> f64) -> f64 {
+        self.folds.iter().map(statistic).sum()
     }
 
     /// Centred product of features i ≥ j.
@@ -94,7 +95,7 @@ impl<'a> CentredMoments<'a> {
         self.sum(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
     }
 
-    pub fn with_target(&self, i: usize, c: usize) -> f64 {
+    pub fn target_product(&self, i: usize, c: usize) -> f64 {
         self.sum(|fold| fold.b[c * self.p + i]) - self.s[i] * self.sy[c] / self.n
     }
 }
@@ -123,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn moments_give_the_alignment_of_the_dense_matrices() {
+    fn moments_agree_with_dense_matrices() {
         let (n, p) = (40, 6);
         let phi = features(n, p);
         let y = Mat::from_fn(n, 1, |i, _| (i as f64 * 0.9).cos() + 2.0);
         let labels: Vec<usize> = (0..n).map(|i| (i * i) % 3).collect();
         let classes = Classes::new((0..3).map(Label::Int).collect()).unwrap();
-        let codes = Mat::from_fn(n, 3, |i, j| classes.code(labels[i] as u32, j).unwrap());
+        let codes = Mat::from_fn(n, 3, |i, j| classes.target_code(labels[i] as u32, j).unwrap());
         let numeric = centred_alignments(&state(phi.as_ref(), y.as_ref()), &[2, 6], false).unwrap();
         let coded = centred_alignments(&state(phi.as_ref(), codes.as_ref()), &[2, 6], true).unwrap();
         for (at, rank) in [2, 6].into_iter().enumerate() {
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_has_no_alignment() {
+    fn constant_targets_have_no_alignment() {
         let phi = features(20, 3);
         let constant = Mat::from_fn(20, 1, |_, _| 4.2);
         assert_eq!(centred_alignments(&state(phi.as_ref(), constant.as_ref()), &[3], false).unwrap(), [None]);

@@ -3,12 +3,12 @@
 use crate::{Classes, Error, Folds, Result, linalg::strips::for_each_strip, row_weights};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use kstore::{Coded, RowBlock, Workers};
+use kstore::{LabelCodes, RowBlock, Workers};
 
 /// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every
 /// 2,048·p² flops, so the addition costs a few per cent. The number is constant, because the bins
 /// determine the order of summation.
-pub(crate) const BIN: usize = 2048;
+pub(crate) const BIN_ROWS: usize = 2048;
 
 /// Targets to learn: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ impl Targets {
     pub fn count(&self) -> usize {
         match self {
             Self::Numeric { centre } => centre.len(),
-            Self::Classes(classes) => classes.targets(),
+            Self::Classes(classes) => classes.target_count(),
         }
     }
 
@@ -37,7 +37,7 @@ impl Targets {
     pub fn centre(&self) -> Vec<f64> {
         match self {
             Self::Numeric { centre } => centre.clone(),
-            Self::Classes(classes) => vec![0.0; classes.targets()],
+            Self::Classes(classes) => vec![0.0; classes.target_count()],
         }
     }
 
@@ -49,14 +49,14 @@ impl Targets {
         match self {
             Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
             Self::Classes(classes) => {
-                let code = block.classes.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
-                classes.code(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
+                let code = block.classes.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
+                classes.target_code(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
             }
         }
     }
 
     /// Appends the t targets of row `i` of a block to `to`.
-    pub fn push<T>(&self, block: &RowBlock<'_, T>, i: usize, to: &mut Vec<f64>) -> Result<()> {
+    pub fn append_to<T>(&self, block: &RowBlock<'_, T>, i: usize, to: &mut Vec<f64>) -> Result<()> {
         (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| to.push(value)))
     }
 }
@@ -69,11 +69,11 @@ impl Targets {
 pub struct Bins<T> {
     bins: Vec<Bin<T>>,
     phi: Vec<T>,
-    size: usize,
+    bin_rows: usize,
     d: usize,
     p: usize,
     t: usize,
-    weighted: bool,
+    has_weights: bool,
 }
 
 #[derive(Debug)]
@@ -87,69 +87,70 @@ struct Bin<T> {
 
 /// A bin with its features.
 #[derive(Debug)]
-pub struct Filled<'a, T> {
+pub struct FilledBin<'a, T> {
     /// Rows, b x d row-major.
     pub x: MatRef<'a, T>,
     /// Features, b x p column-major.
     pub phi: MatRef<'a, T>,
     /// Targets, b x t.
     pub y: MatRef<'a, f64>,
-    /// Row weights, length b, or their square roots after [`Bins::weigh`]; `None` if all are 1.
+    /// Row weights, length b, or their square roots after [`Bins::apply_weights`]; `None` if all
+    /// are 1.
     pub w: Option<&'a [f64]>,
 }
 
 impl<T: Real> Bins<T> {
-    pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> Self {
-        let bin = || Bin { rows: 0, x: vec![T::default(); size * d], y: vec![0.0; size * t], w: Vec::new() };
+    pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, bin_rows: usize) -> Self {
+        let bin = || Bin { rows: 0, x: vec![T::default(); bin_rows * d], y: vec![0.0; bin_rows * t], w: Vec::new() };
         let bins = (0..folds).map(|_| bin()).collect();
-        Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
+        Self { bins, phi: vec![T::default(); bin_rows * p], bin_rows, d, p, t, has_weights: false }
     }
 
     /// Sorts the rows of a block into bins by fold, and by class if `classes` is more than 1, and
-    /// calls `full` with the index of every bin that fills up.
+    /// calls `on_full` with the index of every bin that fills up.
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,
         (folds, classes): (&Folds, usize),
         targets: &Targets,
-        mut full: impl FnMut(&mut Self, usize) -> Result<()>,
+        mut on_full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
-        check(block, self.d, targets)?;
-        self.weighted = block.weight.is_some();
+        check_block(block, self.d, targets)?;
+        self.has_weights = block.weight.is_some();
         for i in 0..block.len() {
-            let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
-            let fold = folds.fold_of(block.rows[i], group)? * classes + class(block, i, classes)?;
-            let (d, size, t) = (self.d, self.size, self.t);
+            let group = block.groups.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
+            let fold = folds.fold_of(block.rows[i], group)? * classes + class_of_row(block, i, classes)?;
+            let (d, size, t) = (self.d, self.bin_rows, self.t);
             let bin = &mut self.bins[fold];
             bin.x[bin.rows * d..(bin.rows + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
             for j in 0..t {
                 bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
             }
-            if let Some(weight) = row_weights::weight(block, i)? {
+            if let Some(weight) = row_weights::block_weight(block, i)? {
                 bin.w.truncate(bin.rows);
                 bin.w.push(weight);
             }
             bin.rows += 1;
             if bin.rows == size {
-                full(self, fold)?;
+                on_full(self, fold)?;
                 self.bins[fold].rows = 0;
             }
         }
         Ok(())
     }
 
-    /// Calls `full` for every bin with rows, in the order of the folds.
-    pub(crate) fn flush(&mut self, mut full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+    /// Calls `on_full` for every bin with rows, in the order of the folds.
+    pub(crate) fn flush(&mut self, mut on_full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
         for fold in 0..self.bins.len() {
             if self.bins[fold].rows > 0 {
-                full(self, fold)?;
+                on_full(self, fold)?;
                 self.bins[fold].rows = 0;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
+    pub(crate) fn map_bin(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;
         let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
@@ -158,10 +159,10 @@ impl<T: Real> Bins<T> {
 
     /// Multiplies the features and targets of the last mapped bin by the square roots of the row
     /// weights, so that their moments are weighted. Does nothing without weights.
-    pub fn weigh(&mut self, fold: usize, workers: &Workers) {
-        let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
+    pub fn apply_weights(&mut self, fold: usize, workers: &Workers) {
+        let (bin, size, p) = (&mut self.bins[fold], self.bin_rows, self.p);
         let rows = bin.rows;
-        if self.weighted {
+        if self.has_weights {
             bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
             let roots = &bin.w[..rows];
             for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
@@ -174,28 +175,28 @@ impl<T: Real> Bins<T> {
     }
 
     /// Returns the rows, features, targets and weights of the last mapped bin.
-    pub fn filled(&self, fold: usize) -> Filled<'_, T> {
+    pub fn filled_bin(&self, fold: usize) -> FilledBin<'_, T> {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;
-        Filled {
+        FilledBin {
             x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
             phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
-            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
-            w: self.weighted.then(|| &bin.w[..rows]),
+            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.bin_rows),
+            w: self.has_weights.then(|| &bin.w[..rows]),
         }
     }
 }
 
 /// Returns the class of row `i`, or 0 if `classes` is 1.
-fn class<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> {
+fn class_of_row<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> {
     let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < classes);
     if classes > 1 { code().ok_or(Error::UnknownClass { row: block.rows[i] }) } else { Ok(0) }
 }
 
-fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
-    Error::unless_same("features of a block", d, block.d)?;
+fn check_block<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
+    Error::check_dimension("features of a block", d, block.d)?;
     match targets {
-        Targets::Numeric { centre } => Error::unless_same("targets of a block", centre.len(), block.t),
+        Targets::Numeric { centre } => Error::check_dimension("targets of a block", centre.len(), block.t),
         Targets::Classes(_) => Ok(()),
     }
 }

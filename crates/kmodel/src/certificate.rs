@@ -11,14 +11,14 @@ use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Rows whose residuals are updated together: 2 KiB of residuals stay in L1 while the columns of
 /// phi pass.
-const STRIP: usize = 288;
+const STRIP_ROWS: usize = 288;
 
 /// Number of independent partial sums of a column, so that its additions vectorise: the width of
 /// AVX-512 in f64.
-const LANES: usize = 8;
+const PARTIAL_SUMS: usize = 8;
 
 /// Largest overshoot, as a fraction of the trace, that is always accepted as rounding.
-const ROUNDED: f64 = 1e-6;
+const ACCEPTED_OVERSHOOT: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -78,7 +78,7 @@ impl CertificateState {
 
     /// Returns the bytes of the partial sums of an update with b rows.
     pub fn scratch_bytes(p: usize, b: usize) -> usize {
-        8 * b.div_ceil(STRIP) * (2 * p + 1)
+        8 * b.div_ceil(STRIP_ROWS) * (2 * p + 1)
     }
 
     /// Adds b rows with their weights (1 if `None`): `phi` is b x p with contiguous columns,
@@ -97,19 +97,19 @@ impl CertificateState {
     ) {
         let p = self.positive.len();
         debug_assert_eq!((phi.nrows(), phi.ncols()), (diag.len(), p));
-        let sums = 2 * p + 1;
-        partial.resize(diag.len().div_ceil(STRIP) * sums, 0.0);
-        for_each_strip(workers, partial, sums, |strip, out| {
-            let first = strip * STRIP;
-            let rows = STRIP.min(diag.len() - first);
-            let (mut residual, mut own) = ([0.0; STRIP], [1.0; STRIP]);
+        let sums_per_strip = 2 * p + 1;
+        partial.resize(diag.len().div_ceil(STRIP_ROWS) * sums_per_strip, 0.0);
+        for_each_strip(workers, partial, sums_per_strip, |strip, out| {
+            let first = strip * STRIP_ROWS;
+            let rows = STRIP_ROWS.min(diag.len() - first);
+            let (mut residual, mut strip_weights) = ([0.0; STRIP_ROWS], [1.0; STRIP_ROWS]);
             if let Some(weights) = weights {
-                own[..rows].copy_from_slice(&weights[first..first + rows]);
+                strip_weights[..rows].copy_from_slice(&weights[first..first + rows]);
             }
-            (0..rows).for_each(|i| residual[i] = own[i] * diag[first + i]);
-            strip_sums(phi.subrows(first, rows), &mut residual[..rows], &own[..rows], out);
+            (0..rows).for_each(|i| residual[i] = strip_weights[i] * diag[first + i]);
+            strip_sums(phi.subrows(first, rows), &mut residual[..rows], &strip_weights[..rows], out);
         });
-        for strip in partial.chunks_exact(sums) {
+        for strip in partial.chunks_exact(sums_per_strip) {
             let (positive, rest) = strip.split_at(p);
             self.positive.iter_mut().zip(positive).for_each(|(sum, part)| *sum += part);
             self.negative.iter_mut().zip(rest).for_each(|(sum, part)| *sum += part);
@@ -123,17 +123,17 @@ impl CertificateState {
 
     /// Returns the certificate of the leading `rank` features (at most p).
     pub fn certificate(&self, rank: usize) -> Certificate {
-        let share = |sum: f64| if self.trace > 0.0 { sum / self.trace } else { 0.0 };
+        let fraction = |sum: f64| if self.trace > 0.0 { sum / self.trace } else { 0.0 };
         let rank = rank.min(self.positive.len());
         let (trace_error, overshoot) = match rank {
-            0 => (share(self.trace), 0.0),
-            _ => (share(self.positive[rank - 1]), share(self.negative[rank - 1])),
+            0 => (fraction(self.trace), 0.0),
+            _ => (fraction(self.positive[rank - 1]), fraction(self.negative[rank - 1])),
         };
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
     }
 
     /// Returns the mean over the rows of max(r_i, 0) at `rank`, which is k(x, x) at rank 0.
-    pub fn left_out(&self, rank: usize) -> f64 {
+    pub fn mean_residual(&self, rank: usize) -> f64 {
         let sum = rank.checked_sub(1).and_then(|last| self.positive.get(last)).unwrap_or(&self.trace);
         if self.weight > 0.0 { sum / self.weight } else { 0.0 }
     }
@@ -145,12 +145,12 @@ impl CertificateState {
     /// [`Error::Overshoot`] if the overshoot exceeds the trace error and the expected rounding: the
     /// features are then not a projection, and a model on them has a larger error than the trace
     /// error promises.
-    pub fn sound(&self, rank: usize) -> Result<Certificate> {
-        let found = self.certificate(rank);
-        let Certificate { trace_error, overshoot, floor } = found;
-        match overshoot > trace_error.max(ROUNDED).max(floor - overshoot) {
+    pub fn checked_certificate(&self, rank: usize) -> Result<Certificate> {
+        let certificate = self.certificate(rank);
+        let Certificate { trace_error, overshoot, floor } = certificate;
+        match overshoot > trace_error.max(ACCEPTED_OVERSHOOT).max(floor - overshoot) {
             true => Err(Error::Overshoot { rank, overshoot, trace_error }),
-            false => Ok(found),
+            false => Ok(certificate),
         }
     }
 
@@ -173,7 +173,7 @@ impl Merge for CertificateState {
 
 impl Persist for CertificateState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.own("scalars", vec![self.weight, self.trace, self.max_residual, self.epsilon]);
+        out.put_owned("scalars", vec![self.weight, self.trace, self.max_residual, self.epsilon]);
         out.put("positive", &self.positive);
         out.put("negative", &self.negative);
     }
@@ -204,18 +204,18 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64]
 /// the negative residuals.
 #[inline(always)]
 fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
-    let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
-    let (wide, tail) = residual.as_chunks_mut::<LANES>();
-    let (wide_phi, tail_phi) = column.as_chunks::<LANES>();
-    let (wide_weights, tail_weights) = weights.as_chunks::<LANES>();
+    let (mut positive, mut negative) = ([0.0; PARTIAL_SUMS], [0.0; PARTIAL_SUMS]);
+    let (wide, tail) = residual.as_chunks_mut::<PARTIAL_SUMS>();
+    let (wide_phi, tail_phi) = column.as_chunks::<PARTIAL_SUMS>();
+    let (wide_weights, tail_weights) = weights.as_chunks::<PARTIAL_SUMS>();
     for ((r, phi), weight) in wide.iter_mut().zip(wide_phi).zip(wide_weights) {
-        for lane in 0..LANES {
+        for lane in 0..PARTIAL_SUMS {
             let square = phi[lane].to_f64() * phi[lane].to_f64();
-            let left = r[lane] - weight[lane] * square;
-            r[lane] = left;
+            let updated = r[lane] - weight[lane] * square;
+            r[lane] = updated;
             // written so that a NaN is added to the positive sum
-            positive[lane] += if left < 0.0 { 0.0 } else { left };
-            negative[lane] += if left < 0.0 { -left } else { 0.0 };
+            positive[lane] += if updated < 0.0 { 0.0 } else { updated };
+            negative[lane] += if updated < 0.0 { -updated } else { 0.0 };
         }
     }
     for (lane, ((r, phi), weight)) in tail.iter_mut().zip(tail_phi).zip(tail_weights).enumerate() {
@@ -228,45 +228,45 @@ fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> 
 
 /// A pass that computes the certificate of every rank.
 #[derive(Debug)]
-pub struct Residuals<'a, T: Real> {
+pub struct CertificateFold<'a, T: Real> {
     /// Feature map.
     pub map: &'a dyn FeatureMap<T>,
     /// Number of rows per tile.
     pub tile: usize,
 }
 
-impl<T: Real> Residuals<'_, T> {
+impl<T: Real> CertificateFold<'_, T> {
     /// Returns false for a map that is not a projection, which has no certificate.
-    pub fn exist(&self) -> bool {
+    pub fn has_certificate(&self) -> bool {
         self.map.is_projection()
     }
 }
 
-/// Buffers of [`Residuals`], one for each worker lane.
+/// Buffers of [`CertificateFold`], one for each worker lane.
 #[derive(Debug)]
-pub struct ResidualScratch<T: Real> {
+pub struct CertificateScratch<T: Real> {
     phi: Mat<T>,
     diag: Vec<f64>,
     partial: Vec<f64>,
 }
 
-impl<T: Real> Fold<T> for Residuals<'_, T> {
+impl<T: Real> Fold<T> for CertificateFold<'_, T> {
     type State = CertificateState;
-    type Scratch = ResidualScratch<T>;
+    type Scratch = CertificateScratch<T>;
     type Error = Error;
 
     fn init(&self) -> CertificateState {
         CertificateState::new(self.map.dims().1)
     }
 
-    fn scratch(&self) -> ResidualScratch<T> {
-        ResidualScratch { phi: Mat::zeros(self.tile, self.map.dims().1), diag: Vec::new(), partial: Vec::new() }
+    fn scratch(&self) -> CertificateScratch<T> {
+        CertificateScratch { phi: Mat::zeros(self.tile, self.map.dims().1), diag: Vec::new(), partial: Vec::new() }
     }
 
     fn step(
         &self,
         state: &mut CertificateState,
-        ResidualScratch { phi, diag, partial }: &mut ResidualScratch<T>,
+        CertificateScratch { phi, diag, partial }: &mut CertificateScratch<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
@@ -276,7 +276,7 @@ impl<T: Real> Fold<T> for Residuals<'_, T> {
         self.map.apply(x, phi.rb_mut(), workers);
         diag.resize(b, 0.0);
         if self.map.kernel_diag(x, diag).is_some() {
-            let weights = row_weights::weights(block)?;
+            let weights = row_weights::block_weights(block)?;
             state.update(phi.as_ref(), diag, weights.as_deref(), partial, workers);
         }
         Ok(())
@@ -334,12 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn features_that_exceed_the_kernel_are_refused() {
+    fn features_that_exceed_the_kernel_are_rejected() {
         let of = |excess: f64, missing: f64| {
             let mut state = CertificateState::new(1);
             let phi = Mat::from_fn(2, 1, |_, _| 1.0f64);
             state.update(phi.as_ref(), &[1.0 - excess, 1.0 + missing], None, &mut Vec::new(), &Workers::sequential());
-            state.sound(1)
+            state.checked_certificate(1)
         };
         assert!(of(1e-7, 0.0).is_ok(), "rounding");
         assert!(of(1e-3, 0.1).is_ok(), "less than is missing anyway");

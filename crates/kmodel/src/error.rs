@@ -29,7 +29,7 @@ pub enum Error {
     Option { option: &'static str, given: String, expected: String },
     /// A missing parameter that a solver needs.
     #[error("{solver} needs `{option}`: {why}")]
-    Missing { option: &'static str, solver: String, why: String },
+    MissingOption { option: &'static str, solver: String, why: String },
     /// An interrupted run that can be resumed.
     #[error("stopped; the completed work is saved in {checkpoint}; run the same command again to continue", checkpoint = checkpoint.display())]
     Stopped { checkpoint: PathBuf },
@@ -46,7 +46,7 @@ pub enum Error {
     ScoreOverflow { what: &'static str, rows: u64, value: f64 },
     /// Folds without training rows or without validation rows.
     #[error("`folds` {folds} does not suit these rows: {why}")]
-    Folds { folds: String, why: String },
+    UnsuitableFolds { folds: String, why: String },
     /// A row whose label in the fold column did not exist when the folds were made.
     #[error(
         "row {row} has a new label in the fold column: the file changed while it was read; run again when no other process writes to it"
@@ -62,10 +62,10 @@ pub enum Error {
     TooFewRows { rows: u64 },
     /// Too few rows for a statistic.
     #[error("{what} needs at least {needed} rows, and {rows} {are} left; check `rows`, `where` and `missing`", are = if *rows == 1 { "is" } else { "are" })]
-    TooFewFor { what: &'static str, needed: u64, rows: u64 },
+    TooFewRowsFor { what: &'static str, needed: u64, rows: u64 },
     /// A column whose squared values overflow.
     #[error("column {column:?} has values up to {largest:e}, whose squares overflow; convert it to a larger unit")]
-    TooLarge { column: String, largest: f64 },
+    ColumnTooLarge { column: String, largest: f64 },
     /// Fewer than two classes.
     #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]
     TooFewClasses { classes: usize },
@@ -81,7 +81,7 @@ pub enum Error {
     #[error(
         "conjugate gradient did not converge: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
     )]
-    NoSolution { residual: f64, iterations: usize, remedy: &'static str },
+    NotConverged { residual: f64, iterations: usize, remedy: &'static str },
     /// A grid of ranks and lambdas of which no cell could be computed.
     #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     NoCell { precision: &'static str },
@@ -98,16 +98,16 @@ pub enum Error {
     NoComponents,
     /// Pre-images requested from a model that has none.
     #[error("the model has no pre-images: {why}")]
-    PreImages { why: &'static str },
+    NoPreImages { why: &'static str },
     /// A weight that is negative or NaN.
     #[error(
         "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or omit `weights`",
         kstore::shown::number(*weight)
     )]
-    Weight { row: u64, weight: f64 },
+    InvalidWeight { row: u64, weight: f64 },
     /// Weights that are all 0.
     #[error("the weights of the training rows sum to 0; expected a positive sum: check the column of `weights`")]
-    NoWeight,
+    ZeroWeights,
     /// Weights that are all 0 or less, some of them negative.
     #[error(
         "no weight of the training rows is positive, and the smallest is {least}; expected 0 or more: check the column of `weights`"
@@ -115,16 +115,16 @@ pub enum Error {
     NegativeWeights { least: f64 },
     /// Fewer distinct points than clusters.
     #[error("{asked} clusters exceed the {distinct} distinct points in a sample of the rows; lower `clusters`")]
-    Clusters { asked: usize, distinct: usize },
+    TooFewPoints { asked: usize, distinct: usize },
     /// A class without rows.
     #[error("class {class} (counted from 0, in the order of the labels) has no rows")]
     EmptyClass { class: usize },
     /// A model whose feature map cannot be rebuilt.
     #[error("the map {map} of the model cannot be rebuilt: {why}; fit the model again")]
-    Features { map: String, why: &'static str },
+    MapNotRebuilt { map: String, why: &'static str },
     /// A rank larger than the number of features.
     #[error("rank {rank} exceeds the {features} features of the map; lower the rank")]
-    Rank { rank: usize, features: usize },
+    RankTooLarge { rank: usize, features: usize },
     /// Two shapes that do not agree.
     #[error("{what}: expected {expected}, got {got}")]
     Shape { what: &'static str, expected: usize, got: usize },
@@ -133,10 +133,10 @@ pub enum Error {
     NotSafetensors { path: PathBuf },
     /// A safetensors file that kmill did not write.
     #[error("{path} is a safetensors file that kmill did not write (its metadata has no entry \"kmill\"); expected a file written by kmill fit", path = path.display())]
-    Foreign { path: PathBuf },
+    NotKmill { path: PathBuf },
     /// A model that cannot be written as an ONNX file.
     #[error("the model cannot be written as ONNX: {why}")]
-    Onnx { why: String },
+    OnnxUnsupported { why: String },
     /// A model in a newer format than this version reads.
     #[error("{path} has model format {found}, but this kmill reads formats up to {known}; use kmill {needs} or newer", path = path.display())]
     NewerFormat { path: PathBuf, found: u64, known: u64, needs: String },
@@ -150,7 +150,7 @@ pub enum Error {
     #[error(
         "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
     )]
-    Row { row: u64, what: String, value: f64 },
+    NotFiniteRow { row: u64, what: String, value: f64 },
     /// A model with numbers that are not finite, which was not written.
     #[error("{what} is not finite; {remedy}")]
     NotFinite { what: &'static str, remedy: &'static str },
@@ -158,25 +158,25 @@ pub enum Error {
 
 impl Error {
     /// Adds the memory of other work, in bytes, to the budget that the message names: see
-    /// [`kstore::Error::beside`].
+    /// [`kstore::Error::with_other_bytes`].
     #[must_use]
     #[doc(hidden)]
-    pub fn beside(self, bytes: usize) -> Self {
+    pub fn with_other_bytes(self, bytes: usize) -> Self {
         match self {
-            Self::Store(error) => Self::Store(error.beside(bytes)),
-            Self::Approx(kapprox::Error::Store(error)) => Self::Store(error.beside(bytes)),
+            Self::Store(error) => Self::Store(error.with_reserved(bytes)),
+            Self::Approx(kapprox::Error::Store(error)) => Self::Store(error.with_reserved(bytes)),
             other => other,
         }
     }
 
     /// Returns true if the run ended because the caller interrupted it.
     pub fn is_interrupted(&self) -> bool {
-        matches!(self, Self::Stopped { .. }) || matches!(self.stored(), Some(kstore::Error::Interrupted))
+        matches!(self, Self::Stopped { .. }) || matches!(self.as_store_error(), Some(kstore::Error::Interrupted))
     }
 
     /// Returns the underlying error about tables, files or passes, if this error wraps one.
     #[doc(hidden)]
-    pub fn stored(&self) -> Option<&kstore::Error> {
+    pub fn as_store_error(&self) -> Option<&kstore::Error> {
         match self {
             Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
             _ => None,
@@ -185,18 +185,19 @@ impl Error {
 
     /// Returns an [`Error::Shape`] unless `got` equals `expected`.
     #[doc(hidden)]
-    pub fn unless_same(what: &'static str, expected: usize, got: usize) -> Result<()> {
+    pub fn check_dimension(what: &'static str, expected: usize, got: usize) -> Result<()> {
         if expected == got { Ok(()) } else { Err(Self::Shape { what, expected, got }) }
     }
 
-    /// Returns an [`Error::Missing`] for a parameter, the solver that needs it, and the reason.
+    /// Returns an [`Error::MissingOption`] for a parameter, the solver that needs it, and the
+    /// reason.
     pub fn missing(option: &'static str, solver: &str, why: impl Into<String>) -> Self {
-        Self::Missing { option, solver: solver.to_string(), why: why.into() }
+        Self::MissingOption { option, solver: solver.to_string(), why: why.into() }
     }
 
     /// Returns an [`Error::Option`] for a parameter, its value, and the expected value.
-    pub fn option(option: &'static str, given: impl ToString, expected: impl Into<String>) -> Self {
-        Self::Option { option, given: given.to_string(), expected: expected.into() }
+    pub fn option(option: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
+        Self::Option { option, given: value.to_string(), expected: expected.into() }
     }
 }
 

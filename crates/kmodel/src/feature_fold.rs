@@ -1,23 +1,24 @@
-//! A pass that maps rows to features in bins of a fixed size, and passes every bin to a [`Take`].
+//! A pass that maps rows to features in bins of a fixed size, and passes every bin to a
+//! [`BinFold`].
 
-use crate::bins::{BIN, Bins};
+use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// The work done with every bin of features.
-pub trait Take<T: Real>: Sync {
+pub trait BinFold<T: Real>: Sync {
     /// The result of the pass.
     type State: Merge + Send;
     /// Buffers that a worker lane reuses from bin to bin.
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the bin of a fold to the state. [`Bins::filled`] returns its rows and features.
+    /// Adds the bin of a fold to the state. [`Bins::filled_bin`] returns its rows and features.
     ///
     /// # Errors
     /// An error for numbers that are not finite.
-    fn take(
+    fn add_bin(
         &self,
         state: &mut Self::State,
         scratch: &mut Self::Scratch,
@@ -27,32 +28,32 @@ pub trait Take<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that maps rows to features and passes bins of them to a [`Take`].
+/// A pass that maps rows to features and passes bins of them to a [`BinFold`].
 #[derive(Debug)]
 pub struct FeatureFold<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
     folds: &'a Folds,
     targets: &'a Targets,
-    bin: usize,
+    bin_rows: usize,
     /// Number of classes with separate bins in every fold; 1 for one bin per fold.
     pub(crate) classes: usize,
-    pub(crate) take: S,
+    pub(crate) bin_fold: S,
 }
 
-impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
+impl<'a, T: Real, S: BinFold<T>> FeatureFold<'a, T, S> {
     /// Returns a pass over the features of `map`, in bins of 2,048 rows.
-    pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, take: S) -> Self {
-        Self { map, folds, targets, bin: BIN, classes: 1, take }
+    pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin_fold: S) -> Self {
+        Self { map, folds, targets, bin_rows: BIN_ROWS, classes: 1, bin_fold }
     }
 
     /// Sets the number of rows of a bin. It determines the order of summation, so choose it from
     /// the shape of the problem, never from memory or threads.
     #[must_use]
-    pub fn with_bin(self, rows: usize) -> Self {
-        Self { bin: rows.max(1), ..self }
+    pub fn with_bin_rows(self, rows: usize) -> Self {
+        Self { bin_rows: rows.max(1), ..self }
     }
 
-    fn take(
+    fn add_bin(
         &self,
         state: &mut S::State,
         scratch: &mut S::Scratch,
@@ -60,22 +61,22 @@ impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        bins.apply(fold, self.map, workers);
-        self.take.take(state, scratch, fold, bins, workers)
+        bins.map_bin(fold, self.map, workers);
+        self.bin_fold.add_bin(state, scratch, fold, bins, workers)
     }
 }
 
-impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
+impl<T: Real, S: BinFold<T>> Fold<T> for FeatureFold<'_, T, S> {
     type State = S::State;
     type Scratch = (Bins<T>, S::Scratch);
     type Error = Error;
 
     fn init(&self) -> S::State {
-        self.take.init()
+        self.bin_fold.init()
     }
 
     fn scratch(&self) -> Self::Scratch {
-        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count() * self.classes, self.bin);
+        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count() * self.classes, self.bin_rows);
         (bins, S::Scratch::default())
     }
 
@@ -86,11 +87,13 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let parts = (self.folds, self.classes);
-        bins.push(block, parts, self.targets, |bins, fold| self.take(state, scratch, fold, bins, workers))
+        let folds_and_classes = (self.folds, self.classes);
+        bins.push(block, folds_and_classes, self.targets, |bins, fold| {
+            self.add_bin(state, scratch, fold, bins, workers)
+        })
     }
 
     fn flush(&self, state: &mut S::State, (bins, scratch): &mut Self::Scratch, workers: &Workers) -> Result<()> {
-        bins.flush(|bins, fold| self.take(state, scratch, fold, bins, workers))
+        bins.flush(|bins, fold| self.add_bin(state, scratch, fold, bins, workers))
     }
 }

@@ -5,16 +5,16 @@ use kstore::Label;
 use kstore::key::{Purpose, Stream};
 use std::ops::Range;
 
-const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
+const FOLDS_HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
     (groups:5:subject), or forward tests on later rows (forward:5; with a gap of one block, forward:5+1; in the order of a column, \
     forward:5:date)";
 
 /// Largest number of folds. Every fold has its own Gram matrix, so a larger number, probably a
 /// typing error, would exceed the memory later.
-const MOST_FOLDS: usize = 1_000;
+const MAX_FOLDS: usize = 1_000;
 
 /// Fraction of the rows that the test fold should have, if folds have different sizes.
-const APART: f64 = 0.2;
+const TEST_FRACTION: f64 = 0.2;
 
 /// Folds as specified on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum FoldSpec {
     /// No cross-validation.
     None,
     /// Random K-fold: rows are assigned to this many folds by a hash of their row number: `5`.
-    Hash(usize),
+    Random(usize),
     /// Contiguous K-fold: this many blocks of rows: `blocks:6`.
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
@@ -47,7 +47,7 @@ pub enum FoldSpec {
 impl FoldSpec {
     /// Default if hyperparameters must be chosen and no folds were specified.
     #[doc(hidden)]
-    pub const USUAL: Self = Self::Hash(5);
+    pub const DEFAULT: Self = Self::Random(5);
 
     /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
     ///
@@ -55,33 +55,33 @@ impl FoldSpec {
     /// [`Error::Option`] for any other text, and for fewer than two folds.
     pub fn parse(text: &str) -> Result<Self> {
         let count = |digits: &str| match digits.trim().parse::<usize>() {
-            Ok(k) if (2..=MOST_FOLDS).contains(&k) => Ok(k),
+            Ok(k) if (2..=MAX_FOLDS).contains(&k) => Ok(k),
             Ok(1) => Err(Error::option("folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
-            Ok(_) => Err(Error::option("folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
-            Err(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
+            Ok(_) => Err(Error::option("folds", text, format!("the number of folds must be 2 to {MAX_FOLDS}"))),
+            Err(_) => Err(Error::option("folds", format!("{text:?}"), FOLDS_HELP)),
         };
         match text.trim().split_once(':') {
             None if text.trim() == "none" => Ok(Self::None),
-            None => Ok(Self::Hash(count(text)?)),
+            None => Ok(Self::Random(count(text)?)),
             Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
             Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
             Some(("groups", rest)) => match rest.split_once(':') {
                 Some((k, name)) if !name.trim().is_empty() => Ok(Self::Groups(count(k)?, name.trim().to_string())),
-                _ => Err(Error::option("folds", format!("{text:?}"), HELP)),
+                _ => Err(Error::option("folds", format!("{text:?}"), FOLDS_HELP)),
             },
             Some(("forward", rest)) => {
-                let help = || Error::option("folds", format!("{text:?}"), HELP);
+                let help = || Error::option("folds", format!("{text:?}"), FOLDS_HELP);
                 let (counts, column) = rest.split_once(':').map_or((rest, None), |(counts, name)| (counts, Some(name)));
                 let (tests, gap) = counts.split_once('+').unwrap_or((counts, "0"));
                 let (tests, gap) = tests.trim().parse().ok().zip(gap.trim().parse().ok()).ok_or_else(help)?;
                 let column = column.map(|name| Some(name.trim()).filter(|name| !name.is_empty()).ok_or_else(help));
                 let column = column.transpose()?.map(str::to_string);
-                match (1..MOST_FOLDS / 2).contains(&tests) && gap < MOST_FOLDS / 2 {
+                match (1..MAX_FOLDS / 2).contains(&tests) && gap < MAX_FOLDS / 2 {
                     true => Ok(Self::Forward { tests, gap, column }),
                     false => Err(help()),
                 }
             }
-            Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
+            Some(_) => Err(Error::option("folds", format!("{text:?}"), FOLDS_HELP)),
         }
     }
 
@@ -90,7 +90,7 @@ impl FoldSpec {
     pub fn column(&self) -> Option<&str> {
         match self {
             Self::Column(name) | Self::Groups(_, name) | Self::Forward { column: Some(name), .. } => Some(name),
-            Self::None | Self::Hash(_) | Self::Blocks(_) | Self::Forward { column: None, .. } => None,
+            Self::None | Self::Random(_) | Self::Blocks(_) | Self::Forward { column: None, .. } => None,
         }
     }
 }
@@ -99,7 +99,7 @@ impl std::fmt::Display for FoldSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => f.write_str("none"),
-            Self::Hash(k) => write!(f, "{k}"),
+            Self::Random(k) => write!(f, "{k}"),
             Self::Blocks(k) => write!(f, "blocks:{k}"),
             Self::Column(name) => write!(f, "column:{name}"),
             Self::Groups(k, name) => write!(f, "groups:{k}:{name}"),
@@ -118,28 +118,28 @@ impl std::fmt::Display for FoldSpec {
 ///
 /// By default each fold is held out once, with all others for training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldOut {
+pub struct FoldRule {
     /// If set, only folds before the held-out one are used for training, except this many directly
     /// before it.
-    forward: Option<usize>,
+    forward_gap: Option<usize>,
     /// A fold that is neither held out nor used for training.
-    never: Option<usize>,
+    excluded: Option<usize>,
     /// The only fold that is held out.
     only: Option<usize>,
 }
 
-impl HeldOut {
+impl FoldRule {
     /// Returns true if the fold is held out.
-    pub fn scores(self, fold: usize) -> bool {
-        let first = self.forward.map_or(0, |gap| gap + 1);
-        fold >= first && self.never != Some(fold) && self.only.is_none_or(|only| only == fold)
+    pub fn is_held_out(self, fold: usize) -> bool {
+        let first = self.forward_gap.map_or(0, |gap| gap + 1);
+        fold >= first && self.excluded != Some(fold) && self.only.is_none_or(|only| only == fold)
     }
 
-    /// Returns true if `fold` is used for training while `held` is held out, or in the final fit
-    /// (`None`).
-    pub fn learns(self, held: Option<usize>, fold: usize) -> bool {
-        let before = |held: usize| self.forward.is_none_or(|gap| fold + gap < held);
-        self.never != Some(fold) && held.is_none_or(|held| held != fold && before(held))
+    /// Returns true if `fold` is used for training while `held_out` is held out, or in the final
+    /// fit (`None`).
+    pub fn is_training(self, held_out: Option<usize>, fold: usize) -> bool {
+        let before = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
+        self.excluded != Some(fold) && held_out.is_none_or(|held| held != fold && before(held))
     }
 }
 
@@ -150,7 +150,7 @@ pub enum Folds {
     /// All rows are in fold 0.
     None,
     /// Random K-fold: rows by a hash of their stored row number.
-    Hash {
+    Random {
         /// Number of folds.
         k: usize,
         /// Random keys of the rows.
@@ -177,11 +177,11 @@ pub enum Folds {
         folds: Vec<usize>,
     },
     /// Folds with a rule that limits which are held out and which are used for training.
-    Ruled {
+    WithRule {
         /// The folds.
         folds: Box<Folds>,
         /// The rule.
-        rule: HeldOut,
+        rule: FoldRule,
     },
 }
 
@@ -190,24 +190,27 @@ impl Folds {
     /// `groups` holds the labels of the fold column, if `spec` has one.
     ///
     /// # Errors
-    /// [`Error::Folds`] for more folds than rows or groups, or for a fold column with a single
-    /// value.
+    /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a
+    /// single value.
     pub fn new(spec: &FoldSpec, seed: u64, rows: Range<u64>, groups: &[Label]) -> Result<Self> {
-        let stored = rows.end.saturating_sub(rows.start);
+        let stored_rows = rows.end.saturating_sub(rows.start);
         let folds = match spec {
             FoldSpec::None => Self::None,
-            FoldSpec::Hash(k) => Self::Hash { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
+            FoldSpec::Random(k) => Self::Random { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
             FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
             FoldSpec::Forward { tests, gap, column } => {
                 let k = tests + gap + 1;
                 // labels are sorted
-                let of = |label: usize| label * k / groups.len().max(1);
+                let fold_of_label = |label: usize| label * k / groups.len().max(1);
                 let folds = match column {
                     None => Self::Blocks { k, rows },
-                    Some(_) => Self::Groups { k, folds: (0..groups.len()).map(of).collect() },
+                    Some(_) => Self::Groups { k, folds: (0..groups.len()).map(fold_of_label).collect() },
                 };
-                Self::Ruled { folds: Box::new(folds), rule: HeldOut { forward: Some(*gap), ..HeldOut::default() } }
+                Self::WithRule {
+                    folds: Box::new(folds),
+                    rule: FoldRule { forward_gap: Some(*gap), ..FoldRule::default() },
+                }
             }
             FoldSpec::Groups(k, _) => {
                 let (keys, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
@@ -217,23 +220,23 @@ impl Folds {
                 Self::Groups { k: *k, folds }
             }
         };
-        let refuse = |why| Err(Error::Folds { folds: spec.to_string(), why });
+        let unsuitable = |why| Err(Error::UnsuitableFolds { folds: spec.to_string(), why });
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
-            return refuse(format!("the column has {} value; expected 2 or more", folds.count()));
+            return unsuitable(format!("the column has {} value; expected 2 or more", folds.count()));
         }
-        if let Self::Groups { k, folds } = folds.unruled()
+        if let Self::Groups { k, folds } = folds.without_rule()
             && folds.len() < *k
         {
-            return refuse(format!("the column has {} values; use at most this many folds", folds.len()));
+            return unsuitable(format!("the column has {} values; use at most this many folds", folds.len()));
         }
-        if folds.count() > MOST_FOLDS && stored > MOST_FOLDS as u64 {
+        if folds.count() > MAX_FOLDS && stored_rows > MAX_FOLDS as u64 {
             let values = folds.count();
-            return refuse(format!(
-                "the column has {values} values, and each would be a fold; use at most {MOST_FOLDS}"
+            return unsuitable(format!(
+                "the column has {values} values, and each would be a fold; use at most {MAX_FOLDS}"
             ));
         }
-        if !matches!(folds, Self::None) && folds.count() as u64 > stored {
-            return refuse(format!("{} folds exceed the {stored} rows; use fewer folds", folds.count()));
+        if !matches!(folds, Self::None) && folds.count() as u64 > stored_rows {
+            return unsuitable(format!("{} folds exceed the {stored_rows} rows; use fewer folds", folds.count()));
         }
         Ok(folds)
     }
@@ -242,63 +245,63 @@ impl Folds {
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,
-            Self::Hash { k, .. } | Self::Blocks { k, .. } | Self::Groups { k, .. } => *k,
+            Self::Random { k, .. } | Self::Blocks { k, .. } | Self::Groups { k, .. } => *k,
             Self::Column { labels } => labels.len(),
-            Self::Ruled { folds, .. } => folds.count(),
+            Self::WithRule { folds, .. } => folds.count(),
         }
     }
 
     /// Returns the rule that decides which folds are held out.
-    pub fn rule(&self) -> HeldOut {
-        if let Self::Ruled { rule, .. } = self { *rule } else { HeldOut::default() }
+    pub fn rule(&self) -> FoldRule {
+        if let Self::WithRule { rule, .. } = self { *rule } else { FoldRule::default() }
     }
 
     /// Returns the test fold, kept for the final estimate: the last held-out fold, or for the
     /// values of a column the one whose fraction of the rows is nearest to a fifth. `None` with
     /// fewer than three folds, or fewer than two that are held out.
-    pub fn apart(&self, sizes: &[usize]) -> Option<usize> {
-        let held_out = || (0..sizes.len()).filter(|fold| self.rule().scores(*fold));
+    pub fn test_fold(&self, sizes: &[usize]) -> Option<usize> {
+        let held_out = || (0..sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
         let rows: usize = sizes.iter().sum();
-        let off = |fold: &usize| (sizes[*fold] as f64 / rows.max(1) as f64 - APART).abs();
-        let apart = match self {
-            Self::Column { .. } => held_out().min_by(|a, b| off(a).total_cmp(&off(b))),
+        let deviation = |fold: &usize| (sizes[*fold] as f64 / rows.max(1) as f64 - TEST_FRACTION).abs();
+        let test_fold = match self {
+            Self::Column { .. } => held_out().min_by(|a, b| deviation(a).total_cmp(&deviation(b))),
             _ => held_out().next_back(),
         };
-        apart.filter(|_| sizes.len() > 2 && held_out().count() > 1)
+        test_fold.filter(|_| sizes.len() > 2 && held_out().count() > 1)
     }
 
-    fn unruled(&self) -> &Self {
-        if let Self::Ruled { folds, .. } = self { folds } else { self }
+    fn without_rule(&self) -> &Self {
+        if let Self::WithRule { folds, .. } = self { folds } else { self }
     }
 
     /// Returns the folds without the test fold `fold`, which is neither held out nor used for
     /// training.
-    pub fn without(&self, fold: usize) -> Self {
-        let rule = HeldOut { never: Some(fold), ..self.rule() };
-        Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
+    pub fn without_fold(&self, fold: usize) -> Self {
+        let rule = FoldRule { excluded: Some(fold), ..self.rule() };
+        Self::WithRule { folds: Box::new(self.without_rule().clone()), rule }
     }
 
     /// Returns the folds with only `fold` held out.
-    pub fn only(&self, fold: usize) -> Self {
-        let rule = HeldOut { only: Some(fold), ..self.rule() };
-        Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
+    pub fn holding_out(&self, fold: usize) -> Self {
+        let rule = FoldRule { only: Some(fold), ..self.rule() };
+        Self::WithRule { folds: Box::new(self.without_rule().clone()), rule }
     }
 
     /// Returns the fold of a row; `group` is its code in the fold column
-    /// ([`kstore::Coded::UNKNOWN`] without a fold column).
+    /// ([`kstore::LabelCodes::UNKNOWN`] without a fold column).
     ///
     /// # Errors
     /// [`Error::UnknownGroup`] for a code without a label.
     pub fn fold_of(&self, row: u64, group: u32) -> Result<usize> {
         match self {
             Self::None => Ok(0),
-            Self::Hash { k, keys } => Ok(keys.below(row, *k as u64) as usize),
+            Self::Random { k, keys } => Ok(keys.below(row, *k as u64) as usize),
             Self::Blocks { k, rows } => Ok(block_of(row, *k, rows)),
             Self::Column { labels } => {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }
             Self::Groups { folds, .. } => folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row }),
-            Self::Ruled { folds, .. } => folds.fold_of(row, group),
+            Self::WithRule { folds, .. } => folds.fold_of(row, group),
         }
     }
 }
@@ -307,8 +310,8 @@ impl Folds {
 /// the first row that can be selected.
 fn block_of(row: u64, k: usize, rows: &Range<u64>) -> usize {
     let length = u128::from(rows.end.saturating_sub(rows.start).max(1));
-    let place = u128::from(row.saturating_sub(rows.start)) * k as u128 / length;
-    (place as usize).min(k - 1)
+    let block = u128::from(row.saturating_sub(rows.start)) * k as u128 / length;
+    (block as usize).min(k - 1)
 }
 
 #[cfg(test)]
@@ -328,7 +331,7 @@ mod tests {
 
     #[test]
     fn hash_folds_belong_to_the_row_and_the_seed() {
-        let folds = |seed| Folds::new(&FoldSpec::Hash(5), seed, 0..1000, &[]).unwrap();
+        let folds = |seed| Folds::new(&FoldSpec::Random(5), seed, 0..1000, &[]).unwrap();
         let list = |folds: Folds| (0..1000).map(|row| folds.fold_of(row, 0).unwrap()).collect::<Vec<_>>();
         let first = list(folds(1));
         assert_eq!(first, list(folds(1)));
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_whole_and_shared_out_evenly() {
+    fn groups_are_whole_and_evenly_assigned() {
         let labels: Vec<Label> = (0..13).map(Label::Int).collect();
         let spec = FoldSpec::parse("groups:5:subject").unwrap();
         assert_eq!((spec.to_string().as_str(), spec.column()), ("groups:5:subject", Some("subject")));
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn forward_learns_from_the_blocks_before_and_leaves_a_gap() {
+    fn forward_trains_on_earlier_blocks_with_a_gap() {
         for text in ["forward:3", "forward:3+1", "forward:2:day", "forward:2+1:day"] {
             assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
         }
@@ -375,19 +378,26 @@ mod tests {
         // scikit-learn 1.9, TimeSeriesSplit(n_splits=3, gap=2) of ten rows in blocks of two
         let folds = Folds::new(&FoldSpec::parse("forward:3+1").unwrap(), 0, 0..10, &[]).unwrap();
         let (rule, of) = (folds.rule(), |row| folds.fold_of(row, 0).unwrap());
-        let learned = |held: usize| Vec::from_iter((0..10).filter(|row| rule.learns(Some(held), of(*row))));
-        assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.scores(*fold))), [2, 3, 4]);
+        let learned = |held: usize| Vec::from_iter((0..10).filter(|row| rule.is_training(Some(held), of(*row))));
+        assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.is_held_out(*fold))), [2, 3, 4]);
         assert_eq!([2, 3, 4].map(learned), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
-        assert!((0..5).all(|fold| rule.learns(None, fold)));
+        assert!((0..5).all(|fold| rule.is_training(None, fold)));
         // with a column, labels are sorted, wherever their rows are
         let labels: Vec<Label> = (0..9).map(Label::Int).collect();
         let days = Folds::new(&FoldSpec::parse("forward:2:day").unwrap(), 0, 0..100, &labels).unwrap();
         assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
         // a test fold is never used for training, and is the only one held out for the final
         // estimate
-        let (rest, judge) = (folds.without(4).rule(), folds.only(4).rule());
-        assert!(!rest.scores(4) && !rest.learns(None, 4) && rest.scores(3) && rest.learns(Some(3), 1));
-        assert!(judge.scores(4) && !judge.scores(3) && judge.learns(Some(4), 2) && !judge.learns(Some(4), 3));
+        let (rest, judge) = (folds.without_fold(4).rule(), folds.holding_out(4).rule());
+        assert!(
+            !rest.is_held_out(4) && !rest.is_training(None, 4) && rest.is_held_out(3) && rest.is_training(Some(3), 1)
+        );
+        assert!(
+            judge.is_held_out(4)
+                && !judge.is_held_out(3)
+                && judge.is_training(Some(4), 2)
+                && !judge.is_training(Some(4), 3)
+        );
     }
 
     #[test]
@@ -396,14 +406,14 @@ mod tests {
         let spec = FoldSpec::Column("subject".into());
         let folds = Folds::new(&spec, 0, 0..10, &labels).unwrap();
         assert_eq!((folds.count(), folds.fold_of(7, 1).unwrap()), (2, 1));
-        assert!(matches!(folds.fold_of(7, kstore::Coded::UNKNOWN), Err(Error::UnknownGroup { row: 7 })));
-        assert!(matches!(Folds::new(&spec, 0, 0..10, &labels[..1]), Err(Error::Folds { .. })));
+        assert!(matches!(folds.fold_of(7, kstore::LabelCodes::UNKNOWN), Err(Error::UnknownGroup { row: 7 })));
+        assert!(matches!(Folds::new(&spec, 0, 0..10, &labels[..1]), Err(Error::UnsuitableFolds { .. })));
     }
 
     #[test]
-    fn more_folds_than_rows_are_refused() {
-        assert!(matches!(Folds::new(&FoldSpec::Hash(5), 0, 0..4, &[]), Err(Error::Folds { .. })));
-        assert!(matches!(Folds::new(&FoldSpec::Blocks(5), 0, 6..10, &[]), Err(Error::Folds { .. })));
-        assert!(Folds::new(&FoldSpec::Hash(5), 0, 0..5, &[]).is_ok());
+    fn more_folds_than_rows_are_rejected() {
+        assert!(matches!(Folds::new(&FoldSpec::Random(5), 0, 0..4, &[]), Err(Error::UnsuitableFolds { .. })));
+        assert!(matches!(Folds::new(&FoldSpec::Blocks(5), 0, 6..10, &[]), Err(Error::UnsuitableFolds { .. })));
+        assert!(Folds::new(&FoldSpec::Random(5), 0, 0..5, &[]).is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! The Gram state: all statistics of the rows that ridge regression needs.
 
-use crate::linalg::dots::{dot_products, widen};
+use crate::linalg::dot_products::{copy_as_f64, dot_products};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
-use crate::{Error, Result, folds::HeldOut};
+use crate::{Error, Result, folds::FoldRule};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::Real;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 /// Columns of phi converted to f64 at once for b = phiᵀy: 2,048 x 32 in f64 is 512 KiB, half of an
 /// L2 cache.
-const MOMENT_PANEL: usize = 32;
+const MOMENT_PANEL_COLUMNS: usize = 32;
 
 /// Second moments of the rows of one fold. A training set's moments are the sum over its folds.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,18 +44,18 @@ impl FoldGram {
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
     }
 
-    fn add(&mut self, others: &Self) {
+    fn add(&mut self, other: &Self) {
         let p = self.s.len();
-        self.rows += others.rows;
-        self.weight += others.weight;
+        self.rows += other.rows;
+        self.weight += other.weight;
         for column in 0..p {
             let lower = column * p + column..(column + 1) * p;
-            add(&mut self.g[lower.clone()], &others.g[lower]);
+            add_into(&mut self.g[lower.clone()], &other.g[lower]);
         }
-        add(&mut self.s, &others.s);
-        add(&mut self.b, &others.b);
-        add(&mut self.sy, &others.sy);
-        add(&mut self.yy, &others.yy);
+        add_into(&mut self.s, &other.s);
+        add_into(&mut self.b, &other.b);
+        add_into(&mut self.sy, &other.sy);
+        add_into(&mut self.yy, &other.yy);
     }
 }
 
@@ -74,7 +74,7 @@ pub struct GramState {
     p: usize,
     t: usize,
     folds: Vec<FoldGram>,
-    held_out: HeldOut,
+    fold_rule: FoldRule,
     precision: &'static str,
     epsilon: f64,
 }
@@ -83,7 +83,7 @@ pub struct GramState {
 #[derive(Debug, Default)]
 pub struct GramScratch<T> {
     panels: Pool<Panels<T>>,
-    wide: Pool<Vec<f64>>,
+    widened: Pool<Vec<f64>>,
     targets: Vec<f64>,
     products: Vec<f64>,
 }
@@ -93,7 +93,7 @@ impl<T: Real> GramScratch<T> {
     /// threads.
     pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
         let threads = threads.max(1);
-        Panels::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL * threads + (b + p) * (t + 1))
+        Panels::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL_COLUMNS * threads + (b + p) * (t + 1))
     }
 }
 
@@ -101,16 +101,16 @@ impl GramState {
     /// Returns the state before any row, for p features, t targets and `folds` folds, at least 1.
     pub fn new(p: usize, t: usize, folds: usize) -> Self {
         let folds = (0..folds.max(1)).map(|_| FoldGram::new(p, t)).collect();
-        Self { p, t, folds, held_out: HeldOut::default(), precision: "f64", epsilon: f64::EPSILON }
+        Self { p, t, folds, fold_rule: FoldRule::default(), precision: "f64", epsilon: f64::EPSILON }
     }
 
-    pub(crate) fn ruled(self, held_out: HeldOut) -> Self {
-        Self { held_out, ..self }
+    pub(crate) fn with_fold_rule(self, fold_rule: FoldRule) -> Self {
+        Self { fold_rule, ..self }
     }
 
     /// Returns the rule that decides which folds are held out.
-    pub fn held_out(&self) -> HeldOut {
-        self.held_out
+    pub fn fold_rule(&self) -> FoldRule {
+        self.fold_rule
     }
 
     /// Returns the bytes of a state for p features, t targets and `folds` folds.
@@ -133,15 +133,15 @@ impl GramState {
         &self.folds
     }
 
-    /// Returns the sum of the moments of the training folds if fold `left_out` is held out; `None`
+    /// Returns the sum of the moments of the training folds if fold `held_out` is held out; `None`
     /// holds out no fold. A sum of several folds allocates 8p² bytes.
-    pub fn sum(&self, left_out: Option<usize>) -> Cow<'_, FoldGram> {
-        if let ([only], None) = (&self.folds[..], left_out) {
+    pub fn training_moments(&self, held_out: Option<usize>) -> Cow<'_, FoldGram> {
+        if let ([only], None) = (&self.folds[..], held_out) {
             return Cow::Borrowed(only);
         }
         let mut sum = FoldGram::new(self.p, self.t);
-        let others = self.folds.iter().enumerate().filter(|(fold, _)| self.held_out.learns(left_out, *fold));
-        others.for_each(|(_, fold)| sum.add(fold));
+        let training = self.folds.iter().enumerate().filter(|(fold, _)| self.fold_rule.is_training(held_out, *fold));
+        training.for_each(|(_, fold)| sum.add(fold));
         Cow::Owned(sum)
     }
 
@@ -195,20 +195,20 @@ impl GramState {
         workers: &Workers,
     ) -> Result<()> {
         let (p, t, folds) = (self.p, self.t, self.folds.len());
-        Error::unless_same("columns of phi", p, phi.ncols())?;
-        Error::unless_same("columns of y", t, y.ncols())?;
-        Error::unless_same("rows of y", phi.nrows(), y.nrows())?;
-        let state = self.folds.get_mut(fold).ok_or(Error::Shape { what: "fold", expected: folds, got: fold })?;
+        Error::check_dimension("columns of phi", p, phi.ncols())?;
+        Error::check_dimension("columns of y", t, y.ncols())?;
+        Error::check_dimension("rows of y", phi.nrows(), y.nrows())?;
+        let fold_gram = self.folds.get_mut(fold).ok_or(Error::Shape { what: "fold", expected: folds, got: fold })?;
         if T::EPSILON > self.epsilon {
             (self.precision, self.epsilon) = (T::NAME, T::EPSILON);
         }
         if phi.nrows() == 0 {
             return Ok(());
         }
-        state.rows += phi.nrows() as u64;
-        state.weight += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
-        add_gram(&mut state.g, phi, &scratch.panels, workers);
-        add_moments(state, phi, y, roots, scratch, workers);
+        fold_gram.rows += phi.nrows() as u64;
+        fold_gram.weight += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
+        add_gram(&mut fold_gram.g, phi, &scratch.panels, workers);
+        add_moments(fold_gram, phi, y, roots, scratch, workers);
         Ok(())
     }
 }
@@ -253,7 +253,7 @@ impl Persist for GramState {
     }
 }
 
-fn add(to: &mut [f64], from: &[f64]) {
+fn add_into(to: &mut [f64], from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
@@ -263,7 +263,7 @@ pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
     // the strips with the longest rows come first, so that the threads finish together
     strips.reverse();
-    workers.each(strips, |(first, g)| {
+    workers.for_each(strips, |(first, g)| {
         // the pass discards the result if it is cancelled, so the strip can be skipped
         if !workers.is_cancelled() {
             panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
@@ -296,28 +296,28 @@ fn add_moments<T: Real>(
         state.yy[j] += column().map(|y| y * y).sum::<f64>();
     }
     let right = MatRef::from_column_major_slice(&scratch.targets, b, t + 1);
-    let size = MOMENT_PANEL * (t + 1);
+    let panel_size = MOMENT_PANEL_COLUMNS * (t + 1);
     scratch.products.resize(p * (t + 1), 0.0);
-    let wide = &scratch.wide;
-    for_each_strip(workers, &mut scratch.products, size, |panel, out| {
+    let wide = &scratch.widened;
+    for_each_strip(workers, &mut scratch.products, panel_size, |panel, out| {
         let width = out.len() / (t + 1);
-        if t < FEW_TARGETS {
-            return dot_products(phi.subcols(panel * MOMENT_PANEL, width), right, out);
+        if t < MIN_TARGETS_TO_WIDEN {
+            return dot_products(phi.subcols(panel * MOMENT_PANEL_COLUMNS, width), right, out);
         }
         wide.with(Vec::new, |wide| {
             wide.resize(wide.len().max(b * width), 0.0);
-            widen(phi.subcols(panel * MOMENT_PANEL, width), &mut wide[..b * width]);
+            copy_as_f64(phi.subcols(panel * MOMENT_PANEL_COLUMNS, width), &mut wide[..b * width]);
             let left = MatRef::from_column_major_slice(&wide[..b * width], b, width);
             let out = MatMut::from_column_major_slice_mut(out, width, t + 1);
             matmul(out, Accum::Replace, left.transpose(), right, 1.0, Par::Seq);
         });
     });
-    for (panel, products) in scratch.products.chunks(size).enumerate() {
-        let (first, width) = (panel * MOMENT_PANEL, products.len() / (t + 1));
+    for (panel, products) in scratch.products.chunks(panel_size).enumerate() {
+        let (first, width) = (panel * MOMENT_PANEL_COLUMNS, products.len() / (t + 1));
         let (s, b) = products.split_at(width);
-        add(&mut state.s[first..first + width], s);
+        add_into(&mut state.s[first..first + width], s);
         for (j, column) in b.chunks_exact(width).enumerate() {
-            add(&mut state.b[j * p + first..j * p + first + width], column);
+            add_into(&mut state.b[j * p + first..j * p + first + width], column);
         }
     }
 }
@@ -325,4 +325,4 @@ fn add_moments<T: Real>(
 /// Number of targets from which the product converts phi to f64 first; with fewer targets it reads
 /// phi directly. With one target, conversion and product took a tenth of the time of a fit, and the
 /// direct product takes a fiftieth.
-const FEW_TARGETS: usize = 4;
+const MIN_TARGETS_TO_WIDEN: usize = 4;

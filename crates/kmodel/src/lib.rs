@@ -30,22 +30,22 @@ pub mod predict;
 pub mod preimage;
 pub mod quadratic;
 #[doc(hidden)]
-pub mod ranked;
+pub mod ranking_pairs;
 #[doc(hidden)]
 pub mod row_weights;
 pub mod run;
 pub mod score;
 #[doc(hidden)]
-pub mod stacked;
+pub mod stacked_maps;
 pub mod task;
 
 pub use bins::Targets;
 pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
-pub use feature_fold::{FeatureFold, Take};
-pub use folds::{FoldSpec, Folds, HeldOut};
+pub use feature_fold::{BinFold, FeatureFold};
+pub use folds::{FoldRule, FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
-pub use model::{AnyModel, Card, Head, Intercept, Model, PredictScratch};
+pub use model::{AnyModel, Intercept, LinearHead, Model, ModelMetadata, PredictScratch};
 pub use moments::{MomentScratch, Moments, RidgeFold, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;

@@ -4,16 +4,17 @@ use crate::{Error, Result};
 use kstore::shown::number;
 use std::cmp::Ordering;
 
-const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
+const REGULARISATION_HELP: &str =
+    "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
 /// Largest ratio of the ends of a range of factors: at a larger ratio, the kernel matrix is
 /// constant at one end or the identity at the other.
-const MOST_FACTORS: f64 = 1e6;
+const MAX_FACTOR_RATIO: f64 = 1e6;
 
 /// Largest number of lambdas in a range. The whole range of f64 has 1,264 half decades, so a longer
 /// range is a typing error.
-const MOST_LAMBDAS: usize = 2_000;
+const MAX_LAMBDAS: usize = 2_000;
 
 /// Parses regularisation parameters, and returns them ascending and without duplicates: `lambda` of
 /// (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
@@ -23,57 +24,59 @@ const MOST_LAMBDAS: usize = 2_000;
 /// depend on the start of the range, and equal the numbers that a user types.
 ///
 /// ```
-/// let grid = kmodel::lists::penalties("lambda", "1e-9..1e-3").unwrap();
+/// let grid = kmodel::lists::parse_regularisation("lambda", "1e-9..1e-3").unwrap();
 /// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
-/// assert_eq!(kmodel::lists::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
-/// assert!(kmodel::lists::penalties("lambda", "0").is_err());
+/// assert_eq!(kmodel::lists::parse_regularisation("C", "10,0.1").unwrap(), [0.1, 10.0]);
+/// assert!(kmodel::lists::parse_regularisation("lambda", "0").is_err());
 /// ```
 ///
 /// # Errors
 /// [`Error::Option`] with the parameter's `name`, unless `text` is a list or range of positive
 /// finite numbers.
-pub fn penalties(name: &'static str, text: &str) -> Result<Vec<f64>> {
+pub fn parse_regularisation(name: &'static str, text: &str) -> Result<Vec<f64>> {
     let parse = |part: &str| {
-        let wrong = |_| Error::option(name, part.trim(), format!("not a number; give {PENALTY_HELP}"));
-        part.trim().parse().map_err(wrong).and_then(|value| check_penalty(name, value))
+        let invalid = |_| Error::option(name, part.trim(), format!("not a number; give {REGULARISATION_HELP}"));
+        part.trim().parse().map_err(invalid).and_then(|value| check_positive(name, value))
     };
-    values(text, parse, |first, last| half_decades(name, first, last), f64::total_cmp)
+    parse_values(text, parse, |first, last| half_decades(name, first, last), f64::total_cmp)
 }
 
 /// Returns the values of a list or range, ascending and without duplicates.
-fn values<V>(
+fn parse_values<V>(
     text: &str,
     parse: impl Fn(&str) -> Result<V>,
     range: impl Fn(V, V) -> Result<Vec<V>>,
-    order: fn(&V, &V) -> Ordering,
+    compare: fn(&V, &V) -> Ordering,
 ) -> Result<Vec<V>> {
     let mut values = match text.split_once("..") {
         Some((first, last)) => range(parse(first)?, parse(last)?)?,
         None => text.split(',').map(parse).collect::<Result<_>>()?,
     };
-    values.sort_by(order);
-    values.dedup_by(|a, b| order(a, b).is_eq());
+    values.sort_by(compare);
+    values.dedup_by(|a, b| compare(a, b).is_eq());
     Ok(values)
 }
 
-fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
+fn check_positive(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
-        false => {
-            Err(Error::option(name, number(value), format!("it must be positive and finite; give {PENALTY_HELP}")))
-        }
+        false => Err(Error::option(
+            name,
+            number(value),
+            format!("it must be positive and finite; give {REGULARISATION_HELP}"),
+        )),
     }
 }
 
 /// Returns `lambda` if it is positive and finite.
 pub fn check_lambda(lambda: f64) -> Result<f64> {
-    check_penalty("lambda", lambda)
+    check_positive("lambda", lambda)
 }
 
 fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>> {
-    let given = || format!("{first:e}..{last:e}");
+    let range_text = || format!("{first:e}..{last:e}");
     if first > last {
-        return Err(Error::option(option, given(), "the range must start at its smaller end"));
+        return Err(Error::option(option, range_text(), "the range must start at its smaller end"));
     }
     let mut values = Vec::new();
     let mut next = first;
@@ -81,8 +84,8 @@ fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>>
     // thousands of steps
     while next < last * 0.9995 {
         values.push(next);
-        if values.len() > MOST_LAMBDAS {
-            return Err(Error::option(option, given(), "too many values; narrow the range"));
+        if values.len() > MAX_LAMBDAS {
+            return Err(Error::option(option, range_text(), "too many values; narrow the range"));
         }
         next = half_decades_from(first, values.len());
     }
@@ -92,9 +95,9 @@ fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>>
 
 /// Returns `first`·10^(k/2), correctly rounded if `first` is a whole or half decade.
 fn half_decades_from(first: f64, k: usize) -> f64 {
-    let twice = (2.0 * first.log10()).round();
-    let base = half_decade(twice as i64);
-    if base == first { half_decade(twice as i64 + k as i64) } else { first * half_decade(k as i64) }
+    let exponent = (2.0 * first.log10()).round();
+    let base = half_decade(exponent as i64);
+    if base == first { half_decade(exponent as i64 + k as i64) } else { first * half_decade(k as i64) }
 }
 
 /// Returns 10^(k/2), correctly rounded: it is parsed from decimal text, because a product of powers
@@ -109,26 +112,26 @@ pub fn half_decade(k: i64) -> f64 {
 /// A range doubles from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(kmodel::lists::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
+/// assert_eq!(kmodel::lists::parse_factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
 /// ```
 ///
 /// # Errors
 /// [`Error::Option`] unless `text` is a list or range of positive finite numbers.
-pub fn factors(text: &str) -> Result<Vec<f64>> {
-    let wrong = |part: &str, why: &str| Error::option("factors", format!("{part:?}"), why);
+pub fn parse_factors(text: &str) -> Result<Vec<f64>> {
+    let invalid = |part: &str, why: &str| Error::option("factors", format!("{part:?}"), why);
     let help = "give positive numbers (0.5,1,2), or a range (0.25..4) that doubles";
     let parse = |part: &str| {
         let number = part.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-        number.ok_or_else(|| wrong(part.trim(), help))
+        number.ok_or_else(|| invalid(part.trim(), help))
     };
     let range = |first: f64, last: f64| {
-        if first > last || last / first > MOST_FACTORS {
-            return Err(wrong(text, "the range must start at its smaller end, and span at most a millionfold"));
+        if first > last || last / first > MAX_FACTOR_RATIO {
+            return Err(invalid(text, "the range must start at its smaller end, and span at most a millionfold"));
         }
         let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
         Ok(steps.take_while(|value| *value < last).chain([last]).collect())
     };
-    values(text, parse, range, f64::total_cmp)
+    parse_values(text, parse, range, f64::total_cmp)
 }
 
 /// Parses ranks, and returns them ascending and without duplicates.
@@ -136,23 +139,23 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
 /// A range doubles from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(kmodel::lists::ranks("50..300").unwrap(), [50, 100, 200, 300]);
+/// assert_eq!(kmodel::lists::parse_ranks("50..300").unwrap(), [50, 100, 200, 300]);
 /// ```
 ///
 /// # Errors
 /// [`Error::Option`] unless `text` is a list or range of positive integers.
-pub fn ranks(text: &str) -> Result<Vec<usize>> {
+pub fn parse_ranks(text: &str) -> Result<Vec<usize>> {
     let parse = |part: &str| match part.trim().parse::<usize>() {
         Ok(rank) if rank > 0 => Ok(rank),
         _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("not a rank; give {RANK_HELP}"))),
     };
-    values(text, parse, doubling, Ord::cmp)
+    parse_values(text, parse, doubling_range, Ord::cmp)
 }
 
-fn doubling(first: usize, last: usize) -> Result<Vec<usize>> {
+fn doubling_range(first: usize, last: usize) -> Result<Vec<usize>> {
     if first > last {
-        let given = format!("{first}..{last}");
-        return Err(Error::option("ranks", given, "the range must start at its smaller end"));
+        let range_text = format!("{first}..{last}");
+        return Err(Error::option("ranks", range_text, "the range must start at its smaller end"));
     }
     let doubled = std::iter::successors(Some(first), |rank| rank.checked_mul(2));
     Ok(doubled.take_while(|rank| *rank < last).chain([last]).collect())
@@ -164,35 +167,35 @@ mod tests {
 
     #[test]
     fn lambda_lists_and_ranges() {
-        assert_eq!(penalties("lambda", "1e-6").unwrap(), [1e-6]);
-        assert_eq!(penalties("lambda", " 1e-6, 1e-8,1e-6").unwrap(), [1e-8, 1e-6]);
-        let grid = penalties("lambda", "1e-9..1e-3").unwrap();
+        assert_eq!(parse_regularisation("lambda", "1e-6").unwrap(), [1e-6]);
+        assert_eq!(parse_regularisation("lambda", " 1e-6, 1e-8,1e-6").unwrap(), [1e-8, 1e-6]);
+        let grid = parse_regularisation("lambda", "1e-9..1e-3").unwrap();
         assert_eq!(grid.len(), 13);
         for (k, lambda) in grid.iter().enumerate() {
             let mantissa = if k % 2 == 0 { "1" } else { "3.1622776601683795" };
             assert_eq!(*lambda, format!("{mantissa}e-{}", 9 - k / 2).parse::<f64>().unwrap());
         }
         assert_eq!(format!("{:e} {:e} {:e}", grid[0], grid[1], grid[12]), "1e-9 3.1622776601683795e-9 1e-3");
-        assert_eq!(penalties("lambda", "2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
-        assert_eq!(penalties("lambda", "1e-3..1e-3").unwrap(), [1e-3]);
+        assert_eq!(parse_regularisation("lambda", "2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
+        assert_eq!(parse_regularisation("lambda", "1e-3..1e-3").unwrap(), [1e-3]);
     }
 
     #[test]
-    fn lambdas_that_do_not_regularise_are_refused_with_what_is_right() {
+    fn invalid_lambdas_are_rejected() {
         for wrong in ["0", "-1e-3", "nan", "inf", "x", "", "1e-3..1e-9", "1e-3,", "0..1", "1e-3..inf"] {
-            let message = penalties("lambda", wrong).unwrap_err().to_string();
+            let message = parse_regularisation("lambda", wrong).unwrap_err().to_string();
             assert!(message.starts_with("`lambda`"), "{wrong}: {message}");
         }
-        assert!(penalties("lambda", "-1").unwrap_err().to_string().contains("positive"));
+        assert!(parse_regularisation("lambda", "-1").unwrap_err().to_string().contains("positive"));
     }
 
     #[test]
     fn rank_lists_and_ranges() {
-        assert_eq!(ranks("1000,250,500,250").unwrap(), [250, 500, 1000]);
-        assert_eq!(ranks("50..2000").unwrap(), [50, 100, 200, 400, 800, 1600, 2000]);
-        assert_eq!(ranks("50..200").unwrap(), [50, 100, 200]);
+        assert_eq!(parse_ranks("1000,250,500,250").unwrap(), [250, 500, 1000]);
+        assert_eq!(parse_ranks("50..2000").unwrap(), [50, 100, 200, 400, 800, 1600, 2000]);
+        assert_eq!(parse_ranks("50..200").unwrap(), [50, 100, 200]);
         for wrong in ["0", "-5", "1.5", "", "200..50", "a..b"] {
-            assert!(ranks(wrong).is_err(), "{wrong}");
+            assert!(parse_ranks(wrong).is_err(), "{wrong}");
         }
     }
 }

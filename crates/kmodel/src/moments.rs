@@ -1,8 +1,8 @@
 //! The moments of features and targets, and the certificate, from one pass.
 
-use crate::bins::{Bins, Filled, Targets};
-use crate::feature_fold::{FeatureFold, Take};
-use crate::folds::HeldOut;
+use crate::bins::{Bins, FilledBin, Targets};
+use crate::feature_fold::{BinFold, FeatureFold};
+use crate::folds::FoldRule;
 use crate::{CertificateState, Folds, GramScratch, GramState, Result};
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
@@ -20,7 +20,7 @@ pub struct Moments<'a, T> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
     folds: usize,
-    held_out: HeldOut,
+    fold_rule: FoldRule,
     certify: bool,
     /// Feature map of the targets, whose outputs replace the targets in the moments.
     target_features: Option<&'a dyn FeatureMap<f64>>,
@@ -49,35 +49,35 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     /// Returns a pass over the features of `map`, with a certificate if the map is a projection.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
         let certify = map.is_projection();
-        let (count, held_out) = (folds.count(), folds.rule());
-        let take = Moments { map, targets, folds: count, held_out, certify, target_features: None };
-        Self::over(map, folds, targets, take)
+        let (count, fold_rule) = (folds.count(), folds.rule());
+        let moments = Moments { map, targets, folds: count, fold_rule, certify, target_features: None };
+        Self::over(map, folds, targets, moments)
     }
 
     /// Replaces the targets in the moments by these features of the targets; `None` keeps the
     /// targets.
     #[must_use]
     pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
-        self.take.target_features = target_features;
+        self.bin_fold.target_features = target_features;
         self
     }
 
     /// Accumulates separate moments for each class: class c of fold g has index g · classes + c.
     #[must_use]
     pub fn by_class(mut self, classes: usize) -> Self {
-        (self.take.folds, self.classes) = (self.take.folds * classes, classes);
+        (self.bin_fold.folds, self.classes) = (self.bin_fold.folds * classes, classes);
         self
     }
 
     /// Omits the certificate.
     #[must_use]
     pub fn without_certificate(mut self) -> Self {
-        self.take.certify = false;
+        self.bin_fold.certify = false;
         self
     }
 }
 
-impl<T: Real> Take<T> for Moments<'_, T> {
+impl<T: Real> BinFold<T> for Moments<'_, T> {
     type State = RidgeState;
     type Scratch = MomentScratch<T>;
 
@@ -85,12 +85,12 @@ impl<T: Real> Take<T> for Moments<'_, T> {
         let p = self.map.dims().1;
         let columns = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
         RidgeState {
-            gram: GramState::new(p, columns, self.folds).ruled(self.held_out),
+            gram: GramState::new(p, columns, self.folds).with_fold_rule(self.fold_rule),
             certificate: self.certify.then(|| CertificateState::new(p)),
         }
     }
 
-    fn take(
+    fn add_bin(
         &self,
         state: &mut RidgeState,
         MomentScratch { gram, diag, partial }: &mut MomentScratch<T>,
@@ -99,15 +99,15 @@ impl<T: Real> Take<T> for Moments<'_, T> {
         workers: &Workers,
     ) -> Result<()> {
         if let Some(certificate) = &mut state.certificate {
-            let Filled { x, phi, w, .. } = bins.filled(fold);
+            let FilledBin { x, phi, w, .. } = bins.filled_bin(fold);
             diag.resize(x.nrows(), 0.0);
             if self.map.kernel_diag(x, diag).is_some() {
                 kapprox::kernel::check_finite::<T>("of this fit", diag)?;
                 certificate.update(phi, diag, w, partial, workers);
             }
         }
-        bins.weigh(fold, workers);
-        let Filled { phi, y, w, .. } = bins.filled(fold);
+        bins.apply_weights(fold, workers);
+        let FilledBin { phi, y, w, .. } = bins.filled_bin(fold);
         if let Some(map) = self.target_features {
             let mut features = Mat::zeros(y.nrows(), map.dims().1);
             map.apply(y, features.as_mut(), workers);

@@ -12,35 +12,36 @@
 //! support vector machines", Machine Learning 68, 2007.
 
 /// Maximum number of steps, smallest step length, and the gradient per row at which the fit stops.
-const STEPS: usize = 100;
-const LEAST: f64 = 1e-10;
-const GRADIENT: f64 = 1e-10;
+const MAX_STEPS: usize = 100;
+const MIN_STEP_LENGTH: f64 = 1e-10;
+const GRADIENT_TOLERANCE: f64 = 1e-10;
 
 /// Addition to the diagonal of the Hessian per row, which is then definite also for equal values.
-const RIDGE: f64 = 1e-12;
+const HESSIAN_RIDGE: f64 = 1e-12;
 
 /// Returns a and b. Each row is its decision value, whether it belongs to the class, and its
 /// weight.
 pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
-    let (mut own, mut others, mut scale) = (0.0, 0.0, 0.0f64);
-    for (f, is, weight) in rows.clone() {
-        if is {
-            own += weight
+    let (mut positives, mut negatives, mut scale) = (0.0, 0.0, 0.0f64);
+    for (f, is_positive, weight) in rows.clone() {
+        if is_positive {
+            positives += weight
         } else {
-            others += weight
+            negatives += weight
         }
         scale = scale.max(f.abs());
     }
     // scale the values to at most 1 in magnitude
     let scale = if scale > 0.0 { scale } else { 1.0 };
-    let target = |is: bool| if is { (own + 1.0) / (own + 2.0) } else { 1.0 / (others + 2.0) };
-    let rows = rows.map(|(f, is, weight)| (f / scale, target(is), weight));
+    let target =
+        |is_positive: bool| if is_positive { (positives + 1.0) / (positives + 2.0) } else { 1.0 / (negatives + 2.0) };
+    let rows = rows.map(|(f, is_positive, weight)| (f / scale, target(is_positive), weight));
     let loss = |a: f64, b: f64| rows.clone().map(|(f, t, weight)| weight * cross_entropy(a * f + b, t)).sum::<f64>();
-    let (mut a, mut b) = (0.0, f64::ln((others + 1.0) / (own + 1.0)));
+    let (mut a, mut b) = (0.0, f64::ln((negatives + 1.0) / (positives + 1.0)));
     let mut value = loss(a, b);
-    let n = own + others;
-    for _ in 0..STEPS {
-        let (mut gradient, mut hessian) = ([0.0; 2], [RIDGE * n, 0.0, RIDGE * n]);
+    let n = positives + negatives;
+    for _ in 0..MAX_STEPS {
+        let (mut gradient, mut hessian) = ([0.0; 2], [HESSIAN_RIDGE * n, 0.0, HESSIAN_RIDGE * n]);
         for (f, t, weight) in rows.clone() {
             let p = logistic(-(a * f + b));
             let (first, second) = (weight * (t - p), weight * p * (1.0 - p));
@@ -50,32 +51,32 @@ pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
             hessian[1] += f * second;
             hessian[2] += second;
         }
-        if gradient.iter().all(|g| g.abs() <= GRADIENT * n.max(1.0)) {
+        if gradient.iter().all(|g| g.abs() <= GRADIENT_TOLERANCE * n.max(1.0)) {
             break;
         }
         let determinant = hessian[0] * hessian[2] - hessian[1] * hessian[1];
         if determinant <= 0.0 {
             break;
         }
-        let down = [
+        let direction = [
             -(hessian[2] * gradient[0] - hessian[1] * gradient[1]) / determinant,
             -(hessian[0] * gradient[1] - hessian[1] * gradient[0]) / determinant,
         ];
-        let slope = gradient[0] * down[0] + gradient[1] * down[1];
+        let slope = gradient[0] * direction[0] + gradient[1] * direction[1];
         let mut step = 1.0;
-        let moved = loop {
-            let (next_a, next_b) = (a + step * down[0], b + step * down[1]);
+        let is_lowered = loop {
+            let (next_a, next_b) = (a + step * direction[0], b + step * direction[1]);
             let next = loss(next_a, next_b);
             if next < value + 1e-4 * step * slope {
                 (a, b, value) = (next_a, next_b, next);
                 break true;
             }
             step /= 2.0;
-            if step < LEAST {
+            if step < MIN_STEP_LENGTH {
                 break false;
             }
         };
-        if !moved {
+        if !is_lowered {
             break;
         }
     }

@@ -16,7 +16,7 @@
 //! feature spaces", NIPS 1998; Bakır, Weston, Schölkopf, "Learning to find pre-images", NIPS 2003,
 //! for the gradient descent methods.
 
-use crate::linalg::lbfgs::{Limits, minimise};
+use crate::linalg::lbfgs::{LbfgsLimits, minimise};
 use crate::{Error, Model, Quadratic, Result};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
@@ -26,11 +26,11 @@ use std::{convert::Infallible, sync::Arc};
 
 /// Maximum number of steps, largest first change of a scaled feature, and the decrease that counts
 /// as rounding.
-const LIMITS: Limits = Limits { steps: 500, reach: 1.0, flat: 1e-13 };
+const LIMITS: LbfgsLimits = LbfgsLimits { steps: 500, max_step: 1.0, tolerance: 1e-13 };
 
 /// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. Below it z is no nearer to P than
 /// other points, and the descent has failed.
-const BALANCE: f64 = 1e-9;
+const MIN_BALANCE: f64 = 1e-9;
 
 /// The kernel and landmarks from which the pre-images of a model are computed.
 #[derive(Debug)]
@@ -44,25 +44,27 @@ impl PreImages {
     /// Prepares the pre-images of a components model.
     ///
     /// # Errors
-    /// [`Error::PreImages`] if the model has no landmarks, has a kernel without a gradient, reads
+    /// [`Error::NoPreImages`] if the model has no landmarks, has a kernel without a gradient, reads
     /// sparse rows, has a metric, or lacks the distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
-        let refuse = |why: &'static str| Err(Error::PreImages { why });
+        let unsupported = |why: &'static str| Err(Error::NoPreImages { why });
         let kernel = model.any_kernel()?.typed::<f64>();
         if !kernel.differentiable() {
-            return refuse("the kernel has no gradient; fit with a differentiable kernel, such as `kernel` gaussian");
+            return unsupported(
+                "the kernel has no gradient; fit with a differentiable kernel, such as `kernel` gaussian",
+            );
         }
-        if model.card.sparse().is_some() {
-            return refuse("they are dense, and the model takes sparse rows; fit numeric columns");
+        if model.metadata.sparse().is_some() {
+            return unsupported("they are dense, and the model takes sparse rows; fit numeric columns");
         }
         if model.metric.is_some() {
-            return refuse("the landmarks of this model are transformed by a metric; fit without a metric");
+            return unsupported("the landmarks of this model are transformed by a metric; fit without a metric");
         }
         let Some((landmarks, _)) = model.basis.landmarks() else {
-            return refuse("random features have no landmarks; fit with `map` nystrom");
+            return unsupported("random features have no landmarks; fit with `map` nystrom");
         };
-        if projection(model).is_none() {
-            return refuse("the model does not store the distances from its components; fit kpca with `novelty`");
+        if component_distances(model).is_none() {
+            return unsupported("the model does not store the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }
@@ -90,53 +92,53 @@ impl PreImages {
         out: &mut [f64],
         workers: &Workers,
     ) -> Result<usize> {
-        let (b, d) = (x.nrows(), model.scaler.features());
+        let (b, d) = (x.nrows(), model.scaler.inputs());
         if x.ncols() != d || out.len() != b * d {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
-        let Some((quadratic, features)) = projection(model) else { return Err(Error::NoQuadratic) };
-        let (mut settled, scaler) = (vec![true; b], &model.scaler);
+        let Some((quadratic, features)) = component_distances(model) else { return Err(Error::NoQuadratic) };
+        let (mut converged, scaler) = (vec![true; b], &model.scaler);
         let rows: Vec<(usize, (&mut [f64], &mut bool))> =
-            out.chunks_mut(d).zip(settled.iter_mut()).enumerate().collect();
-        workers.each(rows, |(i, (out, settled))| {
+            out.chunks_mut(d).zip(converged.iter_mut()).enumerate().collect();
+        workers.for_each(rows, |(i, (out, converged))| {
             let x = x.subrows(i, 1);
             out.iter_mut().zip(x.row(0).iter()).for_each(|(z, v)| *z = v.to_f64());
-            *settled = self.descend(&weights(quadratic, features, basis, x), out);
+            *converged = self.descend(&weights(quadratic, features, basis, x), out);
             out.iter_mut().enumerate().for_each(|(j, z)| *z = scaler.invert(j, *z));
         });
-        Ok(settled.iter().filter(|settled| !**settled).count())
+        Ok(converged.iter().filter(|settled| !**settled).count())
     }
 
     /// Descends from `z` to a minimum for the weights γ; returns false if it did not converge.
     fn descend(&self, weights: &[f64], z: &mut [f64]) -> bool {
         let (m, d) = (weights.len(), z.len());
         let landmarks = MatRef::from_row_major_slice(&self.landmarks, m, d);
-        let (twice, own) = (Mat::from_fn(1, m, |_, l| -2.0 * weights[l]), Mat::full(1, 1, 2.0));
+        let (landmark_factors, diagonal_factor) = (Mat::from_fn(1, m, |_, l| -2.0 * weights[l]), Mat::full(1, 1, 2.0));
         let mut k = Mat::<f64>::zeros(1, m);
-        let mut values = |z: &[f64]| {
+        let mut signed_and_absolute_sums = |z: &[f64]| {
             self.kernel.block(MatRef::from_row_major_slice(z, 1, d), landmarks, k.as_mut());
             let terms = weights.iter().zip(k.row(0).iter()).map(|(weight, k)| weight * k);
             terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()))
         };
-        let mut distance = |at: &[f64], gradient: &mut [f64]| {
-            let (z, mut diagonal) = (MatRef::from_row_major_slice(at, 1, d), [0.0]);
+        let mut squared_distance = |z_values: &[f64], gradient: &mut [f64]| {
+            let (z, mut diagonal) = (MatRef::from_row_major_slice(z_values, 1, d), [0.0]);
             self.kernel.diag(z, &mut diagonal);
             let mut gradient = MatMut::from_row_major_slice_mut(gradient, 1, d);
-            self.kernel.gradient(z, landmarks, twice.as_ref(), gradient.rb_mut());
-            self.kernel.gradient(z, z, own.as_ref(), gradient);
-            Ok::<_, Infallible>(diagonal[0] - 2.0 * values(at).0)
+            self.kernel.gradient(z, landmarks, landmark_factors.as_ref(), gradient.rb_mut());
+            self.kernel.gradient(z, z, diagonal_factor.as_ref(), gradient);
+            Ok::<_, Infallible>(diagonal[0] - 2.0 * signed_and_absolute_sums(z_values).0)
         };
-        let Ok(found) = minimise(z, &vec![(f64::NEG_INFINITY, f64::INFINITY); d], LIMITS, &mut distance);
-        z.copy_from_slice(&found.at);
-        let (sum, size) = values(z);
-        found.value.is_finite() && found.steps < LIMITS.steps && sum > BALANCE * size
+        let Ok(minimum) = minimise(z, &vec![(f64::NEG_INFINITY, f64::INFINITY); d], LIMITS, &mut squared_distance);
+        z.copy_from_slice(&minimum.x);
+        let (sum, size) = signed_and_absolute_sums(z);
+        minimum.value.is_finite() && minimum.steps < LIMITS.steps && sum > MIN_BALANCE * size
     }
 }
 
 /// Returns the distances from the components and F, if the model has them.
-fn projection<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
+fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     let quadratic = model.quadratic.as_ref()?;
-    Some((quadratic, quadratic.features.as_ref().filter(|features| features.ncols() > 0)?))
+    Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
 /// Returns γ, from P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).

@@ -11,17 +11,17 @@
 //! F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is not a projection.
 //! *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
 
-use crate::linalg::dots;
+use crate::linalg::dot_products;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
 /// Rows computed at once. The number is constant, because a matrix product chooses its kernel, and
 /// so the order of its sums, by its shape.
-pub(crate) const STRIP: usize = 256;
+pub(crate) const STRIP_ROWS: usize = 256;
 
 /// Number of basis functions whose values are converted to f64 at once.
-const PANEL: usize = 128;
+const PANEL_FUNCTIONS: usize = 128;
 
 /// A quadratic function of a model's basis.
 ///
@@ -34,27 +34,27 @@ pub struct Quadratic {
     /// Shift s, length q.
     pub shift: Vec<f64>,
     /// Coefficients F of the features, m x r; `None` if the map is not a projection of the kernel.
-    pub features: Option<Mat<f64>>,
+    pub feature_coefficients: Option<Mat<f64>>,
     /// Constant c.
     pub constant: f64,
     /// Positive factor ρ of the last term.
-    pub residual: f64,
+    pub residual_factor: f64,
     /// Allowance τ of the last term; for variances the mean residual over the rows of the fit,
     /// which the noise estimate already contains.
-    pub typical: f64,
+    pub residual_allowance: f64,
     /// Factor of the function for each output of the model; for variances, the noise variance σ² of
     /// the target.
-    pub units: Vec<f64>,
+    pub output_scales: Vec<f64>,
     /// Degrees of freedom of the σ² estimate, if they do not follow from the number of rows:
     /// weighted fits and online learning.
-    pub freedom: Option<f64>,
+    pub degrees_of_freedom: Option<f64>,
 }
 
 impl Quadratic {
     /// Returns the squared distance of k(x, ·) from the affine space through `mean` that the
     /// orthonormal `directions` span: the distance of φ(x) from it plus the distance of k(x, ·)
     /// from φ(x).
-    pub fn of_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
+    pub fn distance_from_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
         let p = mean.len();
         let mut factor = Mat::<f64>::identity(p, p);
         matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
@@ -63,42 +63,42 @@ impl Quadratic {
             factor,
             shift,
             constant: 0.0,
-            residual: 1.0,
-            typical: 0.0,
-            units: vec![1.0],
-            freedom: None,
-            features: None,
+            residual_factor: 1.0,
+            residual_allowance: 0.0,
+            output_scales: vec![1.0],
+            degrees_of_freedom: None,
+            feature_coefficients: None,
         }
     }
 
     /// Returns the function k(x, x) + c on r features.
-    pub fn square(r: usize, constant: f64) -> Self {
-        let (factor, features) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));
+    pub fn kernel_diagonal(r: usize, constant: f64) -> Self {
+        let (factor, feature_coefficients) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));
         Self {
             factor,
             shift: Vec::new(),
-            features,
+            feature_coefficients,
             constant,
-            residual: 1.0,
-            typical: 0.0,
-            units: vec![1.0],
-            freedom: None,
+            residual_factor: 1.0,
+            residual_allowance: 0.0,
+            output_scales: vec![1.0],
+            degrees_of_freedom: None,
         }
     }
 
     /// Converts a function of the features of `map` to one of the basis used for predictions;
     /// `projection` is true if the map is a projection.
     pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
-        let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
+        let coefficients_of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
         };
         let r = self.factor.nrows();
-        if self.features.is_some() {
-            let m = of(Mat::zeros(r, 1).as_ref()).nrows();
-            return Self { factor: Mat::zeros(m, 0), features: Some(Mat::zeros(m, 0)), ..self };
+        if self.feature_coefficients.is_some() {
+            let m = coefficients_of(Mat::zeros(r, 1).as_ref()).nrows();
+            return Self { factor: Mat::zeros(m, 0), feature_coefficients: Some(Mat::zeros(m, 0)), ..self };
         }
-        let features = projection.then(|| of(Mat::identity(r, r).as_ref()));
-        Self { factor: of(self.factor.as_ref()), features, ..self }
+        let features = projection.then(|| coefficients_of(Mat::identity(r, r).as_ref()));
+        Self { factor: coefficients_of(self.factor.as_ref()), feature_coefficients: features, ..self }
     }
 
     /// Returns the bytes for m basis functions and rank r.
@@ -107,71 +107,77 @@ impl Quadratic {
     }
 
     /// Returns the bytes during [`Quadratic::expand`] for m basis functions and rank r.
-    pub fn making_bytes(m: usize, r: usize) -> usize {
+    pub fn expansion_bytes(m: usize, r: usize) -> usize {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }
 
-    pub(crate) fn held(&self) -> usize {
-        let columns = self.factor.ncols() + self.features.as_ref().map_or(0, Mat::ncols);
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        let columns = self.factor.ncols() + self.feature_coefficients.as_ref().map_or(0, Mat::ncols);
         8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
     }
 
     pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
-        let outputs = self.factor.ncols().max(self.features.as_ref().map_or(0, Mat::ncols));
-        threads.max(1) * STRIP * 8 * (PANEL + outputs)
+        let outputs = self.factor.ncols().max(self.feature_coefficients.as_ref().map_or(0, Mat::ncols));
+        threads.max(1) * STRIP_ROWS * 8 * (PANEL_FUNCTIONS + outputs)
     }
 
-    /// Computes `out[i]` = g(x_i) from the basis values `b` (at most [`STRIP`] rows x m,
+    /// Computes `out[i]` = g(x_i) from the basis values `b` (at most [`STRIP_ROWS`] rows x m,
     /// column-major) and `diag`, the values k(x_i, x_i), or ‖φ(x_i)‖² for a map that is not a
     /// projection.
-    pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
+    pub(crate) fn values<T: Real>(
+        &self,
+        b: MatRef<'_, T>,
+        diag: &[f64],
+        scratch: &mut QuadraticScratch,
+        out: &mut [f64],
+    ) {
         scratch.product(b, self.factor.as_ref());
         out.fill(self.constant);
         scratch.add_squares(&self.shift, out);
-        let Some(features) = &self.features else { return };
+        let Some(features) = &self.feature_coefficients else { return };
         scratch.product(b, features.as_ref());
-        let mut inside = vec![0.0; out.len()];
-        scratch.add_squares(&vec![0.0; features.ncols()], &mut inside);
-        for ((out, diag), inside) in out.iter_mut().zip(diag).zip(&inside) {
+        let mut projected = vec![0.0; out.len()];
+        scratch.add_squares(&vec![0.0; features.ncols()], &mut projected);
+        for ((out, diag), projected) in out.iter_mut().zip(diag).zip(&projected) {
             // rounding can make the projection longer than the projected function
-            *out += (diag - inside - self.typical).max(0.0) * self.residual;
+            *out += (diag - projected - self.residual_allowance).max(0.0) * self.residual_factor;
         }
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    wide: Vec<f64>,
+pub(crate) struct QuadraticScratch {
+    padded: Vec<f64>,
     outputs: Vec<f64>,
 }
 
-impl Scratch {
+impl QuadraticScratch {
     /// Computes the outputs (STRIP x q) = b·v, with b padded with zero rows.
     fn product<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
         let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();
-        self.outputs.resize(STRIP * q, 0.0);
+        self.outputs.resize(STRIP_ROWS * q, 0.0);
         if q == 0 {
             return;
         }
-        self.wide.resize(STRIP * PANEL, 0.0);
-        let mut narrow = vec![0.0; rows * PANEL];
-        for first in (0..m).step_by(PANEL) {
-            let width = PANEL.min(m - first);
-            dots::widen(b.subcols(first, width), &mut narrow[..rows * width]);
-            self.wide.fill(0.0);
-            for (to, from) in self.wide.chunks_exact_mut(STRIP).zip(narrow.chunks_exact(rows)) {
+        self.padded.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
+        let mut unpadded = vec![0.0; rows * PANEL_FUNCTIONS];
+        for first in (0..m).step_by(PANEL_FUNCTIONS) {
+            let width = PANEL_FUNCTIONS.min(m - first);
+            dot_products::copy_as_f64(b.subcols(first, width), &mut unpadded[..rows * width]);
+            self.padded.fill(0.0);
+            for (to, from) in self.padded.chunks_exact_mut(STRIP_ROWS).zip(unpadded.chunks_exact(rows)) {
                 to[..rows].copy_from_slice(from);
             }
-            let left = MatRef::from_column_major_slice(&self.wide[..STRIP * width], STRIP, width);
-            let out = MatMut::from_column_major_slice_mut(&mut self.outputs, STRIP, q);
+            let left = MatRef::from_column_major_slice(&self.padded[..STRIP_ROWS * width], STRIP_ROWS, width);
+            let out = MatMut::from_column_major_slice_mut(&mut self.outputs, STRIP_ROWS, q);
             matmul(out, Accum::Add, left, v.subrows(first, width), 1.0, Par::Seq);
         }
     }
 
     /// Adds Σ_j (outputs_ij + shift_j)² to `out[i]`.
     fn add_squares(&self, shift: &[f64], out: &mut [f64]) {
-        for (column, shift) in self.outputs.chunks_exact(STRIP).zip(shift) {
+        for (column, shift) in self.outputs.chunks_exact(STRIP_ROWS).zip(shift) {
             out.iter_mut().zip(column).for_each(|(out, v)| *out += (v + shift) * (v + shift));
         }
     }

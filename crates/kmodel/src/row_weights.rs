@@ -10,16 +10,16 @@ pub struct RowWeights(pub Vec<f64>);
 impl RowWeights {
     /// Returns the weight of a row; 1 if there are no weights.
     #[inline(always)]
-    pub fn of(&self, i: usize) -> f64 {
+    pub fn get(&self, i: usize) -> f64 {
         self.0.get(i).copied().unwrap_or(1.0)
     }
 
     /// Returns the sum of the weights of these rows, or their number if there are no weights.
     pub fn total(&self, rows: impl Iterator<Item = usize>) -> f64 {
-        rows.map(|i| self.of(i)).sum()
+        rows.map(|i| self.get(i)).sum()
     }
 
-    pub fn at(&self, rows: &[usize]) -> Self {
+    pub fn select(&self, rows: &[usize]) -> Self {
         Self(rows.iter().filter_map(|i| self.0.get(*i)).copied().collect())
     }
 }
@@ -27,18 +27,18 @@ impl RowWeights {
 /// Returns the weights of the rows of a block, if it has any.
 ///
 /// # Errors
-/// [`Error::Weight`].
-pub fn weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
-    (0..block.len()).map(|i| weight(block, i)).collect()
+/// [`Error::InvalidWeight`].
+pub fn block_weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
+    (0..block.len()).map(|i| block_weight(block, i)).collect()
 }
 
 /// Returns the weight of row `i` of a block, if its rows have weights.
 ///
 /// # Errors
-/// [`Error::Weight`] for a weight that is negative or NaN.
-pub fn weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
+/// [`Error::InvalidWeight`] for a weight that is negative or NaN.
+pub fn block_weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
     match block.weight(i) {
-        Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::Weight { row: block.rows[i], weight }),
+        Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::InvalidWeight { row: block.rows[i], weight }),
         weight => Ok(weight),
     }
 }

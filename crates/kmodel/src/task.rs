@@ -42,7 +42,7 @@ impl Link {
     /// Writes the class probabilities of a row with these scores to `out`: two for a single score.
     #[doc(hidden)]
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
-        self.logarithms(scores, out);
+        self.log_probabilities(scores, out);
         let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         out.iter_mut().for_each(|score| *score = (*score - largest).exp());
         let sum: f64 = out.iter().sum();
@@ -51,7 +51,7 @@ impl Link {
 
     /// Returns the score at which the second of two classes has this probability, between 0 and 1;
     /// `None` if no single score has it, or if the probability does not grow with the score.
-    pub(crate) fn score_of(&self, probability: f64) -> Option<f64> {
+    pub(crate) fn score_at(&self, probability: f64) -> Option<f64> {
         let odds = (probability / (1.0 - probability)).ln();
         let score = match self {
             Self::Logit => odds,
@@ -67,15 +67,15 @@ impl Link {
     /// probability underflows.
     #[doc(hidden)]
     pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
-        let mut all = Vec::new();
-        self.logarithms(scores, &mut all);
-        let largest = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let own = all.get(class).map_or(f64::NAN, |score| score - largest);
-        all.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
+        let mut logs = Vec::new();
+        self.log_probabilities(scores, &mut logs);
+        let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let class_score = logs.get(class).map_or(f64::NAN, |score| score - largest);
+        logs.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - class_score
     }
 
     /// Writes the logarithms of the probabilities to `out`, up to a common constant.
-    fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
+    fn log_probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         match (self, scores) {
             // a single score is the score of the second of two classes; the first has score 0
@@ -124,7 +124,7 @@ crate::enum_of_words!(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classes {
     labels: Vec<Label>,
-    pairs: bool,
+    one_vs_one: bool,
     /// The score above which a row belongs to the second of two classes.
     threshold: f64,
 }
@@ -138,24 +138,24 @@ impl Classes {
         if labels.len() < 2 {
             return Err(Error::TooFewClasses { classes: labels.len() });
         }
-        Ok(Self { labels, pairs: false, threshold: 0.0 })
+        Ok(Self { labels, one_vs_one: false, threshold: 0.0 })
     }
 
     /// Returns the classes with a score for every pair (one-vs-one).
     #[must_use]
-    pub fn in_pairs(self) -> Self {
-        Self { pairs: self.labels.len() > 2, ..self }
+    pub fn one_vs_one(self) -> Self {
+        Self { one_vs_one: self.labels.len() > 2, ..self }
     }
 
     /// Sets the score above which a row belongs to the second of two classes; ignored for more than
     /// two classes.
     #[must_use]
-    pub fn above(self, threshold: f64) -> Self {
+    pub fn with_threshold(self, threshold: f64) -> Self {
         Self { threshold, ..self }
     }
 
-    pub(crate) fn is_in_pairs(&self) -> bool {
-        self.pairs
+    pub(crate) fn is_one_vs_one(&self) -> bool {
+        self.one_vs_one
     }
 
     /// Returns all pairs of codes below `k` in the order of their scores: (0, 1), (0, 2), …
@@ -170,35 +170,35 @@ impl Classes {
 
     /// Returns the number of scores: 1 for two classes, otherwise the number of classes or of
     /// pairs.
-    pub fn targets(&self) -> usize {
-        match (self.labels.len(), self.pairs) {
+    pub fn target_count(&self) -> usize {
+        match (self.labels.len(), self.one_vs_one) {
             (2, _) => 1,
             (k, false) => k,
             (k, true) => k * (k - 1) / 2,
         }
     }
 
-    /// Returns target `j` of a row of class `code`: +1 or −1; `None` if the class has no label, or
-    /// is not in pair `j` of one-vs-one classes.
-    pub fn code(&self, code: u32, j: usize) -> Option<f64> {
+    /// Returns target `j` of a row of class `target_code`: +1 or −1; `None` if the class has no
+    /// label, or is not in pair `j` of one-vs-one classes.
+    pub fn target_code(&self, code: u32, j: usize) -> Option<f64> {
         let code = code as usize;
-        if self.pairs {
+        if self.one_vs_one {
             let (first, second) = Self::pairs(self.labels.len()).nth(j)?;
             return (code == first || code == second).then_some(if code == second { 1.0 } else { -1.0 });
         }
-        let own = if self.labels.len() == 2 { 1 } else { j };
-        (code < self.labels.len()).then_some(if code == own { 1.0 } else { -1.0 })
+        let positive_class = if self.labels.len() == 2 { 1 } else { j };
+        (code < self.labels.len()).then_some(if code == positive_class { 1.0 } else { -1.0 })
     }
 
     /// Returns the class of a row with these scores, one per target.
     pub fn decide(&self, scores: impl IntoIterator<Item = f64>) -> usize {
-        if self.pairs {
+        if self.one_vs_one {
             let k = self.labels.len();
-            let mut won = vec![0usize; k];
+            let mut wins = vec![0usize; k];
             for ((a, b), score) in Self::pairs(k).zip(scores) {
-                won[if score > 0.0 { b } else { a }] += 1;
+                wins[if score > 0.0 { b } else { a }] += 1;
             }
-            return (0..k).fold(0, |best, class| if won[class] > won[best] { class } else { best });
+            return (0..k).fold(0, |best, class| if wins[class] > wins[best] { class } else { best });
         }
         let mut best = (0, f64::NEG_INFINITY);
         for (j, score) in scores.into_iter().enumerate() {
@@ -224,17 +224,20 @@ mod tests {
     #[test]
     fn two_classes_are_one_column() {
         let two = classes(2);
-        assert_eq!(two.targets(), 1);
-        assert_eq!((two.code(0, 0), two.code(1, 0), two.code(2, 0)), (Some(-1.0), Some(1.0), None));
+        assert_eq!(two.target_count(), 1);
+        assert_eq!(
+            (two.target_code(0, 0), two.target_code(1, 0), two.target_code(2, 0)),
+            (Some(-1.0), Some(1.0), None)
+        );
         assert_eq!([0.3, -0.3, 0.0].map(|score| two.decide([score])), [1, 0, 0]);
     }
 
     #[test]
     fn more_classes_are_one_against_the_rest() {
         let three = classes(3);
-        assert_eq!(three.targets(), 3);
-        assert_eq!((0..3).map(|j| three.code(1, j).unwrap()).collect::<Vec<_>>(), [-1.0, 1.0, -1.0]);
-        assert_eq!(three.code(kstore::Coded::UNKNOWN, 0), None);
+        assert_eq!(three.target_count(), 3);
+        assert_eq!((0..3).map(|j| three.target_code(1, j).unwrap()).collect::<Vec<_>>(), [-1.0, 1.0, -1.0]);
+        assert_eq!(three.target_code(kstore::LabelCodes::UNKNOWN, 0), None);
         assert_eq!(three.decide([-1.0, 0.2, 0.1]), 1);
         assert_eq!(three.decide([0.5, 0.2, 0.5]), 0, "the first of equal scores wins");
         assert_eq!(three.decide([-3.0, -2.0, -2.0]), 1);
@@ -242,36 +245,36 @@ mod tests {
 
     #[test]
     fn pairs_vote() {
-        let three = classes(3).in_pairs();
-        assert_eq!(three.targets(), 3);
+        let three = classes(3).one_vs_one();
+        assert_eq!(three.target_count(), 3);
         assert_eq!(Classes::pairs(4).collect::<Vec<_>>(), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
-        assert_eq!((0..3).map(|j| three.code(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
+        assert_eq!((0..3).map(|j| three.target_code(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
         // 1 beats 0, 0 beats 2, 1 beats 2
         assert_eq!(three.decide([0.1, -9.0, -0.1]), 1);
         // each class wins once: the first is chosen
         assert_eq!(three.decide([1.0, -1.0, 1.0]), 0);
         assert_eq!(three.decide([-1.0, 2.0, 2.0]), 2);
-        assert_eq!(classes(2).in_pairs(), classes(2));
-        assert_eq!(classes(5).in_pairs().targets(), 10);
+        assert_eq!(classes(2).one_vs_one(), classes(2));
+        assert_eq!(classes(5).one_vs_one().target_count(), 10);
     }
 
     #[test]
     fn the_score_of_a_probability_has_that_probability() {
         for link in [Link::Logit, Link::Platt { a: vec![-1.7], b: vec![0.4] }] {
             for probability in [0.01, 0.5, 0.9] {
-                let (score, mut out) = (link.score_of(probability).unwrap(), Vec::new());
+                let (score, mut out) = (link.score_at(probability).unwrap(), Vec::new());
                 link.probabilities(&[score], &mut out);
                 assert!((out[1] - probability).abs() < 1e-12, "{link:?} {probability} {out:?}");
             }
-            assert_eq!((link.score_of(0.0), link.score_of(1.0)), (None, None));
+            assert_eq!((link.score_at(0.0), link.score_at(1.0)), (None, None));
         }
-        assert_eq!(Link::Platt { a: vec![0.3], b: vec![0.0] }.score_of(0.5), None);
-        let two = Classes::new(vec![Label::Int(0), Label::Int(1)]).unwrap().above(0.4);
+        assert_eq!(Link::Platt { a: vec![0.3], b: vec![0.0] }.score_at(0.5), None);
+        let two = Classes::new(vec![Label::Int(0), Label::Int(1)]).unwrap().with_threshold(0.4);
         assert_eq!([0.3, 0.4, 0.5].map(|score| two.decide([score])), [0, 0, 1]);
     }
 
     #[test]
-    fn probabilities_by_platt_are_their_formula() {
+    fn platt_probabilities_equal_their_formula() {
         let mut out = Vec::new();
         let two = Link::Platt { a: vec![-2.0], b: vec![0.5] };
         two.probabilities(&[1.5], &mut out);
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_is_no_classification() {
+    fn one_class_is_rejected() {
         assert!(matches!(Classes::new(vec![Label::Bool(true)]), Err(Error::TooFewClasses { classes: 1 })));
     }
 }

@@ -25,7 +25,7 @@ struct Files {
     stopped: bool,
 }
 
-fn files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
+fn with_files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
     change(&mut FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -33,13 +33,13 @@ fn files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
 /// signal calls this function; writers that continue afterwards fail when they commit.
 pub fn remove_temporaries() {
     // not a blocking lock: the interrupted thread may hold it
-    let tried = (0..100).find_map(|_| {
+    let locked = (0..100).find_map(|_| {
         FILES.try_lock().ok().or_else(|| {
             std::thread::sleep(Duration::from_millis(10));
             None
         })
     });
-    for path in tried.map(|mut files| std::mem::take(&mut files.temporary)).unwrap_or_default() {
+    for path in locked.map(|mut files| std::mem::take(&mut files.temporary)).unwrap_or_default() {
         // ignored: the file may just have been renamed or removed
         let _ = std::fs::remove_file(path);
     }
@@ -47,31 +47,32 @@ pub fn remove_temporaries() {
 
 /// Starts to record committed outputs, for [`written_outputs`].
 pub fn watch_outputs() {
-    files(|files| files.written = Some(Vec::new()));
+    with_files(|files| files.written = Some(Vec::new()));
 }
 
 /// Returns the outputs committed since [`watch_outputs`], in this order; checkpoint files are not
 /// outputs.
 pub fn written_outputs() -> Vec<PathBuf> {
-    files(|files| files.written.clone().unwrap_or_default())
+    with_files(|files| files.written.clone().unwrap_or_default())
 }
 
 /// Makes every [`AtomicFile::commit`] of an output fail with [`Error::Interrupted`] from now on;
 /// checkpoint files are still written.
 pub fn stop_outputs() {
-    files(|files| files.stopped = true);
+    with_files(|files| files.stopped = true);
 }
 
 const PREFIX: &str = ".kmill-";
 const SUFFIX: &str = ".tmp";
 
 /// Number of random letters and digits between prefix and suffix.
-const RANDOM: usize = 6;
+const RANDOM_LETTERS: usize = 6;
 
 /// Returns true for the name of a temporary file, which a killed process may leave.
 pub(crate) fn is_temporary(name: &str) -> bool {
     let random = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
-    random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    random
+        .is_some_and(|random| random.len() == RANDOM_LETTERS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Size of the write buffer, in bytes.
@@ -98,14 +99,14 @@ impl AtomicFile {
     pub fn destination(path: &Path) -> Result<PathBuf> {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) if is_absent(&error) => return absent(path),
+            Err(error) if is_absent(&error) => return new_destination(path),
             Err(error) => return Err(Error::io("write", path)(error)),
         };
         if !metadata.is_file() {
-            return Err(refusal(path, format!("this is {}", kind(&metadata)), "name a regular file"));
+            return Err(output_error(path, format!("this is {}", file_kind(&metadata)), "name a regular file"));
         }
         let file = std::fs::canonicalize(path).map_err(Error::io("write", path))?;
-        writable(folder(&file), path)?;
+        check_writable(parent_folder(&file), path)?;
         Ok(file)
     }
 
@@ -117,16 +118,16 @@ impl AtomicFile {
     /// The errors of [`AtomicFile::destination`].
     pub fn create(path: &Path) -> Result<Self> {
         let destination = Self::destination(path)?;
-        let folder = folder(&destination);
+        let folder = parent_folder(&destination);
         // created and registered under one lock, so that `remove_temporaries` misses no file
-        let file = files(|files| {
-            let file = builder().tempfile_in(folder)?;
+        let file = with_files(|files| {
+            let file = temporary_builder().tempfile_in(folder)?;
             files.temporary.insert(file.path().to_path_buf());
             Ok(file)
         });
         let file = file.map_err(Error::io("create", path))?;
         let temporary = file.path().to_path_buf();
-        inherit(&destination, file.as_file()).map_err(Error::io("create", path))?;
+        inherit_ownership(&destination, file.as_file()).map_err(Error::io("create", path))?;
         let writer = Some(BufWriter::with_capacity(BUFFER_BYTES, file));
         Ok(Self { writer, temporary, destination, is_output: true })
     }
@@ -136,7 +137,7 @@ impl AtomicFile {
     ///
     /// # Errors
     /// The errors of [`AtomicFile::destination`].
-    pub fn of_checkpoint(path: &Path) -> Result<Self> {
+    pub fn create_checkpoint(path: &Path) -> Result<Self> {
         let mut file = Self::create(path)?;
         file.is_output = false;
         Ok(file)
@@ -153,16 +154,16 @@ impl AtomicFile {
     /// [`Error::Io`]; [`Error::Interrupted`] after [`stop_outputs`].
     pub fn commit(mut self) -> Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
-        let failed = |source: io::Error| Error::io("write", &self.destination)(source);
-        let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.as_file().sync_all().map_err(failed)?;
+        let io_error = |source: io::Error| Error::io("write", &self.destination)(source);
+        let file = writer.into_inner().map_err(|error| io_error(error.into_error()))?;
+        file.as_file().sync_all().map_err(io_error)?;
         // under the lock, so that renaming and recording are one step for `stop_outputs` and
         // `written_outputs`
-        files(|files| {
+        with_files(|files| {
             if files.stopped && self.is_output {
                 return Err(Error::Interrupted);
             }
-            file.persist(&self.destination).map_err(|error| failed(error.error))?;
+            file.persist(&self.destination).map_err(|error| io_error(error.error))?;
             let written = files.written.as_mut().filter(|_| self.is_output);
             written.into_iter().for_each(|written| written.push(self.destination.clone()));
             Ok(())
@@ -173,10 +174,10 @@ impl AtomicFile {
 
     /// Flushes everything written so far to the disk, so that [`AtomicFile::commit`] only has to
     /// rename the file.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn sync(&mut self) -> Result<()> {
         let path = self.destination.clone();
-        let settled = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
-        settled.map_err(Error::io("write", path))
+        let synced = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
+        synced.map_err(Error::io("write", path))
     }
 
     fn writer(&mut self) -> io::Result<&mut BufWriter<NamedTempFile>> {
@@ -188,7 +189,7 @@ impl Drop for AtomicFile {
     fn drop(&mut self) {
         // closes and removes the temporary file, unless it was renamed
         drop(self.writer.take().map(BufWriter::into_parts));
-        files(|files| files.temporary.remove(&self.temporary));
+        with_files(|files| files.temporary.remove(&self.temporary));
     }
 }
 
@@ -205,20 +206,20 @@ impl Write for AtomicFile {
 }
 
 impl Seek for AtomicFile {
-    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
-        self.writer()?.seek(place)
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.writer()?.seek(position)
     }
 }
 
 /// Gives a new file the owner, the group and the mode of the file that it replaces. If the group
 /// cannot be set, the new file's group gets no permissions.
-fn inherit(replaced: &Path, file: &File) -> io::Result<()> {
+fn inherit_ownership(replaced: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
         let Ok(old) = std::fs::metadata(replaced) else { return Ok(()) };
-        let kept = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
-        let rights = if kept.is_ok() { 0o777 } else { 0o707 };
+        let owner_set = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
+        let rights = if owner_set.is_ok() { 0o777 } else { 0o707 };
         let mode = old.mode() & rights;
         // only if it differs: file systems without modes reject the call
         if file.metadata()?.mode() & 0o777 != mode {
@@ -228,11 +229,11 @@ fn inherit(replaced: &Path, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-fn folder(file: &Path) -> &Path {
+fn parent_folder(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn refusal(path: &Path, why: String, remedy: &'static str) -> Error {
+fn output_error(path: &Path, why: String, remedy: &'static str) -> Error {
     Error::Output { path: path.to_path_buf(), why, remedy }
 }
 
@@ -241,27 +242,27 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Returns the path of a file that does not exist yet. Follows symbolic links.
-fn absent(path: &Path) -> Result<PathBuf> {
+fn new_destination(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.file_name().is_none() {
-        return Err(refusal(path, "this is a folder".to_string(), "name a file in it"));
+        return Err(output_error(path, "this is a folder".to_string(), "name a file in it"));
     }
     let mut file = path.to_path_buf();
     // terminates: the operating system has already followed the links to a missing name
     while let Ok(target) = std::fs::read_link(&file) {
-        file = folder(&file).join(target);
+        file = parent_folder(&file).join(target);
     }
-    if !folder(&file).is_dir() {
-        let why = format!("the folder {} does not exist", folder(&file).display());
-        return Err(refusal(path, why, "create it first"));
+    if !parent_folder(&file).is_dir() {
+        let why = format!("the folder {} does not exist", parent_folder(&file).display());
+        return Err(output_error(path, why, "create it first"));
     }
-    writable(folder(&file), path)?;
+    check_writable(parent_folder(&file), path)?;
     // `a` and `./a` become the same path
-    let within = std::fs::canonicalize(folder(&file)).map_err(Error::io("write", path))?;
-    Ok(file.file_name().map_or(file.clone(), |name| within.join(name)))
+    let canonical_folder = std::fs::canonicalize(parent_folder(&file)).map_err(Error::io("write", path))?;
+    Ok(file.file_name().map_or(file.clone(), |name| canonical_folder.join(name)))
 }
 
 /// Returns the kind of file for messages, such as "a device".
-fn kind(metadata: &std::fs::Metadata) -> &'static str {
+fn file_kind(metadata: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
@@ -280,7 +281,7 @@ fn kind(metadata: &std::fs::Metadata) -> &'static str {
 }
 
 /// Checks that new files can be created in the folder; replacing a file needs this permission too.
-fn writable(folder: &Path, path: &Path) -> Result<()> {
+fn check_writable(folder: &Path, path: &Path) -> Result<()> {
     #[cfg(unix)]
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         .map_err(|error| Error::io("write", path)(error.into()))?;
@@ -288,9 +289,9 @@ fn writable(folder: &Path, path: &Path) -> Result<()> {
 }
 
 /// Returns a builder of temporary files whose names [`is_temporary`] recognises.
-pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
+pub(crate) fn temporary_builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).rand_bytes(RANDOM).suffix(SUFFIX);
+    builder.prefix(PREFIX).rand_bytes(RANDOM_LETTERS).suffix(SUFFIX);
     // temporary files are private by default; this one becomes an ordinary file with the mode that
     // the umask gives
     #[cfg(unix)]
@@ -301,5 +302,5 @@ pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
 /// Makes the new name survive a power failure, if the file system can synchronise folders.
 fn sync_folder(file: &Path) {
     // ignored: the content of the file is on the disk even if this fails
-    let _ = File::open(folder(file)).and_then(|folder| folder.sync_all());
+    let _ = File::open(parent_folder(file)).and_then(|folder| folder.sync_all());
 }

@@ -15,21 +15,21 @@ pub struct Digest {
 impl Digest {
     /// Returns the digest of `bytes`, as 16 hexadecimal digits.
     pub fn of(bytes: &[u8]) -> String {
-        format!("{:016x}", Self::word_of(bytes))
+        format!("{:016x}", Self::u64_of(bytes))
     }
 
     /// Removes a digest at the beginning of a text, and returns the rest; `None` if the text does
     /// not begin with a digest.
-    pub(crate) fn behind(text: &str) -> Option<&str> {
+    pub(crate) fn strip_digest(text: &str) -> Option<&str> {
         let (digest, rest) = text.split_at_checked(16)?;
         digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(rest)
     }
 
     /// Returns the digest of `bytes`.
-    pub fn word_of(bytes: &[u8]) -> u64 {
+    pub fn u64_of(bytes: &[u8]) -> u64 {
         let mut digest = Self::default();
         digest.update(bytes);
-        digest.last()
+        digest.finish_u64()
     }
 
     /// Adds more bytes. A part whose length is not a multiple of 8 is padded, so the digest depends
@@ -37,27 +37,27 @@ impl Digest {
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
-            self.word(u64::from_le_bytes(*word));
+            self.update_word(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
             let mut word = [0; 8];
             word[..rest.len()].copy_from_slice(rest);
-            self.word(u64::from_le_bytes(word));
+            self.update_word(u64::from_le_bytes(word));
         }
         self.length += bytes.len() as u64;
     }
 
-    fn word(&mut self, word: u64) {
+    fn update_word(&mut self, word: u64) {
         // the constant keeps a state of 0 from swallowing words of 0
         self.state = mix((self.state ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15));
     }
 
     pub(crate) fn finish(self) -> String {
-        format!("{:016x}", self.last())
+        format!("{:016x}", self.finish_u64())
     }
 
-    fn last(mut self) -> u64 {
-        self.word(self.length);
+    fn finish_u64(mut self) -> u64 {
+        self.update_word(self.length);
         self.state
     }
 }

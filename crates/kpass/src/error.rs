@@ -65,7 +65,7 @@ pub enum Error {
     #[error(
         "the categories of column {column:?} are not known yet; collect them first (`Run::coded`, or `Selected::search`), or set `categories` to none"
     )]
-    Uncoded { column: String },
+    UnknownCategories { column: String },
     /// Two files that belong together, with different numbers of rows.
     #[error("{second} has {second_rows} rows, {first} has {first_rows}; both need the same number of rows", first = first.display(), second = second.display())]
     RowCount { first: PathBuf, first_rows: u64, second: PathBuf, second_rows: u64 },
@@ -97,7 +97,7 @@ pub enum Error {
     ScratchFull { folder: PathBuf, needed: u64, free: Option<u64> },
     /// A file that changed since it was opened.
     #[error("{path} changed while it was read: {change}; run again when no other process writes to it", path = path.display())]
-    Changed { path: PathBuf, change: String },
+    FileChanged { path: PathBuf, change: String },
     /// A file that kmill wrote, with contents that contradict each other.
     #[error("{path} is damaged: {detail}", path = path.display())]
     Damaged { path: PathBuf, detail: String },
@@ -112,13 +112,13 @@ pub enum Error {
     Engine { folder: PathBuf, why: String },
     /// Rows of a table that are not in this shard.
     #[error("rows {}..{} are not in this shard; name files that contain them", rows.start, rows.end)]
-    Elsewhere { rows: std::ops::Range<u64> },
+    NotInShard { rows: std::ops::Range<u64> },
     /// A run that was asked to stop.
     #[error("interrupted: nothing was written")]
     Interrupted,
     /// A thread of a pass ended without a result: a bug.
     #[error("a worker thread panicked; this is a bug in kmill, please report it")]
-    Worker,
+    WorkerPanicked,
     /// A name that cannot be registered.
     #[error("the {what} {name:?} cannot be registered: {why}")]
     Register { what: &'static str, name: &'static str, why: &'static str },
@@ -148,8 +148,8 @@ impl Error {
     /// Returns the value of a file operation, or `None` if the file does not exist; other errors as
     /// [`Error::io`].
     #[doc(hidden)]
-    pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
-        match found {
+    pub fn unless_absent<V>(result: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
+        match result {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Self::io(action, path)(error)),
@@ -159,7 +159,7 @@ impl Error {
     /// Returns true for errors that depend neither on the job nor on its rows, such as a stop
     /// request or a full disk. The same job may succeed later.
     #[doc(hidden)]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Interrupted
@@ -175,7 +175,7 @@ impl Error {
     /// message then names the whole budget, and the budget that both need.
     #[doc(hidden)]
     #[must_use]
-    pub fn beside(mut self, bytes: usize) -> Self {
+    pub fn with_reserved(mut self, bytes: usize) -> Self {
         match &mut self {
             Self::OverBudget { needed, budget, .. } => {
                 (*needed, *budget) = (needed.saturating_add(bytes), budget.saturating_add(bytes));

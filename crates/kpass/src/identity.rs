@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// Number of bytes digested at the start of a file, which cover any header.
-const START: u64 = 4 << 10;
+const HEAD_BYTES: u64 = 4 << 10;
 
 /// Number of bytes digested at the end of a file, which usually cover the footer of a Parquet or
 /// Arrow file.
-const END: u64 = 64 << 10;
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// Path that means standard input.
 pub const STDIN: &str = "-";
@@ -52,7 +52,7 @@ pub struct Identity {
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
-pub fn regular(path: &Path) -> Result<Metadata> {
+pub fn regular_metadata(path: &Path) -> Result<Metadata> {
     let metadata = std::fs::metadata(path).map_err(Error::io("read", path))?;
     /// `PROC_SUPER_MAGIC`, `DEBUGFS_MAGIC` and `TRACEFS_MAGIC` of Linux.
     const MADE_UP: [u64; 3] = [0x9fa0, 0x6462_6720, 0x7472_6163];
@@ -68,14 +68,14 @@ pub fn regular(path: &Path) -> Result<Metadata> {
 
 /// Rejects standard input that may have no end: everything except a regular file, a pipe, a socket
 /// or a terminal.
-pub fn check_input() -> Result<()> {
+pub fn check_stdin() -> Result<()> {
     #[cfg(target_os = "linux")]
     {
         use std::{io::IsTerminal, os::unix::fs::FileTypeExt};
         let (input, terminal) = (Path::new("/dev/stdin"), std::io::stdin().is_terminal());
         let kind = std::fs::metadata(input).map(|metadata| metadata.file_type());
         let piped = kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket());
-        if !terminal && !piped && matches!(regular(input), Err(Error::NotAFile { .. })) {
+        if !terminal && !piped && matches!(regular_metadata(input), Err(Error::NotAFile { .. })) {
             let detail = "a device or a file of the kernel may have no end; pipe rows into it, or a file";
             return Err(Error::malformed(Path::new(STDIN), "a table", detail));
         }
@@ -89,33 +89,33 @@ impl Identity {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
     pub fn of(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io("read", path)(error);
-        regular(path)?;
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        let io_error = |error| Error::io("read", path)(error);
+        regular_metadata(path)?;
+        let file = File::open(path).map_err(io_error)?;
+        let metadata = file.metadata().map_err(io_error)?;
         Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })
     }
 
     /// Returns the identity of the content of an open file: its length and digest. `path` is not
     /// opened.
     pub fn of_content(path: &Path, mut file: &File) -> Result<Self> {
-        let failed = |error| Error::io("read", path)(error);
-        let length = file.metadata().map_err(failed)?.len();
-        file.rewind().map_err(failed)?;
+        let io_error = |error| Error::io("read", path)(error);
+        let length = file.metadata().map_err(io_error)?.len();
+        file.rewind().map_err(io_error)?;
         let mut ends = Vec::new();
-        file.take(START).read_to_end(&mut ends).map_err(failed)?;
+        file.take(HEAD_BYTES).read_to_end(&mut ends).map_err(io_error)?;
         // a short file is digested once
-        let rest = length.saturating_sub(END).max(ends.len() as u64);
-        file.seek(SeekFrom::Start(rest)).map_err(failed)?;
-        file.take(END).read_to_end(&mut ends).map_err(failed)?;
-        file.rewind().map_err(failed)?;
+        let rest = length.saturating_sub(TAIL_BYTES).max(ends.len() as u64);
+        file.seek(SeekFrom::Start(rest)).map_err(io_error)?;
+        file.take(TAIL_BYTES).read_to_end(&mut ends).map_err(io_error)?;
+        file.rewind().map_err(io_error)?;
         let digest = Digest::of(&ends);
         Ok(Self { path: path.to_path_buf(), length, modified: 0, digest, place: (0, 0) })
     }
 
     /// Returns the identity of a remote object, from its address, its length and the version that
     /// its store reports.
-    pub fn told(address: &Path, length: u64, version: &str) -> Self {
+    pub fn of_object(address: &Path, length: u64, version: &str) -> Self {
         let digest = Digest::of(version.as_bytes());
         Self { path: address.to_path_buf(), length, modified: 0, digest, place: (0, 0) }
     }
@@ -123,19 +123,19 @@ impl Identity {
     /// Checks that the path still names the same file, and that the file was not modified.
     ///
     /// # Errors
-    /// [`Error::Changed`], which describes the change.
+    /// [`Error::FileChanged`], which describes the change.
     pub fn check(&self) -> Result<()> {
         // no other process knows the file that stores standard input, and requests to an object
         // store name the version
         if self.path == Path::new(STDIN) || scheme(&self.path).is_some() {
             return Ok(());
         }
-        let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
+        let changed = |change: String| Err(Error::FileChanged { path: self.path.clone(), change });
         let Some(metadata) = Error::unless_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
             return changed("it was removed".to_string());
         };
-        let now = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
-        if let Some(change) = self.difference(&now) {
+        let current = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
+        if let Some(change) = self.difference(&current) {
             return changed(change);
         }
         if self.place != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
@@ -143,14 +143,14 @@ impl Identity {
 
     /// Returns the difference between this identity and the current one of the file, without the
     /// place.
-    pub(crate) fn difference(&self, now: &Self) -> Option<String> {
-        if self.length != now.length {
-            return Some(format!("it had {} bytes and has {}", self.length, now.length));
+    pub(crate) fn difference(&self, current: &Self) -> Option<String> {
+        if self.length != current.length {
+            return Some(format!("it had {} bytes and has {}", self.length, current.length));
         }
-        if self.modified != now.modified {
+        if self.modified != current.modified {
             return Some("it was written to: its modification time changed".to_string());
         }
-        (self.digest != now.digest).then(|| "its first or last bytes changed".to_string())
+        (self.digest != current.digest).then(|| "its first or last bytes changed".to_string())
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn every_change_is_seen_and_told() {
+    fn every_change_is_detected_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let old = SystemTime::now() - Duration::from_secs(1000);
@@ -189,27 +189,27 @@ mod tests {
         let identity = Identity::of(&path).unwrap();
         identity.check().unwrap();
         assert_eq!(identity.difference(&Identity::of(&path).unwrap()), None);
-        let told = |change: &str| {
+        let expect_change = |change: &str| {
             let error = identity.check().unwrap_err();
-            assert!(matches!(&error, Error::Changed { .. }) && error.to_string().contains(change), "{error}");
+            assert!(matches!(&error, Error::FileChanged { .. }) && error.to_string().contains(change), "{error}");
         };
         put(&whole[..299_999], old);
-        told("it had 300000 bytes and has 299999");
+        expect_change("it had 300000 bytes and has 299999");
         put(&whole, SystemTime::now());
-        told("it was written to");
+        expect_change("it was written to");
         // same length and time, other bytes: the digest detects them at both ends of the file only
-        for (at, seen) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
+        for (at, is_detected) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
             let mut other = whole.clone();
             other[at] = 8;
             put(&other, old);
-            assert_eq!(identity.difference(&Identity::of(&path).unwrap()).is_some(), seen, "{at}");
+            assert_eq!(identity.difference(&Identity::of(&path).unwrap()).is_some(), is_detected, "{at}");
         }
         let other = folder.path().join("b");
         put(&whole, old);
         std::fs::rename(&path, &other).unwrap();
-        told("it was removed");
+        expect_change("it was removed");
         put(&whole, old);
-        told("another file replaced it");
+        expect_change("another file replaced it");
         std::fs::rename(&other, &path).unwrap();
         identity.check().unwrap();
     }

@@ -21,13 +21,13 @@ pub enum OutputKind {
 impl OutputKind {
     /// Returns true for values of variable size: text, bytes and sparse rows.
     #[doc(hidden)]
-    pub fn is_long(self) -> bool {
+    pub fn is_variable_size(self) -> bool {
         matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
     }
 
     /// Returns the bytes of a value, without the content of text, bytes and sparse rows.
     #[doc(hidden)]
-    pub fn bytes(self) -> usize {
+    pub fn bytes_per_value(self) -> usize {
         match self {
             Self::Bool => 1,
             Self::F32 => 4,
@@ -67,16 +67,16 @@ pub enum KeptValues {
 
 impl KeptValues {
     /// Returns the values in the form that a sink writes.
-    pub fn as_output(&self) -> Output<'_> {
+    pub fn as_output(&self) -> OutputValues<'_> {
         match self {
-            Self::F32(v) => Output::F32(v),
-            Self::F64(v) => Output::F64(v),
-            Self::I64(v) => Output::I64(v),
-            Self::U64(v) => Output::U64(v),
-            Self::Bool(v) => Output::Bool(v),
-            Self::Text(v) => Output::Text(v),
-            Self::Binary(v) => Output::Binary(v),
-            Self::Sparse(v) => Output::Sparse(v),
+            Self::F32(v) => OutputValues::F32(v),
+            Self::F64(v) => OutputValues::F64(v),
+            Self::I64(v) => OutputValues::I64(v),
+            Self::U64(v) => OutputValues::U64(v),
+            Self::Bool(v) => OutputValues::Bool(v),
+            Self::Text(v) => OutputValues::Text(v),
+            Self::Binary(v) => OutputValues::Binary(v),
+            Self::Sparse(v) => OutputValues::Sparse(v),
         }
     }
 
@@ -128,12 +128,12 @@ impl KeptColumn {
     }
 
     /// Returns a column of these values, of which those with a false entry in `valid` are missing.
-    pub fn new_valid(values: KeptValues, valid: Vec<bool>) -> Self {
+    pub fn with_validity(values: KeptValues, valid: Vec<bool>) -> Self {
         Self { values, valid: valid.contains(&false).then_some(valid) }
     }
 
     /// Returns a column of numbers that may be missing.
-    pub fn optional(values: &[Option<f64>]) -> Self {
+    pub fn from_options(values: &[Option<f64>]) -> Self {
         let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
         Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
     }
@@ -159,14 +159,14 @@ impl KeptColumn {
     }
 
     /// Returns the first row whose number is missing, NaN or infinite, counted from row `start` on.
-    pub fn first_missing(&self, start: usize) -> Option<usize> {
+    pub fn first_invalid(&self, start: usize) -> Option<usize> {
         let finite = |row: usize| match &self.values {
-            KeptValues::Sparse(values) => values.rows().largest(row).is_finite(),
+            KeptValues::Sparse(values) => values.rows().largest_magnitude(row).is_finite(),
             values => values.number(row).is_none_or(f64::is_finite),
         };
-        let odd = (start..self.len()).position(|row| !finite(row));
+        let not_finite = (start..self.len()).position(|row| !finite(row));
         let null = self.valid.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
-        odd.into_iter().chain(null).min()
+        not_finite.into_iter().chain(null).min()
     }
 
     /// Returns the type of the values.
@@ -234,15 +234,15 @@ impl KeptColumn {
     pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
         let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
         for row in 0..self.len() {
-            let refuse = |value: String| (row, value);
+            let at_row = |value: String| (row, value);
             let whole = self.values.integer(row);
             match (&mut cast.values, &self.values, self.values.number(row)) {
                 (KeptValues::F32(to), _, Some(number)) => to.push(match whole {
-                    Some(whole) => exact(whole, 24, "float32").map_err(refuse)? as f32,
-                    None => narrow(number).map_err(refuse)?,
+                    Some(whole) => check_exact(whole, 24, "float32").map_err(at_row)? as f32,
+                    None => to_f32(number).map_err(at_row)?,
                 }),
                 (KeptValues::F64(to), _, Some(number)) => to.push(match whole {
-                    Some(whole) => exact(whole, 53, "float64").map_err(refuse)? as f64,
+                    Some(whole) => check_exact(whole, 53, "float64").map_err(at_row)? as f64,
                     None => number,
                 }),
                 (KeptValues::I64(to), KeptValues::I64(_) | KeptValues::Bool(_), _) => {
@@ -252,7 +252,7 @@ impl KeptColumn {
                 (KeptValues::Text(to), KeptValues::Text(from), _)
                 | (KeptValues::Binary(to), KeptValues::Binary(from), _) => to.push(from.bytes(row)),
                 (_, from, _) => {
-                    return Err(refuse(format!("{}, not {kind}", from.as_output().kind())));
+                    return Err(at_row(format!("{}, not {kind}", from.as_output().kind())));
                 }
             }
         }
@@ -264,13 +264,13 @@ impl KeptColumn {
 ///
 /// # Errors
 /// If the number is finite but too large for float32.
-fn narrow(value: f64) -> Result<f32, String> {
+fn to_f32(value: f64) -> Result<f32, String> {
     let narrow = value as f32;
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
 }
 
 /// Returns the integer, if a float with this many binary digits represents it and all smaller ones.
-fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
+fn check_exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)
     } else {
@@ -281,7 +281,7 @@ fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
 /// Values of a column in a batch.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names are the types")]
-pub enum Output<'a> {
+pub enum OutputValues<'a> {
     F32(&'a [f32]),
     F64(&'a [f64]),
     I64(&'a [i64]),
@@ -294,7 +294,7 @@ pub enum Output<'a> {
     Kept(&'a KeptColumn),
 }
 
-impl Output<'_> {
+impl OutputValues<'_> {
     /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {

@@ -44,11 +44,11 @@ pub enum Purpose {
     Gradients,
     /// Small perturbations of points at which a search stalls; the round is the number of the
     /// search.
-    Nudges,
+    Perturbations,
     /// Folds of the rows for out-of-fold target encoding.
-    Effects,
+    TargetEncoding,
     /// Sample of rows from which a partition tree is grown.
-    Leaves,
+    PartitionTree,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

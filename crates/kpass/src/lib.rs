@@ -7,8 +7,8 @@
 //!   stored rows;
 //! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and
 //!   merges them in row order, so that the result has the same bits on any number of threads;
-//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`Plan`] adds them up
-//!   before work starts;
+//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`MemoryPlan`] adds them
+//!   up before work starts;
 //! * **what remains of a stopped run?** A [`checkpoint`] holds the states of its passes, and the
 //!   next run continues with the same bits.
 //!
@@ -65,12 +65,12 @@ mod error;
 pub mod identity;
 mod kept_column;
 pub mod key;
-mod memory;
-pub mod named;
+mod memory_rows;
 pub mod names;
 pub mod pass;
 mod quantiles;
 mod real;
+pub mod registry;
 pub mod rows;
 pub mod scaler;
 pub mod shown;
@@ -80,15 +80,15 @@ mod strings;
 mod system_error;
 
 pub use atomic::{AtomicFile, remove_temporaries, stop_outputs, watch_outputs, written_outputs};
-pub use budget::{Footprint, Plan};
+pub use budget::{Footprint, MemoryPlan};
 pub use digest::Digest;
 pub use error::{BadLine, Error, Result};
-pub use kept_column::{KeptColumn, KeptValues, Output, OutputKind};
-pub use memory::MemoryRows;
+pub use kept_column::{KeptColumn, KeptValues, OutputKind, OutputValues};
+pub use memory_rows::MemoryRows;
 pub use pass::{CancelToken, Fold, Merge, Pass, Pool, Workers};
 pub use rayon;
 pub use real::{Real, vectorised};
-pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+pub use rows::{Label, LabelCodes, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 pub use scaler::Scaler;
 pub use statistics::{Statistics, StatisticsFold};
 pub use strings::Strings;

@@ -7,21 +7,21 @@ pub fn position(names: &[impl AsRef<str>], name: &str) -> Option<usize> {
 
 /// Returns the positions of `name[0]`, `name[1]`, …, the columns of a list column, in their order;
 /// empty if there are none.
-pub fn items(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
+pub fn list_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     let item = |column: &str| {
         let item = column.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
         item.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
     };
-    places_where(names, |column| item(column).is_some())
+    positions_where(names, |column| item(column).is_some())
 }
 
 /// Returns the positions of `name=…`, the inputs of a categorical column; empty if there are none.
-pub fn values(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
-    places_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+pub fn category_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
+    positions_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
 }
 
-fn places_where(names: &[impl AsRef<str>], such: impl Fn(&str) -> bool) -> Vec<usize> {
-    (0..names.len()).filter(|place| such(names[*place].as_ref())).collect()
+fn positions_where(names: &[impl AsRef<str>], predicate: impl Fn(&str) -> bool) -> Vec<usize> {
+    (0..names.len()).filter(|place| predicate(names[*place].as_ref())).collect()
 }
 
 /// Returns the end of a message about a missing column: the most similar name, or the names that
@@ -30,17 +30,17 @@ pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
     let all = || names.iter().map(AsRef::as_ref);
     match nearest(name, all()) {
         Some(near) => format!("; did you mean {near:?}?"),
-        None => format!("; it has {}", listed(all())),
+        None => format!("; it has {}", join_names(all())),
     }
 }
 
 /// Maximum number of names in a list, which then fits about one line.
-const SHOWN: usize = 12;
+const MAX_NAMES: usize = 12;
 
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.collect();
-    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
+    let mut text = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_NAMES {
         text.push_str(&format!(", … ({} columns)", names.len()));
     }
     if names.is_empty() { "no columns".to_string() } else { text }

@@ -19,7 +19,7 @@
 
 use std::sync::LazyLock;
 
-pub(crate) const KNOTS: usize = 65;
+pub(crate) const KNOTS_PER_INPUT: usize = 65;
 
 /// λ, and the standard deviation s of the distribution: s² = 2/λ² (1/(1 + 2λ) − Γ(1 + λ)²/Γ(2 +
 /// 2λ)).
@@ -27,31 +27,32 @@ const LAMBDA: f64 = 0.3;
 const DEVIATION: f64 = 1.169974165433836;
 
 /// Score z of every knot, computed once because powers are expensive.
-static SCORES: LazyLock<[f64; KNOTS]> = LazyLock::new(|| {
+static SCORES: LazyLock<[f64; KNOTS_PER_INPUT]> = LazyLock::new(|| {
     std::array::from_fn(|k| {
-        let p = (k as f64 + 0.5) / KNOTS as f64;
+        let p = (k as f64 + 0.5) / KNOTS_PER_INPUT as f64;
         (p.powf(LAMBDA) - (1.0 - p).powf(LAMBDA)) / (LAMBDA * DEVIATION)
     })
 });
 
 /// Returns knots that leave the values between them unchanged.
-pub(crate) fn identity() -> impl Iterator<Item = f64> {
+pub(crate) fn identity_knots() -> impl Iterator<Item = f64> {
     SCORES.iter().copied()
 }
 
 /// Returns the knots of at least one ascending value, each with its weight.
 pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
     let total = ascending.iter().map(|(_, weight)| weight).sum::<f64>();
-    (0..KNOTS).map(move |k| quantile(ascending, (2 * k + 1) as f64 * total, (2 * KNOTS) as f64, false))
+    (0..KNOTS_PER_INPUT)
+        .map(move |k| quantile(ascending, (2 * k + 1) as f64 * total, (2 * KNOTS_PER_INPUT) as f64, false))
 }
 
 /// Returns the first of the ascending values at which the sum of the weights so far, times `scale`,
 /// exceeds `bound` (or reaches it, if the last parameter is true); 0 without values.
-pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, least: bool) -> f64 {
+pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
     let mut sum = 0.0;
     let reached = |(_, weight): &&(f64, f64)| {
         sum += weight;
-        sum * scale > bound || least && sum * scale == bound
+        sum * scale > bound || inclusive && sum * scale == bound
     };
     ascending.iter().find(reached).or(ascending.last()).map_or(0.0, |(value, _)| *value)
 }
@@ -68,7 +69,7 @@ pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
     match above {
         // also for NaN, which stays NaN
         0 => z + (value - knots[0]).asinh(),
-        KNOTS => z + (value - knots[KNOTS - 1]).asinh(),
+        KNOTS_PER_INPUT => z + (value - knots[KNOTS_PER_INPUT - 1]).asinh(),
         _ => z + (tied(knots, above).2 - z) * ((value - knots[low]) / (knots[above] - knots[low])),
     }
 }
@@ -79,7 +80,7 @@ pub(crate) fn invert(knots: &[f64], score: f64) -> f64 {
     if score <= z {
         return knots[0] + (score - z).sinh();
     }
-    while low + 1 < KNOTS {
+    while low + 1 < KNOTS_PER_INPUT {
         let (_, next, above) = tied(knots, low + 1);
         if score <= above {
             return knots[low] + (knots[next] - knots[low]) * ((score - z) / (above - z));

@@ -27,11 +27,11 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// Distance from 1 to the next larger number, as `f64`.
     const EPSILON: f64;
     /// Returns the bytes of `values`, in native byte order.
-    fn bytes(values: &[Self]) -> &[u8] {
+    fn as_bytes(values: &[Self]) -> &[u8] {
         bytemuck::cast_slice(values)
     }
     /// Returns the bytes of `values` for writing. Every bit pattern is a valid value.
-    fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
+    fn as_bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
     }
     /// Returns the nearest number of this type.
@@ -47,7 +47,7 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// with `d` columns.
     #[inline(always)]
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
-        transpose_singly(columns, d, out);
+        transpose_scalar(columns, d, out);
     }
 }
 
@@ -76,7 +76,7 @@ pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
 }
 
 #[inline(always)]
-fn transpose_singly<T: Copy>([a, b, c, e]: [&[T]; 4], d: usize, out: &mut [T]) {
+fn transpose_scalar<T: Copy>([a, b, c, e]: [&[T]; 4], d: usize, out: &mut [T]) {
     for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(d)) {
         out[..4].copy_from_slice(&[*a, *b, *c, *e]);
     }
@@ -109,24 +109,24 @@ impl Real for f32 {
     #[inline(always)]
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
         // every x86-64 has SSE
-        let Some(sse) = pulp::core_arch::x86::Sse::try_new() else { return transpose_singly(columns, d, out) };
+        let Some(sse) = pulp::core_arch::x86::Sse::try_new() else { return transpose_scalar(columns, d, out) };
         let [(a, a_end), (b, b_end), (c, c_end), (e, e_end)] = columns.map(|column| column.as_chunks::<4>());
         for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
-            let rows = square(sse, [*a, *b, *c, *e]);
+            let rows = transpose_4x4(sse, [*a, *b, *c, *e]);
             // `chunks(d)` would compute the number of chunks, which needs a division
             for (i, row) in rows.iter().enumerate() {
                 out[i * d..i * d + 4].copy_from_slice(row);
             }
         }
         let rest = (4 * d * a.len()).min(out.len());
-        transpose_singly([a_end, b_end, c_end, e_end], d, &mut out[rest..]);
+        transpose_scalar([a_end, b_end, c_end, e_end], d, &mut out[rest..]);
     }
 }
 
 /// Returns four columns of four values as rows.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn square(sse: pulp::core_arch::x86::Sse, columns: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
+fn transpose_4x4(sse: pulp::core_arch::x86::Sse, columns: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
     let [a, b, c, d]: [std::arch::x86_64::__m128; 4] = bytemuck::cast(columns);
     // a0 b0 a1 b1, then a2 b2 a3 b3
     let (ab, ab_end) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpackhi_ps(a, b));

@@ -21,8 +21,8 @@ impl Label {
     pub fn digest(&self) -> u64 {
         match self {
             Self::Bool(truth) => u64::from(*truth),
-            Self::Int(whole) => crate::Digest::word_of(&whole.to_le_bytes()),
-            Self::Text(text) => crate::Digest::word_of(text.as_bytes()),
+            Self::Int(whole) => crate::Digest::u64_of(&whole.to_le_bytes()),
+            Self::Text(text) => crate::Digest::u64_of(text.as_bytes()),
         }
     }
 
@@ -46,17 +46,17 @@ impl std::fmt::Display for Label {
 /// A label column of a block: `labels[codes[i]]` is the label of row i.
 ///
 /// While labels are being discovered, the cursor has its own dictionary, which grows. Once the
-/// source has a dictionary, the codes refer to it, and [`Coded::UNKNOWN`] marks labels that it does
-/// not contain.
+/// source has a dictionary, the codes refer to it, and [`LabelCodes::UNKNOWN`] marks labels that it
+/// does not contain.
 #[derive(Clone, Copy, Debug)]
-pub struct Coded<'a> {
+pub struct LabelCodes<'a> {
     /// Codes, one per row of the block.
     pub codes: &'a [u32],
     /// Dictionary.
     pub labels: &'a [Label],
 }
 
-impl Coded<'_> {
+impl LabelCodes<'_> {
     /// The code of a label that is not in the dictionary.
     pub const UNKNOWN: u32 = u32::MAX;
 }
@@ -77,9 +77,9 @@ pub struct RowBlock<'a, T> {
     /// Weights of the rows; `None` if all weigh 1.
     pub weight: Option<&'a [f64]>,
     /// Class column, if the target is a label.
-    pub classes: Option<Coded<'a>>,
+    pub classes: Option<LabelCodes<'a>>,
     /// Fold column, if the folds come from a column.
-    pub groups: Option<Coded<'a>>,
+    pub groups: Option<LabelCodes<'a>>,
     /// Columns that are copied to the output.
     pub kept: &'a [KeptColumn],
 }
@@ -131,17 +131,17 @@ impl<T: Real> RowBuf<T> {
     }
     /// Returns the bytes of a row in a buffer, including labels but not kept columns.
     pub fn bytes_per_row(shape: &TableShape) -> usize {
-        let numbers = shape.targets + usize::from(shape.weighted);
-        size_of::<u64>() + shape.features * size_of::<T>() + numbers * size_of::<f64>() + 2 * size_of::<u32>()
+        let numbers = shape.targets + usize::from(shape.has_weights);
+        size_of::<u64>() + shape.inputs * size_of::<T>() + numbers * size_of::<f64>() + 2 * size_of::<u32>()
     }
     /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.x.clear();
-        self.clear_but_x();
+        self.clear_except_x();
     }
     /// Removes all rows but leaves the old values in `x`, for a cursor that overwrites all of them
     /// and would waste time on zeros.
-    pub fn clear_but_x(&mut self) {
+    pub fn clear_except_x(&mut self) {
         self.rows.clear();
         self.y.clear();
         self.weight.clear();
@@ -154,12 +154,12 @@ impl<T: Real> RowBuf<T> {
         RowBlock {
             rows: &self.rows,
             x: &self.x,
-            d: shape.features,
+            d: shape.inputs,
             y: &self.y,
             t: shape.targets,
-            weight: shape.weighted.then_some(&self.weight[..]),
-            classes: self.class_labels.as_ref().map(|l| Coded { codes: &self.classes, labels: l }),
-            groups: self.group_labels.as_ref().map(|l| Coded { codes: &self.groups, labels: l }),
+            weight: shape.has_weights.then_some(&self.weight[..]),
+            classes: self.class_labels.as_ref().map(|l| LabelCodes { codes: &self.classes, labels: l }),
+            groups: self.group_labels.as_ref().map(|l| LabelCodes { codes: &self.groups, labels: l }),
             kept: &self.kept,
         }
     }
@@ -167,7 +167,7 @@ impl<T: Real> RowBuf<T> {
 
 /// Returns the `count` values from position `start` on, with arbitrary content. Enlarges the vector
 /// if necessary.
-pub fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
+pub fn resized_slice<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
     if values.len() < start + count {
         values.resize(start + count, V::default());
     }
@@ -176,22 +176,22 @@ pub fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) 
 
 /// Appends `more` values and returns them.
 pub fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
-    let have = values.len();
-    values.resize(have + more, V::default());
-    &mut values[have..]
+    let old_len = values.len();
+    values.resize(old_len + more, V::default());
+    &mut values[old_len..]
 }
 
 /// The size of the table that a source provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableShape {
     /// Number of stored rows, which are numbered from 0. Selected rows may be fewer.
-    pub stored: u64,
+    pub stored_rows: u64,
     /// Number of inputs per row, d.
-    pub features: usize,
+    pub inputs: usize,
     /// Number of numeric targets per row, t.
     pub targets: usize,
     /// True if rows have weights.
-    pub weighted: bool,
+    pub has_weights: bool,
 }
 
 /// A table that several cursors can read at once, each starting at any stored row.
@@ -201,14 +201,14 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     /// Returns the stored rows that can be selected: a part of `0..shape().stored`. Segments
     /// outside are never opened.
     fn range(&self) -> Range<u64> {
-        0..self.shape().stored
+        0..self.shape().stored_rows
     }
     /// Opens a cursor over the selected rows among the stored rows `segment`.
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
     /// Returns the bytes that an open cursor needs, with `per_row` for each row of a tile.
     fn footprint(&self) -> Footprint;
     /// Returns the bytes of the metadata of the files, which all cursors share.
-    fn held(&self) -> usize {
+    fn metadata_bytes(&self) -> usize {
         0
     }
     /// Returns the bytes read from storage so far, over all cursors.
@@ -230,8 +230,8 @@ impl<T: Real, S: RowSource<T> + ?Sized> RowSource<T> for &S {
     fn footprint(&self) -> Footprint {
         (**self).footprint()
     }
-    fn held(&self) -> usize {
-        (**self).held()
+    fn metadata_bytes(&self) -> usize {
+        (**self).metadata_bytes()
     }
     fn bytes_read(&self) -> u64 {
         (**self).bytes_read()

@@ -1,7 +1,7 @@
 //! Shift and scale of the inputs, learned from the training rows.
 
-use crate::quantiles::{self, KNOTS};
-use crate::{Statistics, statistics::is_noise};
+use crate::quantiles::{self, KNOTS_PER_INPUT};
+use crate::{Statistics, statistics::is_rounding_noise};
 use serde::{Deserialize, Serialize};
 
 /// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u
@@ -28,17 +28,17 @@ pub struct Scaler {
 impl Scaler {
     /// Returns a scaler to mean 0 and (population) deviation 1.
     pub fn standard(statistics: &Statistics) -> Self {
-        let features = || statistics.features.iter();
-        let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
-        let mean: Vec<f64> = features().map(|f| f.mean).collect();
+        let inputs = || statistics.inputs.iter();
+        let scale = inputs().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
+        let mean: Vec<f64> = inputs().map(|f| f.mean).collect();
         Self { centre: mean.clone(), scale, mean, ..Self::default() }
     }
 
     /// Returns a scaler to the range from 0 to 1.
     pub fn minmax(statistics: &Statistics) -> Self {
-        let features = || statistics.features.iter();
-        let centre = features().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect();
-        let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect();
+        let inputs = || statistics.inputs.iter();
+        let centre = inputs().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect();
+        let scale = inputs().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect();
         Self { centre, scale, ..Self::standard(statistics) }
     }
 
@@ -53,15 +53,15 @@ impl Scaler {
     /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
     /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.
     pub fn robust(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
-        let d = statistics.features.len();
+        let d = statistics.inputs.len();
         let (mut scaler, mut values) = (Self::standard(statistics), Vec::new());
-        for (j, feature) in statistics.features.iter().enumerate().filter(|(_, feature)| !feature.is_constant()) {
+        for (j, input) in statistics.inputs.iter().enumerate().filter(|(_, feature)| !feature.is_constant()) {
             values.clear();
-            values.extend(weighed(rows, d, weights).map(|(row, weight)| (row[j], weight)).filter(is_number));
+            values.extend(with_weights(rows, d, weights).map(|(row, weight)| (row[j], weight)).filter(is_number));
             let Some(centre) = median(&mut values) else { continue };
             values.iter_mut().for_each(|(value, _)| *value = (*value - centre).abs());
             let spread =
-                median(&mut values).filter(|spread| !is_noise(*spread, feature.min.abs().max(feature.max.abs())));
+                median(&mut values).filter(|spread| !is_rounding_noise(*spread, input.min.abs().max(input.max.abs())));
             (scaler.centre[j], scaler.scale[j]) = (centre, spread.unwrap_or(scaler.scale[j]));
         }
         scaler
@@ -70,15 +70,15 @@ impl Scaler {
     /// Returns a scaler to the quantiles of one distribution for all inputs: maps a value by its
     /// rank among `rows`, which are as in [`robust`](Self::robust).
     pub fn quantile(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
-        let (d, mut values) = (statistics.features.len(), Vec::new());
+        let (d, mut values) = (statistics.inputs.len(), Vec::new());
         let mut scaler = Self::standard(statistics);
         for j in 0..d {
             values.clear();
-            let scaled = |(row, weight): (&[f64], f64)| (scaler.apply_line(j, row[j]), weight);
-            values.extend(weighed(rows, d, weights).map(scaled).filter(is_number));
-            ascend(&mut values);
+            let scaled = |(row, weight): (&[f64], f64)| (scaler.apply_linear(j, row[j]), weight);
+            values.extend(with_weights(rows, d, weights).map(scaled).filter(is_number));
+            sort_by_value(&mut values);
             match values.is_empty() {
-                true => scaler.knots.extend(quantiles::identity()),
+                true => scaler.knots.extend(quantiles::identity_knots()),
                 false => scaler.knots.extend(quantiles::knots(&values)),
             }
         }
@@ -86,49 +86,49 @@ impl Scaler {
     }
 
     /// Sets the transform of an input to the identity, for example for an input that is 0 or 1.
-    pub fn keep(&mut self, i: usize) {
+    pub fn set_identity(&mut self, i: usize) {
         // asinh is applied after this scale, which keeps 0 and 1
         (self.centre[i], self.scale[i]) = (0.0, if self.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
-        let own = self.knots.iter_mut().skip(i * KNOTS).take(KNOTS);
-        own.zip(quantiles::identity()).for_each(|(knot, score)| *knot = score);
+        let input_knots = self.knots.iter_mut().skip(i * KNOTS_PER_INPUT).take(KNOTS_PER_INPUT);
+        input_knots.zip(quantiles::identity_knots()).for_each(|(knot, score)| *knot = score);
     }
 
     /// Returns true if the transform is not linear.
-    pub fn bends(&self) -> bool {
+    pub fn is_nonlinear(&self) -> bool {
         self.asinh || !self.knots.is_empty()
     }
 
     /// Returns the length of `knots` for d inputs, unless it is empty.
-    pub fn knots_of(d: usize) -> usize {
-        d * KNOTS
+    pub fn knot_count(d: usize) -> usize {
+        d * KNOTS_PER_INPUT
     }
 
-    fn apply_line(&self, i: usize, value: f64) -> f64 {
-        (value - self.centre[i]) * factor(self.scale[i])
+    fn apply_linear(&self, i: usize, value: f64) -> f64 {
+        (value - self.centre[i]) * inverse_scale(self.scale[i])
     }
 
     /// Returns a scaler that leaves values unchanged.
     pub fn identity(statistics: &Statistics) -> Self {
-        let d = statistics.features.len();
+        let d = statistics.inputs.len();
         Self { centre: vec![0.0; d], scale: vec![1.0; d], ..Self::standard(statistics) }
     }
 
     /// Returns the number of inputs.
-    pub fn features(&self) -> usize {
+    pub fn inputs(&self) -> usize {
         self.centre.len()
     }
 
     /// Returns the scaled value of input `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
-        self.bend(i, self.apply_line(i, value))
+        self.apply_nonlinear(i, self.apply_linear(i, value))
     }
 
     /// Applies asinh or the quantile transform, if there is one, to a shifted and scaled value of
     /// input `i`.
     #[inline]
-    pub fn bend(&self, i: usize, scaled: f64) -> f64 {
-        match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
+    pub fn apply_nonlinear(&self, i: usize, scaled: f64) -> f64 {
+        match self.knots.get(i * KNOTS_PER_INPUT..(i + 1) * KNOTS_PER_INPUT) {
             Some(knots) => quantiles::apply(knots, scaled),
             None if self.asinh => scaled.asinh(),
             None => scaled,
@@ -139,7 +139,7 @@ impl Scaler {
     /// centre of a constant input.
     #[inline]
     pub fn invert(&self, i: usize, scaled: f64) -> f64 {
-        let scaled = match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
+        let scaled = match self.knots.get(i * KNOTS_PER_INPUT..(i + 1) * KNOTS_PER_INPUT) {
             Some(knots) => quantiles::invert(knots, scaled),
             None if self.asinh => scaled.sinh(),
             None => scaled,
@@ -148,7 +148,7 @@ impl Scaler {
     }
 }
 
-fn weighed<'a>(rows: &'a [f64], d: usize, weights: &'a [f64]) -> impl Iterator<Item = (&'a [f64], f64)> {
+fn with_weights<'a>(rows: &'a [f64], d: usize, weights: &'a [f64]) -> impl Iterator<Item = (&'a [f64], f64)> {
     rows.chunks_exact(d).zip(weights.iter().copied().chain(std::iter::repeat(1.0)))
 }
 
@@ -156,19 +156,19 @@ fn is_number((value, _): &(f64, f64)) -> bool {
     value.is_finite()
 }
 
-fn ascend(values: &mut [(f64, f64)]) {
+fn sort_by_value(values: &mut [(f64, f64)]) {
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
 }
 
 /// Returns the lower median of values with weights; `None` without values. Sorts the values.
 fn median(values: &mut [(f64, f64)]) -> Option<f64> {
-    ascend(values);
+    sort_by_value(values);
     let total = values.iter().map(|(_, weight)| weight).sum::<f64>();
     (!values.is_empty()).then(|| quantiles::quantile(values, total, 2.0, true))
 }
 
 /// Returns the factor for a centred value: 1 / `scale`, or 0 for a scale of 0.
 #[inline]
-pub fn factor(scale: f64) -> f64 {
+pub fn inverse_scale(scale: f64) -> f64 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }

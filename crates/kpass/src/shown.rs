@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a number in plain notation; longer ones are shown in scientific notation.
-const DIGITS: usize = 20;
+const MAX_PLAIN_LENGTH: usize = 20;
 
 /// Returns the text as one line: control characters, which could move the cursor of a terminal or
 /// imitate a new line, are escaped.
@@ -51,7 +51,7 @@ pub fn words(text: &str) -> String {
 
 /// Describes an error in JSON that kmill wrote. Users did not write it, so its line and column and
 /// the Rust types would not help them.
-pub fn json(error: &serde_json::Error) -> &'static str {
+pub fn json_error(error: &serde_json::Error) -> &'static str {
     use serde_json::error::Category;
     match error.classify() {
         Category::Io => "it cannot be read",
@@ -99,18 +99,18 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 /// Returns a JSON text in which the control characters of strings are JSON escapes.
 ///
 /// ```
-/// assert_eq!(kpass::shown::object("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
+/// assert_eq!(kpass::shown::escaped_json("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
 /// ```
-pub fn object(json: &str) -> Cow<'_, str> {
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
     escaped(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
-fn escaped(text: &str, keep: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
-    let escapes = |letter: char| is_control(letter) && !keep(letter);
-    if !text.chars().any(escapes) {
+fn escaped(text: &str, is_exempt: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
+    let needs_escape = |letter: char| is_control(letter) && !is_exempt(letter);
+    if !text.chars().any(needs_escape) {
         return Cow::Borrowed(text);
     }
-    text.chars().map(|letter| if escapes(letter) { escape(letter) } else { letter.to_string() }).collect()
+    text.chars().map(|letter| if needs_escape(letter) { escape(letter) } else { letter.to_string() }).collect()
 }
 
 /// Returns true for control characters, and for marks that change the direction of displayed text.
@@ -118,16 +118,16 @@ fn is_control(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-const LETTERS: usize = 60;
+const MAX_LETTERS: usize = 60;
 
 /// Truncates a long text.
 ///
 /// ```
-/// assert_eq!(kpass::shown::short("ten"), "ten");
-/// assert!(kpass::shown::short(&"9".repeat(300)).ends_with("99…"));
+/// assert_eq!(kpass::shown::truncated("ten"), "ten");
+/// assert!(kpass::shown::truncated(&"9".repeat(300)).ends_with("99…"));
 /// ```
-pub fn short(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(LETTERS) {
+pub fn truncated(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_LETTERS) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
     }
@@ -142,5 +142,5 @@ pub fn short(text: &str) -> Cow<'_, str> {
 /// ```
 pub fn number(value: f64) -> String {
     let plain = value.to_string();
-    if plain.len() <= DIGITS { plain } else { format!("{value:e}") }
+    if plain.len() <= MAX_PLAIN_LENGTH { plain } else { format!("{value:e}") }
 }

@@ -2,7 +2,7 @@
 //!
 //! Files and chunks store lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
 //! In blocks, samples and landmarks every row has room for as many entries as the longest row of
-//! its table: first their places (column indices), then their values, padded with [`NO_PLACE`] and
+//! its table: first their places (column indices), then their values, padded with [`NO_INDEX`] and
 //! 0 (the ELLPACK format). A sparse row is then a fixed number of values like a dense row, and code
 //! that moves rows treats both alike. Only kernels, which compute with the values, distinguish
 //! them.
@@ -14,17 +14,17 @@ use crate::Real;
 use serde::{Deserialize, Serialize};
 
 /// Column index of an unused entry (padding).
-pub const NO_PLACE: f64 = -1.0;
+pub const NO_INDEX: f64 = -1.0;
 
 /// Maximum number of columns whose indices are exact in `f32`.
-pub const MOST_SINGLE: usize = 1 << 24;
+pub const MAX_F32_COLUMNS: usize = 1 << 24;
 
 /// Maximum number of columns of a dense text file. A line with more columns is damaged, or its data
 /// should be stored as sparse rows.
-pub const COLUMN_LIMIT: usize = 100_000;
+pub const MAX_DENSE_COLUMNS: usize = 100_000;
 
 /// Maximum number of columns of sparse rows.
-pub const MOST_COLUMNS: usize = u32::MAX as usize;
+pub const MAX_COLUMNS: usize = u32::MAX as usize;
 
 /// The size of sparse rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,35 +38,35 @@ pub struct SparseShape {
 impl SparseShape {
     /// Returns the smallest shape that has room for the rows of both shapes.
     #[must_use]
-    pub fn both(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
     }
 
     /// Returns true if sparse rows take less memory and time than dense ones: at least a thousand
     /// columns, and no row has entries in more than an eighth of them.
-    pub fn is_thin(self) -> bool {
+    pub fn prefers_sparse(self) -> bool {
         self.width >= 1_000 && self.longest <= self.width / 8
     }
 
     /// Returns true if the rows cannot be stored as dense rows, because they would have too many
     /// columns.
-    pub fn must_stay(self) -> bool {
-        self.width > COLUMN_LIMIT
+    pub fn must_be_sparse(self) -> bool {
+        self.width > MAX_DENSE_COLUMNS
     }
 
     /// Returns true if the shape is consistent and within the limits.
-    pub fn is_sound(self) -> bool {
-        self.width <= MOST_COLUMNS && self.longest <= self.width
+    pub fn is_valid(self) -> bool {
+        self.width <= MAX_COLUMNS && self.longest <= self.width
     }
 
     /// Returns the number of values of a row in a block.
-    pub fn numbers(self) -> usize {
+    pub fn values_per_row(self) -> usize {
         2 * self.longest.max(1)
     }
 }
 
 /// Bytes of a stored entry: its column index and its value.
-pub const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
+pub const ENTRY_BYTES: usize = size_of::<u32>() + size_of::<f64>();
 
 /// Sparse rows of a chunk, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub struct SparseRows<'a> {
     /// Index of the first entry of each row, followed by the number of all entries.
     pub starts: &'a [usize],
     /// Column indices of the entries, ascending within a row.
-    pub places: &'a [u32],
+    pub indices: &'a [u32],
     /// Values of the entries.
     pub values: &'a [f64],
 }
@@ -83,12 +83,12 @@ impl<'a> SparseRows<'a> {
     /// Returns the entries of a row.
     pub fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
         let entries = self.starts[row]..self.starts[row + 1];
-        (&self.places[entries.clone()], &self.values[entries])
+        (&self.indices[entries.clone()], &self.values[entries])
     }
 
     /// Returns the value of a row that is furthest from 0; NaN if one of them is NaN.
     #[inline]
-    pub fn largest(&self, row: usize) -> f64 {
+    pub fn largest_magnitude(&self, row: usize) -> f64 {
         let larger = |a: f64, b: &f64| if b.is_nan() || b.abs() > a.abs() { *b } else { a };
         self.row(row).1.iter().fold(0.0, larger)
     }
@@ -97,20 +97,20 @@ impl<'a> SparseRows<'a> {
     /// is not finite in `T`, or if the row has too many entries for `out`.
     pub fn pack<T: Real>(&self, row: usize, out: &mut [T]) -> bool {
         let (places, values) = self.row(row);
-        let room = out.len() / 2;
-        let (to_places, to_values) = out.split_at_mut(room);
-        let (mut count, mut fine) = (0, true);
+        let max_entries = out.len() / 2;
+        let (out_indices, out_values) = out.split_at_mut(max_entries);
+        let (mut count, mut all_finite) = (0, true);
         for (place, value) in places.iter().zip(values).filter(|(_, value)| **value != 0.0) {
-            let Some((to_place, to_value)) = to_places.get_mut(count).zip(to_values.get_mut(count)) else {
+            let Some((to_place, to_value)) = out_indices.get_mut(count).zip(out_values.get_mut(count)) else {
                 return false;
             };
             (*to_place, *to_value) = (T::from_f64(f64::from(*place)), T::from_f64(*value));
-            fine &= to_value.is_finite();
+            all_finite &= to_value.is_finite();
             count += 1;
         }
-        to_places[count..].fill(T::from_f64(NO_PLACE));
-        to_values[count..].fill(T::default());
-        fine
+        out_indices[count..].fill(T::from_f64(NO_INDEX));
+        out_values[count..].fill(T::default());
+        all_finite
     }
 }
 
@@ -119,14 +119,14 @@ impl<'a> SparseRows<'a> {
 pub struct SparseColumn {
     shape: SparseShape,
     starts: Vec<usize>,
-    places: Vec<u32>,
+    indices: Vec<u32>,
     values: Vec<f64>,
 }
 
 impl SparseColumn {
     /// Returns an empty column for rows of this shape.
     pub fn new(shape: SparseShape) -> Self {
-        Self { shape, starts: vec![0], places: Vec::new(), values: Vec::new() }
+        Self { shape, starts: vec![0], indices: Vec::new(), values: Vec::new() }
     }
 
     /// Returns the shape of its rows.
@@ -136,7 +136,7 @@ impl SparseColumn {
 
     /// Returns the rows.
     pub fn rows(&self) -> SparseRows<'_> {
-        SparseRows { starts: &self.starts, places: &self.places, values: &self.values }
+        SparseRows { starts: &self.starts, indices: &self.indices, values: &self.values }
     }
 
     /// Returns the number of rows.
@@ -152,14 +152,14 @@ impl SparseColumn {
     /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.starts.truncate(1);
-        self.places.clear();
+        self.indices.clear();
         self.values.clear();
     }
 
     /// Appends some rows of a chunk.
     pub fn extend(&mut self, chunk: &SparseRows<'_>, rows: impl Iterator<Item = usize>) {
         for (places, values) in rows.map(|row| chunk.row(row)) {
-            self.places.extend_from_slice(places);
+            self.indices.extend_from_slice(places);
             self.values.extend_from_slice(values);
             self.end_row();
         }
@@ -168,44 +168,44 @@ impl SparseColumn {
     /// Reserves room for exactly this many more entries, because the allocated bytes count towards
     /// the memory budget.
     pub fn reserve(&mut self, entries: usize) {
-        self.places.reserve_exact(entries);
+        self.indices.reserve_exact(entries);
         self.values.reserve_exact(entries);
     }
 
     /// Appends an entry to the row that [`SparseColumn::end_row`] ends.
     #[inline]
-    pub fn add(&mut self, place: u32, value: f64) {
-        self.places.push(place);
+    pub fn push_entry(&mut self, index: u32, value: f64) {
+        self.indices.push(index);
         self.values.push(value);
     }
 
     /// Ends a row.
     #[inline]
     pub fn end_row(&mut self) {
-        self.starts.push(self.places.len());
+        self.starts.push(self.indices.len());
     }
 
     /// Appends a row from the indices and values of a file; an error describes what is wrong with
     /// the row. With `sort`, entries are sorted by their column indices.
-    pub fn push(
+    pub fn push_row(
         &mut self,
         indices: impl Fn(usize) -> Option<i128>,
         values: &[f64],
         first: usize,
         sort: bool,
     ) -> Result<(), String> {
-        let start = self.places.len();
+        let start = self.indices.len();
         for (at, value) in (first..).zip(values) {
             let index = indices(at).ok_or("a row with a missing index")?;
             let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
             let most = self.shape.width.saturating_sub(1);
             let place = place.ok_or_else(|| format!("a row with index {index} (expected 0 to {most})"))?;
-            self.add(place, *value);
+            self.push_entry(place, *value);
         }
-        if sort && self.places[start..].windows(2).any(|pair| pair[1] < pair[0]) {
+        if sort && self.indices[start..].windows(2).any(|pair| pair[1] < pair[0]) {
             self.sort(start);
         }
-        if let Some(pair) = self.places[start..].windows(2).find(|pair| pair[1] <= pair[0]) {
+        if let Some(pair) = self.indices[start..].windows(2).find(|pair| pair[1] <= pair[0]) {
             let (index, last) = (pair[1], pair[0]);
             return Err(format!("a row with index {index} after {last} (indices must increase strictly)"));
         }
@@ -217,11 +217,11 @@ impl SparseColumn {
     }
 
     fn sort(&mut self, start: usize) {
-        let entries = self.places[start..].iter().copied().zip(self.values[start..].iter().copied());
+        let entries = self.indices[start..].iter().copied().zip(self.values[start..].iter().copied());
         let mut entries: Vec<(u32, f64)> = entries.collect();
         entries.sort_by_key(|(place, _)| *place);
-        let own = self.places[start..].iter_mut().zip(&mut self.values[start..]);
-        own.zip(entries).for_each(|((place, value), entry)| (*place, *value) = entry);
+        let sorted_slots = self.indices[start..].iter_mut().zip(&mut self.values[start..]);
+        sorted_slots.zip(entries).for_each(|((place, value), entry)| (*place, *value) = entry);
     }
 }
 
@@ -233,15 +233,15 @@ pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
 }
 
 /// Returns rows of the first width, each padded to the second width, which must not be smaller.
-pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
-    let mut roomy = Vec::with_capacity(rows.len() / numbers.max(1) * wanted);
-    for row in rows.chunks_exact(numbers.max(1)) {
+pub fn widen_rows<T: Real>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
+    let mut widened = Vec::with_capacity(rows.len() / width.max(1) * new_width);
+    for row in rows.chunks_exact(width.max(1)) {
         let (places, values) = entries(row);
-        let rest = wanted / 2 - places.len();
-        roomy.extend_from_slice(places);
-        roomy.extend(std::iter::repeat_n(T::from_f64(NO_PLACE), rest));
-        roomy.extend_from_slice(values);
-        roomy.extend(std::iter::repeat_n(T::default(), rest));
+        let padding = new_width / 2 - places.len();
+        widened.extend_from_slice(places);
+        widened.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), padding));
+        widened.extend_from_slice(values);
+        widened.extend(std::iter::repeat_n(T::default(), padding));
     }
-    roomy
+    widened
 }

@@ -7,23 +7,23 @@
 //! 0.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
-use crate::rows::{Coded, Label, RowBlock};
+use crate::rows::{Label, LabelCodes, RowBlock};
 use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
 use std::collections::HashMap;
 
 /// Maximum number of distinct labels of a class column. A column with more labels is most likely a
 /// measurement, for which one model per class makes no sense.
-pub const LABEL_LIMIT: usize = 10_000;
+pub const MAX_CLASS_LABELS: usize = 10_000;
 
 /// Maximum number of distinct labels of a group column, such as the queries of a search engine.
 /// Each reading lane stores all of them.
-pub const GROUP_LIMIT: usize = 100_000;
+pub const MAX_GROUP_LABELS: usize = 100_000;
 
 /// Bytes of a label and of its count in a dictionary.
 pub const LABEL_BYTES: usize = 128;
 
 /// Maximum mean number of bytes of the text of a label, over the maximum number of labels.
-pub const TEXT_BYTES: usize = LABEL_BYTES / 2;
+pub const LABEL_TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a
 /// row of weight 2 counts as that row twice.
@@ -43,12 +43,20 @@ pub struct Moments {
     pub max: f64,
     /// True for a column of integers, whose differences are never rounding noise. Set by
     /// `Selected::mark_integers` of the crate `kstore`, which knows the type of the column.
-    pub whole: bool,
+    pub is_integer: bool,
 }
 
 impl Default for Moments {
     fn default() -> Self {
-        Self { count: 0, weight: 0.0, mean: 0.0, m2: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY, whole: false }
+        Self {
+            count: 0,
+            weight: 0.0,
+            mean: 0.0,
+            m2: 0.0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+            is_integer: false,
+        }
     }
 }
 
@@ -61,9 +69,9 @@ impl Moments {
     /// Returns true if the values differ by no more than rounding noise, which integers do not
     /// have.
     pub fn is_constant(&self) -> bool {
-        match self.whole {
+        match self.is_integer {
             true => self.min >= self.max,
-            false => self.count == 0 || is_noise(self.deviation(), self.min.abs().max(self.max.abs())),
+            false => self.count == 0 || is_rounding_noise(self.deviation(), self.min.abs().max(self.max.abs())),
         }
     }
 
@@ -120,17 +128,17 @@ impl LabelCounts {
     fn add(&mut self, label: &Label, (count, weight): (u64, f64)) {
         if let Some((rows, sum)) = self.counts.get_mut(label) {
             (*rows, *sum) = (*rows + count, *sum + weight);
-        } else if self.holds(GROUP_LIMIT) {
+        } else if self.is_within(MAX_GROUP_LABELS) {
             // one label above the limit shows that there are too many; further labels are dropped
             self.bytes += label.text_bytes();
             self.counts.insert(label.clone(), (count, weight));
         }
     }
 
-    fn step(&mut self, coded: &Coded<'_>, weights: &[f64], scratch: &mut Vec<(u64, f64)>) {
+    fn add_tile(&mut self, coded: &LabelCodes<'_>, weights: &[f64], scratch: &mut Vec<(u64, f64)>) {
         scratch.clear();
         scratch.resize(coded.labels.len(), (0, 0.0));
-        for (code, weight) in coded.codes.iter().zip(weights).filter(|(code, _)| **code != Coded::UNKNOWN) {
+        for (code, weight) in coded.codes.iter().zip(weights).filter(|(code, _)| **code != LabelCodes::UNKNOWN) {
             let (count, sum) = &mut scratch[*code as usize];
             (*count, *sum) = (*count + 1, *sum + weight);
         }
@@ -141,12 +149,12 @@ impl LabelCounts {
 
     /// Returns true if there are at most `limit` labels, and their texts do not exceed the maximum
     /// size for this many labels.
-    fn holds(&self, limit: usize) -> bool {
-        self.len() <= limit && self.bytes <= TEXT_BYTES * limit
+    fn is_within(&self, limit: usize) -> bool {
+        self.len() <= limit && self.bytes <= LABEL_TEXT_BYTES * limit
     }
 
     fn check(&self, column: &str, limit: usize) -> Result<()> {
-        if self.holds(limit) { Ok(()) } else { Err(Error::TooManyLabels { column: column.to_string(), limit }) }
+        if self.is_within(limit) { Ok(()) } else { Err(Error::TooManyLabels { column: column.to_string(), limit }) }
     }
 }
 
@@ -156,13 +164,13 @@ pub struct Statistics {
     /// Number of rows.
     pub rows: u64,
     /// Moments of each input.
-    pub features: Vec<Moments>,
+    pub inputs: Vec<Moments>,
     /// Moments of each numeric target.
     pub targets: Vec<Moments>,
     /// Moments of the weights; empty if all rows weigh 1.
     pub weights: Vec<Moments>,
     /// Number of rows whose weight is not a whole number.
-    pub fractional: u64,
+    pub fractional_weights: u64,
     /// Labels of the class column; empty if there is none.
     pub classes: LabelCounts,
     /// Labels of the fold column; empty if there is none.
@@ -173,24 +181,24 @@ impl Statistics {
     /// Returns the statistics of an empty table.
     pub fn new(shape: &TableShape) -> Self {
         let none = Moments::default();
-        let [features, targets] = [shape.features, shape.targets].map(|count| vec![none; count]);
-        Self { features, targets, weights: vec![none; usize::from(shape.weighted)], ..Self::default() }
+        let [inputs, targets] = [shape.inputs, shape.targets].map(|count| vec![none; count]);
+        Self { inputs, targets, weights: vec![none; usize::from(shape.has_weights)], ..Self::default() }
     }
 
-    /// Checks after the last merge that there are at most [`LABEL_LIMIT`] classes and
-    /// [`GROUP_LIMIT`] groups.
-    pub fn check(&self, class_column: &str, group_column: &str) -> Result<()> {
-        self.classes.check(class_column, LABEL_LIMIT)?;
-        self.groups.check(group_column, GROUP_LIMIT)
+    /// Checks after the last merge that there are at most [`MAX_CLASS_LABELS`] classes and
+    /// [`MAX_GROUP_LABELS`] groups.
+    pub fn check_label_counts(&self, class_column: &str, group_column: &str) -> Result<()> {
+        self.classes.check(class_column, MAX_CLASS_LABELS)?;
+        self.groups.check(group_column, MAX_GROUP_LABELS)
     }
 }
 
 impl Merge for Statistics {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
-        self.fractional += later.fractional;
-        let columns = self.features.iter_mut().chain(&mut self.targets).chain(&mut self.weights);
-        let more = later.features.iter().chain(&later.targets).chain(&later.weights);
+        self.fractional_weights += later.fractional_weights;
+        let columns = self.inputs.iter_mut().chain(&mut self.targets).chain(&mut self.weights);
+        let more = later.inputs.iter().chain(&later.targets).chain(&later.weights);
         columns.zip(more).for_each(|(moments, later)| moments.merge(later));
         for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
             theirs.counts.iter().for_each(|(label, counts)| mine.add(label, *counts));
@@ -199,15 +207,15 @@ impl Merge for Statistics {
 }
 
 crate::persist!(Statistics {
-    one "rows": rows, one "fractional": fractional, part "features": features, part "targets": targets, part "weights": weights,
+    one "rows": rows, one "fractional": fractional_weights, part "features": inputs, part "targets": targets, part "weights": weights,
     part "classes": classes, part "groups": groups
 });
 
 /// Stores the counts in one array, and weight, mean, m2, min and max of every column in another.
 impl Persist for Vec<Moments> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.own("count", self.iter().map(|m| m.count).collect());
-        out.own("moments", self.iter().flat_map(|m| [m.weight, m.mean, m.m2, m.min, m.max]).collect());
+        out.put_owned("count", self.iter().map(|m| m.count).collect());
+        out.put_owned("moments", self.iter().flat_map(|m| [m.weight, m.mean, m.m2, m.min, m.max]).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
@@ -216,7 +224,7 @@ impl Persist for Vec<Moments> {
         from.fill("moments", &mut moments)?;
         let numbers = moments.as_chunks::<5>().0;
         for ((column, count), &[weight, mean, m2, min, max]) in self.iter_mut().zip(counts).zip(numbers) {
-            *column = Moments { count, weight, mean, m2, min, max, whole: false };
+            *column = Moments { count, weight, mean, m2, min, max, is_integer: false };
         }
         Ok(())
     }
@@ -226,14 +234,14 @@ impl Persist for LabelCounts {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         let (labels, counts): (Vec<Label>, Vec<u64>) = self.sorted().into_iter().unzip();
         // labels are booleans, integers and text, which JSON always accepts
-        out.own("labels", serde_json::to_vec(&labels).unwrap_or_default());
-        out.own("weights", labels.iter().map(|label| self.weight(label)).collect());
-        out.own("counts", counts);
+        out.put_owned("labels", serde_json::to_vec(&labels).unwrap_or_default());
+        out.put_owned("weights", labels.iter().map(|label| self.weight(label)).collect());
+        out.put_owned("counts", counts);
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
         let labels: Vec<Label> = serde_json::from_slice(&from.read::<u8>("labels")?)
-            .map_err(|error| from.damaged(format!("labels: {}", crate::shown::json(&error))))?;
+            .map_err(|error| from.damaged(format!("labels: {}", crate::shown::json_error(&error))))?;
         let mut counts = vec![0; labels.len()];
         from.fill("counts", &mut counts)?;
         let mut weights = vec![0.0; labels.len()];
@@ -258,7 +266,7 @@ impl StatisticsFold {
 
     /// Returns the bytes of a state without labels.
     pub fn state_bytes(&self) -> usize {
-        let TableShape { features, targets, weighted, .. } = self.shape;
+        let TableShape { inputs: features, targets, has_weights: weighted, .. } = self.shape;
         size_of::<Statistics>() + (features + targets + usize::from(weighted)) * size_of::<Moments>()
     }
 }
@@ -270,7 +278,7 @@ pub struct StatisticsScratch {
     shift: Vec<f64>,
     weight: Vec<f64>,
     sum: Vec<f64>,
-    square: Vec<f64>,
+    squares: Vec<f64>,
     labels: Vec<(u64, f64)>,
 }
 
@@ -297,15 +305,15 @@ impl<T: Real> Fold<T> for StatisticsFold {
         state.rows += block.len() as u64;
         scratch.weights.clear();
         scratch.weights.extend((0..block.len()).map(|i| block.weight(i).unwrap_or(1.0).max(0.0)));
-        state.fractional += scratch.weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
-        scratch.columns(block.x, &mut state.features);
-        scratch.columns(block.y, &mut state.targets);
-        scratch.columns(block.weight.unwrap_or_default(), &mut state.weights);
+        state.fractional_weights += scratch.weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
+        scratch.add_tile(block.x, &mut state.inputs);
+        scratch.add_tile(block.y, &mut state.targets);
+        scratch.add_tile(block.weight.unwrap_or_default(), &mut state.weights);
         if let Some(coded) = &block.classes {
-            state.classes.step(coded, &scratch.weights, &mut scratch.labels);
+            state.classes.add_tile(coded, &scratch.weights, &mut scratch.labels);
         }
         if let Some(coded) = &block.groups {
-            state.groups.step(coded, &scratch.weights, &mut scratch.labels);
+            state.groups.add_tile(coded, &scratch.weights, &mut scratch.labels);
         }
         Ok(())
     }
@@ -313,7 +321,7 @@ impl<T: Real> Fold<T> for StatisticsFold {
 
 impl StatisticsScratch {
     /// Computes the moments of a row-major tile, and merges them into `columns`.
-    fn columns<V: Real>(&mut self, x: &[V], columns: &mut [Moments]) {
+    fn add_tile<V: Real>(&mut self, x: &[V], columns: &mut [Moments]) {
         let d = columns.len();
         if d == 0 || x.is_empty() {
             return;
@@ -321,42 +329,42 @@ impl StatisticsScratch {
         // The first value of its column is subtracted from each value: a constant column is then
         // exactly constant, and sums stay small if the mean is large compared with the deviation.
         self.shift.clear();
-        self.shift.extend((0..d).map(|c| first_number(x, d, c)));
-        for sums in [&mut self.weight, &mut self.sum, &mut self.square] {
+        self.shift.extend((0..d).map(|c| first_value(x, d, c)));
+        for sums in [&mut self.weight, &mut self.sum, &mut self.squares] {
             sums.clear();
             sums.resize(d, 0.0);
         }
-        for (row, own) in x.chunks_exact(d).zip(&self.weights) {
+        for (row, row_weight) in x.chunks_exact(d).zip(&self.weights) {
             let sums = self.weight.iter_mut().zip(&mut self.sum);
             for ((value, shift), (weight, sum)) in row.iter().zip(&self.shift).zip(sums) {
                 let v = value.to_f64();
-                let (present, offset) = if v.is_nan() { (0.0, 0.0) } else { (*own, v - shift) };
-                *weight += present;
-                *sum += present * offset;
+                let (value_weight, offset) = if v.is_nan() { (0.0, 0.0) } else { (*row_weight, v - shift) };
+                *weight += value_weight;
+                *sum += value_weight * offset;
             }
         }
         // from here on `sum` is the mean relative to the shift
         for (sum, weight) in self.sum.iter_mut().zip(&self.weight) {
             *sum = if *weight > 0.0 { *sum / weight } else { 0.0 };
         }
-        for (row, own) in x.chunks_exact(d).zip(&self.weights) {
-            let about = self.shift.iter().zip(&self.sum);
-            for ((value, (shift, mean)), square) in row.iter().zip(about).zip(&mut self.square) {
+        for (row, row_weight) in x.chunks_exact(d).zip(&self.weights) {
+            let centres = self.shift.iter().zip(&self.sum);
+            for ((value, (shift, mean)), square) in row.iter().zip(centres).zip(&mut self.squares) {
                 let v = value.to_f64();
                 let offset = if v.is_nan() { 0.0 } else { (v - shift) - mean };
-                *square += own * (offset * offset);
+                *square += row_weight * (offset * offset);
             }
         }
-        self.extremes(x, columns);
+        self.merge_tile(x, columns);
     }
 
-    fn extremes<V: Real>(&self, x: &[V], columns: &mut [Moments]) {
+    fn merge_tile<V: Real>(&self, x: &[V], columns: &mut [Moments]) {
         let d = columns.len();
         let mut tile: Vec<Moments> = (0..d)
             .map(|c| Moments {
                 weight: self.weight[c],
                 mean: self.shift[c] + self.sum[c],
-                m2: self.square[c],
+                m2: self.squares[c],
                 ..Moments::default()
             })
             .collect();
@@ -375,7 +383,7 @@ impl StatisticsScratch {
     }
 }
 
-fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
+fn first_value<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }
 
@@ -385,7 +393,7 @@ fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
 const CONSTANT_ULPS: f64 = 8.0;
 
 /// Returns true if a deviation is rounding noise compared with values as large as `magnitude`.
-pub(crate) fn is_noise(deviation: f64, magnitude: f64) -> bool {
+pub(crate) fn is_rounding_noise(deviation: f64, magnitude: f64) -> bool {
     deviation <= CONSTANT_ULPS * f64::EPSILON * magnitude
 }
 
@@ -395,7 +403,7 @@ mod tests {
     use crate::{MemoryRows, Pass, RowSource};
 
     #[test]
-    fn weights_are_counted_apart_from_targets() {
+    fn weights_and_targets_have_separate_moments() {
         let rows = MemoryRows::new(vec![1.0, 2.0, 3.0], 1).unwrap().with_targets(vec![4.0, 5.0, 9.0], 1).unwrap();
         assert!(rows.clone().with_weights(Some(vec![1.0])).is_err());
         let statistics = |rows: &MemoryRows<f64>| {
@@ -404,7 +412,7 @@ mod tests {
         };
         let weighted = statistics(&rows.clone().with_weights(Some(vec![2.0, 1.0, 0.5])).unwrap());
         assert_eq!((weighted.targets.len(), weighted.targets[0].mean), (1, 17.5 / 3.5));
-        assert_eq!((weighted.weights[0].weight, weighted.weights[0].min, weighted.fractional), (3.5, 0.5, 1));
+        assert_eq!((weighted.weights[0].weight, weighted.weights[0].min, weighted.fractional_weights), (3.5, 0.5, 1));
         assert!(statistics(&rows).weights.is_empty());
     }
 
@@ -413,7 +421,7 @@ mod tests {
     fn the_texts_of_labels_are_bounded_across_segments() {
         let mut counts = LabelCounts::default();
         for letter in ["a", "b", "c"] {
-            counts.add(&Label::Text(letter.repeat(TEXT_BYTES + 1).into()), (1, 1.0));
+            counts.add(&Label::Text(letter.repeat(LABEL_TEXT_BYTES + 1).into()), (1, 1.0));
         }
         assert!(counts.check("c", 4).is_ok() && counts.check("c", 3).is_err());
     }

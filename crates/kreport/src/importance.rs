@@ -1,56 +1,57 @@
 //! Importance of columns, as shown to users.
 
-use crate::table::{Align, Table, count, joined, number, percent};
-use kfit::metric::Judgement;
+use crate::table::{Align, Table, count, join_with_commas, number, percent};
+use kfit::metric::MetricTestErrors;
 use ksolve::job::MetricReport;
 use std::collections::{HashMap, HashSet};
 
 /// Number of columns shown in a table, and in a line.
-const MOST_IMPORTANT: usize = 12;
-const IN_A_LINE: usize = 5;
+const SHOWN_IN_TABLE: usize = 12;
+const SHOWN_IN_LINE: usize = 5;
 
 /// Length of the bar of a column that has all of the importance, in characters.
-const BAR: f64 = 40.0;
+const BAR_LENGTH: f64 = 40.0;
 
 /// Describes a metric: its source, the number of its outputs, and its errors.
-pub fn described(metric: &MetricReport) -> String {
-    let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
+pub fn describe_metric(metric: &MetricReport) -> String {
+    let lowest_mse = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
     let mut seen = HashSet::new();
     let forms = metric.rounds.iter().map(|round| round.form.as_str()).filter(|form| seen.insert(*form));
-    let tried = joined(forms.filter_map(|form| Some(format!("{form} {}", number(best(form)?, 4)))));
+    let mse_by_form =
+        join_with_commas(forms.filter_map(|form| Some(format!("{form} {}", number(lowest_mse(form)?, 4)))));
     let source = match (&metric.source[..], metric.spread.is_empty()) {
         ("given", false) => "learned by the search",
         ("given", true) => "learned before the fit",
         (other, _) => other,
     };
     let features = format!("{source}, {} features", count(metric.features as u64));
-    if let Some(Judgement { rows, with, without, .. }) = &metric.judged {
+    if let Some(MetricTestErrors { rows, with, without, .. }) = &metric.judged {
         let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
         return format!("{features} (mse {with} on {rows} validation rows, {without} without a metric)");
     }
     // the metric of every round was learned from the rows of all folds
-    if tried.is_empty() { features } else { format!("{features} (mse of the rounds: {tried})") }
+    if mse_by_form.is_empty() { features } else { format!("{features} (mse of the rounds: {mse_by_form})") }
 }
 
 /// A column: its name, its fraction of the importance, and the text that shows it.
-pub type Counted = (String, f64, String);
+pub type ColumnShare = (String, f64, String);
 
 /// Returns the column that a feature is derived from, such as `city` for `city=Bonn` or `date` for
 /// `date.hour.sin`: the longest matching name in `coded`, or the feature itself if none matches.
-fn column_of<'f>(feature: &'f str, coded: &[&'f str]) -> &'f str {
-    let made = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
-    coded.iter().copied().filter(|name| made(name)).max_by_key(|name| name.len()).unwrap_or(feature)
+fn column_of<'f>(feature: &'f str, coded_columns: &[&'f str]) -> &'f str {
+    let is_source = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
+    coded_columns.iter().copied().filter(|name| is_source(name)).max_by_key(|name| name.len()).unwrap_or(feature)
 }
 
 /// Sums the fractions of the features of each column, largest first. A sum has no known spread.
 fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
-    coded: &[&'f str],
+    coded_columns: &[&'f str],
 ) -> Vec<(&'f str, f64, Option<f64>)> {
     let mut columns: HashMap<&str, (f64, Option<f64>)> = HashMap::new();
-    for (feature, share, spread) in features {
-        let held = columns.entry(column_of(feature, coded));
-        held.and_modify(|column| *column = (column.0 + share, None)).or_insert((share, spread));
+    for (feature, fraction, spread) in features {
+        let entry = columns.entry(column_of(feature, coded_columns));
+        entry.and_modify(|column| *column = (column.0 + fraction, None)).or_insert((fraction, spread));
     }
     let mut columns: Vec<_> = columns.into_iter().map(|(name, (share, spread))| (name, share, spread)).collect();
     columns.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
@@ -59,32 +60,32 @@ fn by_column<'f>(
 
 /// Returns the fractions of the columns in the metric, largest first; `coded` are the columns with
 /// several features.
-pub fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> {
-    let counted = |(name, share, spread): (&str, f64, Option<f64>)| {
+pub fn importance(metric: &MetricReport, coded_columns: &[&str]) -> Vec<ColumnShare> {
+    let column_share = |(name, share, spread): (&str, f64, Option<f64>)| {
         let spread = spread.map_or(String::new(), |spread| format!(" +- {:.1}", 100.0 * spread));
         (name.to_string(), share, format!("{}{spread}", percent(share)))
     };
-    by_column(metric.shares(), coded).into_iter().map(counted).collect()
+    by_column(metric.importances(), coded_columns).into_iter().map(column_share).collect()
 }
 
 /// Returns the slope along each column, largest first, with its fraction of the sum of squares.
-pub fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted> {
+pub fn slopes(features: &[(String, f64)], coded_columns: &[&str]) -> Vec<ColumnShare> {
     let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
     let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);
-    let counted = |(name, square, _): (&str, f64, _)| (name.to_string(), square / total, number(square.sqrt(), 4));
-    by_column(squares, coded).into_iter().map(counted).collect()
+    let column_share = |(name, square, _): (&str, f64, _)| (name.to_string(), square / total, number(square.sqrt(), 4));
+    by_column(squares, coded_columns).into_iter().map(column_share).collect()
 }
 
 /// Returns a table of importances, each with a bar.
-pub fn bars(title: &str, columns: &[Counted]) -> Table {
+pub fn bars(title: &str, columns: &[ColumnShare]) -> Table {
     let mut table = Table::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
-    for (name, share, shown) in columns.iter().take(MOST_IMPORTANT) {
-        table.row([name.clone(), shown.clone(), "#".repeat((share * BAR).round() as usize)]);
+    for (name, fraction, text) in columns.iter().take(SHOWN_IN_TABLE) {
+        table.push_row([name.clone(), text.clone(), "#".repeat((fraction * BAR_LENGTH).round() as usize)]);
     }
     table
 }
 
 /// Lists the most important columns, in one line.
-pub fn most_important(columns: &[Counted]) -> String {
-    joined(columns.iter().take(IN_A_LINE).map(|(name, share, _)| format!("{name} {}", percent(*share))))
+pub fn most_important_line(columns: &[ColumnShare]) -> String {
+    join_with_commas(columns.iter().take(SHOWN_IN_LINE).map(|(name, share, _)| format!("{name} {}", percent(*share))))
 }

@@ -1,35 +1,35 @@
 //! The command line and the machine, as shown in reports.
 
-use crate::table::joined;
+use crate::table::join_with_commas;
 use std::ffi::OsString;
 
 /// Returns the command line, quoted for a shell.
-pub fn command() -> String {
-    let mut words = std::env::args_os();
+pub fn command_line() -> String {
+    let mut arguments = std::env::args_os();
     // the path of the program has no influence on the result
-    words.next();
-    std::iter::once("kmill".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+    arguments.next();
+    std::iter::once("kmill".to_string()).chain(arguments.map(quote_for_shell)).collect::<Vec<_>>().join(" ")
 }
 
-fn quoted(word: OsString) -> String {
-    let word = word.to_string_lossy().into_owned();
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word;
+fn quote_for_shell(argument: OsString) -> String {
+    let argument = argument.to_string_lossy().into_owned();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        return argument;
     }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    format!("'{}'", argument.replace('\'', "'\\''"))
 }
 
 /// Describes processor, cores, memory and operating system, as far as they are known.
-pub fn machine() -> String {
-    let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+pub fn describe_machine() -> String {
+    let model_name = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
         Some(line.split_once(':')?.1.trim().to_string())
     });
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = kstore::budget::available().map(kstore::budget::bytes);
-    let processor = [model.unwrap_or_else(|| std::env::consts::ARCH.to_string()), format!("{cores} cores")];
-    joined(processor.into_iter().chain(memory).chain([std::env::consts::OS.to_string()]))
+    let processor = [model_name.unwrap_or_else(|| std::env::consts::ARCH.to_string()), format!("{cores} cores")];
+    join_with_commas(processor.into_iter().chain(memory).chain([std::env::consts::OS.to_string()]))
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn words_that_a_shell_would_split_or_read_are_quoted() {
-        let texts = ["a.parquet", "fold == 0", "it's", "", "50..2000", "$(x)"].map(|word| quoted(word.into()));
+        let texts = ["a.parquet", "fold == 0", "it's", "", "50..2000", "$(x)"].map(|word| quote_for_shell(word.into()));
         assert_eq!(texts, ["a.parquet", "'fold == 0'", r"'it'\''s'", "''", "50..2000", "'$(x)'"]);
     }
 }

@@ -1,12 +1,12 @@
 //! Files of reports: written atomically, and never over an input.
 
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::{AtomicFile, Error, KeptColumn, Result, Strings};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Returns the files of a table.
-pub fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
+pub fn table_files(table: &kstore::Table) -> impl Iterator<Item = &Path> {
     table.files().chain(table.target_file())
 }
 
@@ -17,13 +17,15 @@ pub fn protect_inputs<'o, 'i, O: AsRef<Path> + ?Sized + 'o>(
     inputs: impl IntoIterator<Item = &'i Path>,
 ) -> Result<()> {
     let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(|input| input.canonicalize().ok()).collect();
-    let mut earlier: Vec<&Path> = Vec::new();
+    let mut earlier_outputs: Vec<&Path> = Vec::new();
     for path in outputs.into_iter().map(AsRef::as_ref) {
         let why = match path.canonicalize() {
             Ok(output) if inputs.contains(&output) => "it is also an input, which would be overwritten",
-            _ if earlier.iter().any(|earlier| is_same(earlier, path)) => "another output has the same path",
+            _ if earlier_outputs.iter().any(|earlier| is_same_file(earlier, path)) => {
+                "another output has the same path"
+            }
             _ => {
-                earlier.push(path);
+                earlier_outputs.push(path);
                 continue;
             }
         };
@@ -39,41 +41,41 @@ pub enum Column<R> {
     /// A text; `None` is missing.
     Text(fn(&R) -> Option<&str>),
     /// An integer.
-    Whole(fn(&R) -> u64),
+    Integer(fn(&R) -> u64),
     /// A number; `None` is missing.
     Number(fn(&R) -> Option<f64>),
 }
 
 /// Writes a table with these columns, in the format of the file name's extension.
-pub fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
+pub fn write_table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
     enum Values {
         Text(Strings),
-        Whole(Vec<i64>),
+        Integer(Vec<i64>),
         Number(KeptColumn),
     }
-    let values = |(_, column): &(&str, Column<R>)| match column {
+    let values_of = |(_, column): &(&str, Column<R>)| match column {
         Column::Text(of) => Values::Text(rows.iter().map(|row| of(row).unwrap_or_default()).collect()),
-        Column::Whole(of) => Values::Whole(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
-        Column::Number(of) => Values::Number(KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>())),
+        Column::Integer(of) => Values::Integer(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
+        Column::Number(of) => Values::Number(KeptColumn::from_options(&rows.iter().map(of).collect::<Vec<_>>())),
     };
-    let kind = |(name, column): &(&str, Column<R>)| match column {
+    let output_column = |(name, column): &(&str, Column<R>)| match column {
         Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),
-        Column::Whole(_) => OutputColumn::new(*name, OutputKind::I64),
+        Column::Integer(_) => OutputColumn::new(*name, OutputKind::I64),
         Column::Number(_) => OutputColumn::new(*name, OutputKind::F64).nullable(),
     };
-    let values: Vec<Values> = columns.iter().map(values).collect();
+    let values: Vec<Values> = columns.iter().map(values_of).collect();
     let outputs = values.iter().map(|values| match values {
-        Values::Text(values) => Output::Text(values),
-        Values::Whole(values) => Output::I64(values),
-        Values::Number(values) => Output::Kept(values),
+        Values::Text(values) => OutputValues::Text(values),
+        Values::Integer(values) => OutputValues::I64(values),
+        Values::Number(values) => OutputValues::Kept(values),
     });
-    let mut sink = sink::create(path, &columns.iter().map(kind).collect::<Vec<_>>())?;
+    let mut sink = sink::create(path, &columns.iter().map(output_column).collect::<Vec<_>>())?;
     sink.write(&outputs.collect::<Vec<_>>())?;
     sink.finish()
 }
 
 /// Writes a file atomically.
-pub fn file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.commit()
@@ -85,12 +87,12 @@ pub fn extension(path: &Path) -> Option<String> {
 }
 
 /// Returns true if the extension is that of an HTML page.
-pub fn is_page(path: &Path) -> bool {
+pub fn is_html(path: &Path) -> bool {
     matches!(extension(path).as_deref(), Some("html" | "htm"))
 }
 
 /// Returns true if both names refer to one file, which need not exist yet.
-pub fn is_same(one: &Path, other: &Path) -> bool {
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
     match (AtomicFile::destination(one), AtomicFile::destination(other)) {
         (Ok(one), Ok(other)) => one == other,
         _ => one == other,

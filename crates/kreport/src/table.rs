@@ -14,30 +14,30 @@ pub enum Align {
 }
 
 /// Maximum width of a column, and of the last column, which may hold a sentence.
-const WIDEST: [usize; 2] = [60, 1000];
+const MAX_WIDTHS: [usize; 2] = [60, 1000];
 
 /// Maximum number of zero-width characters, such as accents, per column of the terminal.
-const MARKS: usize = 4;
+const MAX_MARKS: usize = 4;
 
 /// Returns the width of a character in terminal columns.
-fn columns(letter: char) -> usize {
+fn char_width(letter: char) -> usize {
     letter.width().unwrap_or(0)
 }
 
-fn width(text: &str) -> usize {
-    text.chars().map(columns).sum()
+fn text_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
 }
 
-fn cut(text: String, most: usize) -> String {
-    if text.len() <= most || (width(&text) <= most && text.chars().count() <= MARKS * most) {
+fn truncate(text: String, max_width: usize) -> String {
+    if text.len() <= max_width || (text_width(&text) <= max_width && text.chars().count() <= MAX_MARKS * max_width) {
         return text;
     }
-    let mut taken = 0;
+    let mut used_width = 0;
     let fits = |(_, letter): &(usize, char)| {
-        taken += columns(*letter);
-        taken < most
+        used_width += char_width(*letter);
+        used_width < max_width
     };
-    let end = text.char_indices().take(MARKS * most - 1).take_while(fits).last();
+    let end = text.char_indices().take(MAX_MARKS * max_width - 1).take_while(fits).last();
     format!("{}…", &text[..end.map_or(0, |(at, letter)| at + letter.len_utf8())])
 }
 
@@ -45,8 +45,8 @@ fn cut(text: String, most: usize) -> String {
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Headings of the columns.
-    pub head: Vec<String>,
-    align: Vec<Align>,
+    pub headings: Vec<String>,
+    alignments: Vec<Align>,
     /// Cells of each row.
     pub rows: Vec<Vec<String>>,
 }
@@ -54,21 +54,21 @@ pub struct Table {
 impl Table {
     /// Returns a table with these headings; the heading line is omitted if all are empty.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
-        let (head, align): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
-        let head = cells(head, align.len());
-        Self { head, align, rows: Vec::new() }
+        let (headings, alignments): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
+        let headings = cells(headings, alignments.len());
+        Self { headings, alignments, rows: Vec::new() }
     }
 
     /// Adds a row. Missing cells stay empty, surplus cells are dropped.
-    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(self::cells(cells, self.align.len()));
+    pub fn push_row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(self::cells(cells, self.alignments.len()));
     }
 }
 
 /// Returns the texts of `count` cells of a line, without characters that would break it.
 fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> Vec<String> {
-    let most = |i: usize| WIDEST[usize::from(i + 1 == count)];
-    let cell = |(i, text): (usize, S)| cut(kstore::shown::line(&text.into()).into_owned(), most(i));
+    let max_width = |i: usize| MAX_WIDTHS[usize::from(i + 1 == count)];
+    let cell = |(i, text): (usize, S)| truncate(kstore::shown::line(&text.into()).into_owned(), max_width(i));
     let mut cells: Vec<String> = texts.into_iter().enumerate().map(cell).collect();
     cells.resize(count, String::new());
     cells
@@ -76,20 +76,20 @@ fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> V
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headed = self.head.iter().any(|name| !name.is_empty());
-        let lines = headed.then_some(&self.head).into_iter().chain(&self.rows);
-        let widest = |column: usize| {
-            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.head[column]]);
-            cells.map(|cell| width(cell)).max().unwrap_or(0)
+        let has_headings = self.headings.iter().any(|name| !name.is_empty());
+        let lines = has_headings.then_some(&self.headings).into_iter().chain(&self.rows);
+        let max_width_of = |column: usize| {
+            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.headings[column]]);
+            cells.map(|cell| text_width(cell)).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.align.len()).map(widest).collect();
+        let widths: Vec<usize> = (0..self.alignments.len()).map(max_width_of).collect();
         for cells in lines {
             let mut line = String::new();
-            for ((cell, align), widest) in cells.iter().zip(&self.align).zip(&widths) {
+            for ((cell, align), column_width) in cells.iter().zip(&self.alignments).zip(&widths) {
                 // `format!` pads by characters, at most 65,535, and not by terminal columns
-                let space = " ".repeat(widest.saturating_sub(width(cell)));
-                let (before, behind) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
-                line.extend(["  ", before, cell, behind]);
+                let space = " ".repeat(column_width.saturating_sub(text_width(cell)));
+                let (before, after) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
+                line.extend(["  ", before, cell, after]);
             }
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -124,14 +124,14 @@ impl fmt::Display for Grid {
         );
         for (i, (name, cells)) in self.rows.iter().enumerate() {
             let cells = cells.iter().enumerate().map(|(j, cell)| pad(cell, self.marked == Some((i, j))));
-            table.row(std::iter::once(name.clone()).chain(cells));
+            table.push_row(std::iter::once(name.clone()).chain(cells));
         }
         write!(f, "{table}")
     }
 }
 
 /// Placeholder for a missing number.
-pub const NONE: &str = "–";
+pub const MISSING_VALUE: &str = "–";
 
 /// Formats `value` with `digits` significant digits; in scientific notation if plain digits would
 /// be long; as `–` for NaN.
@@ -144,59 +144,59 @@ pub const NONE: &str = "–";
 /// ```
 pub fn number(value: f64, digits: usize) -> String {
     if value.is_nan() {
-        return NONE.to_string();
+        return MISSING_VALUE.to_string();
     }
     if value == 0.0 || value.is_infinite() {
         return value.to_string();
     }
     let digits = digits.max(1);
     // scientific notation rounds first: 9.9996 with four digits becomes 10.00, not 9.9996
-    let rounded = format!("{value:.*e}", digits - 1);
-    let exponent: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+    let scientific = format!("{value:.*e}", digits - 1);
+    let exponent: i32 = scientific.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     if (-4..7).contains(&exponent) {
         let decimals = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
         format!("{value:.decimals$}")
     } else {
-        rounded
+        scientific
     }
 }
 
 /// Formats a number with four digits; a missing number is a dash.
-pub fn optional(value: Option<f64>) -> String {
+pub fn optional_number(value: Option<f64>) -> String {
     number(value.unwrap_or(f64::NAN), 4)
 }
 
 /// Formats a number typed by the user as the shortest text that parses to it: `1e-6` instead of
 /// `0.000001`.
-pub fn exact(value: f64) -> String {
-    let plain = value.to_string();
-    let power = format!("{value:e}");
-    if power.len() < plain.len() { power } else { plain }
+pub fn shortest_number(value: f64) -> String {
+    let decimal = value.to_string();
+    let exponential = format!("{value:e}");
+    if exponential.len() < decimal.len() { exponential } else { decimal }
 }
 
 /// Formats a lambda in a table: its shortest digits, or three digits for a half decade such as
 /// 3.16e-7.
-pub fn short(lambda: f64) -> String {
-    let text = exact(lambda);
+pub fn short_lambda(lambda: f64) -> String {
+    let text = shortest_number(lambda);
     if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
 }
 
 /// Maximum number of values of a list that are shown.
-const SHOWN: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// Formats the first values of a list, separated by commas; without decimal points if all are
 /// counts.
 pub fn list(values: &[f64]) -> String {
     // from 0 to 2^53, integers are represented exactly
-    let whole = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
-    let text = |value: &f64| if whole { count(*value as u64) } else { number(*value, 4) };
-    let more = if values.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more}", joined(values.iter().take(SHOWN).map(text)))
+    let all_counts = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
+    let format_value = |value: &f64| if all_counts { count(*value as u64) } else { number(*value, 4) };
+    let more = if values.len() > MAX_LISTED { ", …" } else { "" };
+    format!("{}{more}", join_with_commas(values.iter().take(MAX_LISTED).map(format_value)))
 }
 
 /// Rounds long numbers in a kernel expression to four significant digits: `gaussian(sigma=5.806)`
 /// for `gaussian(sigma=5.80593116055527)`. Numbers of up to six characters stay unchanged.
-pub fn rounded(expression: &str) -> String {
+pub fn rounded_kernel(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len());
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     // the digits of a name such as x12 belong to it
@@ -204,13 +204,13 @@ pub fn rounded(expression: &str) -> String {
     let mut rest = expression;
     while let Some(first) = rest.chars().next() {
         let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()).max(first.len_utf8());
-        let (word, behind) = rest.split_at(end);
-        let long = word.len() > 6 && word.contains('.') && word.chars().all(is_number);
-        match word.parse::<f64>().ok().filter(|_| long) {
+        let (word, after) = rest.split_at(end);
+        let is_long = word.len() > 6 && word.contains('.') && word.chars().all(is_number);
+        match word.parse::<f64>().ok().filter(|_| is_long) {
             Some(value) => out.push_str(&number(value, 4)),
             None => out.push_str(word),
         }
-        rest = behind;
+        rest = after;
     }
     out
 }
@@ -218,13 +218,13 @@ pub fn rounded(expression: &str) -> String {
 /// Formats a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
-    let whole = seconds.round() as u64;
+    let whole_seconds = seconds.round() as u64;
     match seconds {
         s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
         s if s < 9.95 => format!("{s:.1} s"),
-        s if s < 119.5 => format!("{whole} s"),
-        s if s < 7170.0 => format!("{} min {:02} s", whole / 60, whole % 60),
-        _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+        s if s < 119.5 => format!("{whole_seconds} s"),
+        s if s < 7170.0 => format!("{} min {:02} s", whole_seconds / 60, whole_seconds % 60),
+        _ => format!("{} h {:02} min", whole_seconds / 3600, whole_seconds / 60 % 60),
     }
 }
 
@@ -236,31 +236,31 @@ pub fn seconds(seconds: f64) -> String {
 /// Returns a table of names and values, without headings.
 pub fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
     let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
-    pairs.into_iter().for_each(|(name, value)| facts.row([name.to_string(), value]));
+    pairs.into_iter().for_each(|(name, value)| facts.push_row([name.to_string(), value]));
     facts
 }
 
 /// Joins values with commas.
-pub fn joined(values: impl IntoIterator<Item = impl ToString>) -> String {
+pub fn join_with_commas(values: impl IntoIterator<Item = impl ToString>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a fraction as a percentage: `3.12 %` for 0.0312. Above one half, the complement has
 /// three digits, so that an accuracy of `99.9667 %` matches an error rate of `0.0333 %`, and only 1
 /// is `100 %`.
-pub fn percent(share: f64) -> String {
-    let rest = 1.0 - share;
-    if share.is_nan() {
-        return NONE.to_string();
+pub fn percent(fraction: f64) -> String {
+    let complement = 1.0 - fraction;
+    if fraction.is_nan() {
+        return MISSING_VALUE.to_string();
     }
-    if !(0.5..1.0).contains(&share) {
-        let whole = share == 1.0;
-        return if whole { "100 %".to_string() } else { format!("{} %", number(100.0 * share, 3)) };
+    if !(0.5..1.0).contains(&fraction) {
+        let is_one = fraction == 1.0;
+        return if is_one { "100 %".to_string() } else { format!("{} %", number(100.0 * fraction, 3)) };
     }
     // decimal digits of the complement; more than six are meaningless
-    let exponent = format!("{:.2e}", 100.0 * rest).rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
+    let exponent = format!("{:.2e}", 100.0 * complement).rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
     let decimals = (2i32 - exponent).clamp(1, 6) as usize;
-    format!("{:.decimals$} %", 100.0 * share)
+    format!("{:.decimals$} %", 100.0 * fraction)
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn cells_hold_no_control_characters() {
         let mut table = Table::new([("a\n", Align::Left), ("b", Align::Left)]);
-        table.row(["\u{1b}[2J", "größe\t"]);
+        table.push_row(["\u{1b}[2J", "größe\t"]);
         assert_eq!(table.to_string(), "  a\\n        b\n  \\u{1b}[2J  größe\\t\n");
     }
 
@@ -279,19 +279,19 @@ mod tests {
         for letter in ["x", "ö", "漢", "e\u{301}", "\u{301}", "👩\u{200d}🔬"] {
             let long = letter.repeat(70_000);
             let mut table = Table::new([("name", Align::Left), (&long, Align::Right), ("value", Align::Left)]);
-            table.row([&long[..], "1", &long]);
-            table.row(["short", "2", "漢"]);
+            table.push_row([&long[..], "1", &long]);
+            table.push_row(["short", "2", "漢"]);
             let text = table.to_string();
             let lines: Vec<&str> = text.lines().collect();
             assert!(lines[1].contains('…') && lines[1].len() < 8 * 1100, "{letter}");
             // the last column begins at the same position in all lines
-            let start = |line: &str, value: &str| width(&line[..line.rfind(value).unwrap()]);
+            let start = |line: &str, value: &str| text_width(&line[..line.rfind(value).unwrap()]);
             assert_eq!(start(lines[0], "value"), start(lines[2], "漢"), "{letter}");
-            assert!(start(lines[2], "漢") <= 2 * WIDEST[0] + 6, "{letter}");
+            assert!(start(lines[2], "漢") <= 2 * MAX_WIDTHS[0] + 6, "{letter}");
         }
-        assert_eq!(cut("x".repeat(61), 60), "x".repeat(59) + "…");
-        assert_eq!(cut("漢".repeat(31), 60), "漢".repeat(29) + "…");
-        assert_eq!(cut("漢".repeat(30), 60), "漢".repeat(30));
+        assert_eq!(truncate("x".repeat(61), 60), "x".repeat(59) + "…");
+        assert_eq!(truncate("漢".repeat(31), 60), "漢".repeat(29) + "…");
+        assert_eq!(truncate("漢".repeat(30), 60), "漢".repeat(30));
     }
 
     #[test]
@@ -332,14 +332,14 @@ mod tests {
             ("gaussian(sigma=1.2345678e-7)", "gaussian(sigma=1.2345678e-7)"),
             ("größe", "größe"),
         ] {
-            assert_eq!(rounded(typed), shown);
+            assert_eq!(rounded_kernel(typed), shown);
         }
     }
 
     #[test]
     fn counts_and_exact_values() {
         assert_eq!([0, 999, 1000, 284_217, 1_234_567].map(count), ["0", "999", "1,000", "284,217", "1,234,567"]);
-        assert_eq!([1e-6, 0.5, 1000.0, 3e-9, 0.0].map(exact), ["1e-6", "0.5", "1e3", "3e-9", "0"]);
+        assert_eq!([1e-6, 0.5, 1000.0, 3e-9, 0.0].map(shortest_number), ["1e-6", "0.5", "1e3", "3e-9", "0"]);
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! The report of a search: its JSON, the rows of its table, and its text.
 
-use crate::fit::{FitReport, Spent};
-use crate::output::Column::{self, Number, Text, Whole};
+use crate::fit::{FitReport, ResourceReport};
+use crate::output::Column::{self, Integer, Number, Text};
 use crate::page::{self, Page, Section};
-use crate::table::{self, Align, Grid, Table, count, exact, number, optional, percent, rounded};
+use crate::table::{
+    self, Align, Grid, Table, count, number, optional_number, percent, rounded_kernel, shortest_number,
+};
 use kfit::metric::RoundReport;
 use ksolve::job::{MetricSource, Scaling};
-use ksolve::tune::{Apart, Chosen, ContenderReport, Elsewhere, Moment, Score, SearchWork, Select, TuneCell};
+use ksolve::tune::{
+    ContenderReport, HeldOutScore, HistoryEntry, Score, SearchWork, SelectionResult, ShiftScore, SolverMeasure,
+    TuneCell,
+};
 use ksolve::{Task, job::MetricReport};
 use std::{collections::HashSet, fmt};
 
 /// A row of the table of the search: the scores of a kernel at one rank and lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Row {
+pub struct TuneRow {
     /// Index of the comparison, from 0.
     pub rung: usize,
     /// Number of rows of the sample.
@@ -33,19 +38,19 @@ pub struct Row {
 }
 
 /// Columns of the table, with the names and order of the JSON fields.
-pub static COLUMNS: [(&str, Column<Row>); 12] = [
-    ("rung", Whole(|row| row.rung as u64)),
-    ("rows", Whole(|row| row.rows)),
+pub static COLUMNS: [(&str, Column<TuneRow>); 12] = [
+    ("rung", Integer(|row| row.rung as u64)),
+    ("rows", Integer(|row| row.rows)),
     ("kernel", Text(|row| Some(&row.kernel))),
     ("metric", Text(|row| Some(&row.metric))),
     ("scale", Text(|row| Some(&row.scale))),
-    ("rank", Whole(|row| row.cell.rank as u64)),
+    ("rank", Integer(|row| row.cell.rank as u64)),
     ("lambda", Number(|row| row.cell.lambda)),
     ("cv_mse", Number(|row| row.cell.cv_mse)),
     ("gcv", Number(|row| row.cell.gcv)),
     ("alignment", Number(|row| row.cell.alignment)),
-    ("best", Whole(|row| row.best.into())),
-    ("kept", Whole(|row| row.kept.into())),
+    ("best", Integer(|row| row.best.into())),
+    ("kept", Integer(|row| row.kept.into())),
 ];
 
 /// The report of a search.
@@ -71,12 +76,12 @@ pub struct TuneReport {
     pub alike: Option<f64>,
     /// Error of the winner on random rows, if `alike` is present.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_random: Option<Apart>,
+    pub at_random: Option<HeldOutScore>,
     /// Errors of the winner on kinds of new rows that differ from the table.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub elsewhere: Vec<Elsewhere>,
+    pub elsewhere: Vec<ShiftScore>,
     /// Measure by which the winner is chosen.
-    pub select: Select,
+    pub select: SolverMeasure,
     /// Fraction of the rarer of two classes, if it determined `select`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rarer: Option<f64>,
@@ -84,27 +89,27 @@ pub struct TuneReport {
     #[serde(skip)]
     pub task: Task,
     /// All cells of all comparisons.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TuneRow>,
     /// Solvers and regularisation parameters that were compared, with their errors on the folds; a
     /// single contender is not tried.
     pub contenders: Vec<ContenderReport>,
     /// Error of the winner, fitted on the sample, on test rows of the sample; `None` with fewer
     /// than three folds.
-    pub test: Option<Apart>,
+    pub test: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,
     /// Options that give this model on any machine instead of `--time`; absent without `--time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// Steps of the search in order of time, each with the lowest error so far.
-    pub history: Vec<Moment>,
+    pub history: Vec<HistoryEntry>,
     /// Fit on all rows; `None` if no model was requested.
     pub fit: Option<FitReport>,
     /// Passes of the search over the table; the fit counts its own.
     pub passes: u64,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
-    pub spent: Spent,
+    pub spent: ResourceReport,
     /// Planned memory of the search, in bytes.
     pub planned_bytes: usize,
 }
@@ -112,22 +117,28 @@ pub struct TuneReport {
 impl TuneReport {
     /// Returns the report of a search whose table has these features; `spent` has the bytes read
     /// by the search and the fit.
-    pub fn new(score: Score, found: Chosen, fit: Option<FitReport>, spent: Spent, features: Vec<String>) -> Self {
-        let Chosen {
-            tuned,
+    pub fn new(
+        score: Score,
+        choice: SelectionResult,
+        fit: Option<FitReport>,
+        spent: ResourceReport,
+        features: Vec<String>,
+    ) -> Self {
+        let SelectionResult {
+            search: tuned,
             fit: winner,
             metric,
             form,
-            select,
-            rarer,
+            measure: select,
+            rarer_fraction: rarer,
             contenders,
             test,
-            at_random,
-            elsewhere,
+            random_fold_score: at_random,
+            shift_scores: elsewhere,
             work,
             history,
             ..
-        } = found;
+        } = choice;
         let fit = fit.map(|mut fit| {
             // to the fit, the metric of the search is fixed: only the search knows its spread
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
@@ -138,10 +149,10 @@ impl TuneReport {
             fit
         });
         let mut rows = Vec::new();
-        for (at, rung) in tuned.rungs.iter().enumerate() {
+        for (rung_index, rung) in tuned.rungs.iter().enumerate() {
             for entry in &rung.entries {
-                rows.extend(entry.cells.iter().map(|cell| Row {
-                    rung: at,
+                rows.extend(entry.cells.iter().map(|cell| TuneRow {
+                    rung: rung_index,
                     rows: rung.rows,
                     kernel: entry.kernel.clone(),
                     metric: entry.metric.clone(),
@@ -168,7 +179,7 @@ impl TuneReport {
             task: winner.task().unwrap_or_default(),
             rows,
             contenders,
-            test: test.map(|test| test.apart),
+            test: test.map(|test| test.score),
             work,
             repeat: None,
             history,
@@ -181,26 +192,26 @@ impl TuneReport {
 
     /// Returns a grid of the score of every kernel on every sample, with the last score of the
     /// winner marked.
-    fn grid(&self) -> Option<Grid> {
-        let score = |row: &Row| match self.score {
+    fn score_grid(&self) -> Option<Grid> {
+        let score = |row: &TuneRow| match self.score {
             Score::Cv => row.cell.cv_mse,
             Score::Gcv => row.cell.gcv,
             Score::Alignment => row.cell.alignment,
         };
-        let name = |row: &Row| candidate(&row.kernel, &row.metric, &row.scale);
-        let rungs: Vec<&[Row]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
+        let name = |row: &TuneRow| candidate_name(&row.kernel, &row.metric, &row.scale);
+        let rungs: Vec<&[TuneRow]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
         let first = rungs.first()?[0].rows;
         let mut seen = HashSet::new();
         let names: Vec<String> = self.rows.iter().map(name).filter(|name| seen.insert(name.clone())).collect();
-        let shown = |kernel: &str, rung: &[Row]| {
+        let best_score = |kernel: &str, rung: &[TuneRow]| {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
-            optional(best.and_then(score))
+            optional_number(best.and_then(score))
         };
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
-        let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
+        let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
         // the last comparison, of refined kernels, has no more rows than the first one
-        let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
+        let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first {
             true => format!("rank {}", count(rung[0].cell.rank as u64)),
             false => count(rung[0].rows),
         };
@@ -215,67 +226,79 @@ impl TuneReport {
     /// Returns the solvers that were tried, with their mean error and its standard deviation over
     /// folds.
     fn leaderboard(&self) -> Option<Table> {
-        let mut order: Vec<&ContenderReport> = self.contenders.iter().filter(|found| found.was_tried()).collect();
-        if order.len() < 2 {
+        let mut contenders: Vec<&ContenderReport> = self.contenders.iter().filter(|found| found.was_tried()).collect();
+        if contenders.len() < 2 {
             return None;
         }
-        let headings =
-            [("solver", Align::Left), ("kernel", Align::Left), (self.measure(), Align::Right), ("+-", Align::Right)];
+        let headings = [
+            ("solver", Align::Left),
+            ("kernel", Align::Left),
+            (self.measure_name(), Align::Right),
+            ("+-", Align::Right),
+        ];
         let mut table = Table::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
         let mean = |contender: &ContenderReport| contender.mean.unwrap_or(f64::INFINITY);
-        order.sort_by(|a, b| b.errors.len().cmp(&a.errors.len()).then(mean(a).total_cmp(&mean(b))));
-        for found in order {
-            let shown = |error: Option<f64>| error.map_or(String::new(), |error| number(error, 3));
-            let mark = if found.chosen { "*" } else { found.problem.as_deref().unwrap_or("") };
-            let kernel = candidate(&found.kernel, &found.metric, &self.scale);
-            let folds = found.errors.len().to_string();
-            table.row([found.solver.clone(), kernel, shown(found.mean), shown(found.spread), folds, mark.to_string()]);
+        contenders.sort_by(|a, b| b.errors.len().cmp(&a.errors.len()).then(mean(a).total_cmp(&mean(b))));
+        for contender in contenders {
+            let format_error = |error: Option<f64>| error.map_or(String::new(), |error| number(error, 3));
+            let mark = if contender.chosen { "*" } else { contender.problem.as_deref().unwrap_or("") };
+            let kernel = candidate_name(&contender.kernel, &contender.metric, &self.scale);
+            let folds = contender.errors.len().to_string();
+            table.push_row([
+                contender.solver.clone(),
+                kernel,
+                format_error(contender.mean),
+                format_error(contender.spread),
+                folds,
+                mark.to_string(),
+            ]);
         }
         Some(table)
     }
 
     /// Returns the name of the measure by which solvers were compared.
-    fn measure(&self) -> &'static str {
+    fn measure_name(&self) -> &'static str {
         match (self.select, self.task) {
-            (Select::Error, Task::Regression) => "mse",
-            (Select::Error, Task::Ranking) => "wrong pairs",
-            (Select::Error, _) => "error rate",
-            (Select::Auc, _) => "1 - auc",
-            (Select::LogLoss, _) => "log-loss",
-            (Select::Brier, _) => "brier",
+            (SolverMeasure::Error, Task::Regression) => "mse",
+            (SolverMeasure::Error, Task::Ranking) => "wrong pairs",
+            (SolverMeasure::Error, _) => "error rate",
+            (SolverMeasure::Auc, _) => "1 - auc",
+            (SolverMeasure::LogLoss, _) => "log-loss",
+            (SolverMeasure::Brier, _) => "brier",
         }
     }
 
     /// Formats an error on test rows.
-    fn errors(&self, apart: &Apart) -> String {
-        let mut told = vec![match (self.task, apart.r2) {
-            (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
-            (Task::Regression, None) => format!("mse {}", number(apart.error, 4)),
+    fn format_errors(&self, score: &HeldOutScore) -> String {
+        let mut parts = vec![match (self.task, score.r2) {
+            (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(score.error, 4)),
+            (Task::Regression, None) => format!("mse {}", number(score.error, 4)),
             (Task::Ranking, _) => {
-                format!("{} of {} pairs in the wrong order", percent(apart.error), count(apart.pairs.unwrap_or(0)))
+                format!("{} of {} pairs in the wrong order", percent(score.error), count(score.pairs.unwrap_or(0)))
             }
-            _ => format!("error rate {}", percent(apart.error)),
+            _ => format!("error rate {}", percent(score.error)),
         }];
-        let more = [("auc", apart.auc), ("average precision", apart.average_precision), ("log-loss", apart.log_loss)];
-        told.extend(more.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
-        told.join(", ")
+        let measures =
+            [("auc", score.auc), ("average precision", score.average_precision), ("log-loss", score.log_loss)];
+        parts.extend(measures.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
+        parts.join(", ")
     }
 
     /// Formats the error on the test rows.
-    fn apart(&self) -> Option<String> {
-        let apart = self.test.as_ref()?;
-        let (rows, others) = (count(apart.rows), count(apart.learned_from));
-        let rank = count(apart.rank as u64);
+    fn format_test_error(&self) -> Option<String> {
+        let score = self.test.as_ref()?;
+        let (rows, others) = (count(score.rows), count(score.learned_from));
+        let rank = count(score.rank as u64);
         Some(format!(
             "{} ({rows} rows of the sample; learned from the other {others}, at rank {rank}){}",
-            self.errors(apart),
+            self.format_errors(score),
             if self.elsewhere.is_empty() { "" } else { ", for new rows like those of the table" }
         ))
     }
 
     /// Describes the criteria: the folds, and the measure of the solvers; with reasons and
     /// alternatives.
-    fn decided(&self) -> Vec<(&'static str, String)> {
+    fn criteria(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.alike, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
                 "{} (contiguous folds), because consecutive rows have similar targets (correlation {correlation:.2})",
@@ -285,8 +308,8 @@ impl TuneReport {
             (None, Err(_)) => self.folds.clone(),
         };
         let mut facts = vec![("folds", folds)];
-        facts.extend(self.at_random.as_ref().map(|found| {
-            let errors = self.errors(found);
+        facts.extend(self.at_random.as_ref().map(|score| {
+            let errors = self.format_errors(score);
             ("random folds", format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"))
         }));
         facts.extend(self.rarer.map(|share| {
@@ -302,32 +325,34 @@ impl TuneReport {
     }
 
     /// Formats the errors on new rows of other kinds.
-    fn others(&self) -> impl Iterator<Item = String> {
-        self.elsewhere.iter().map(|Elsewhere { rows, folds, apart }| {
+    fn other_row_errors(&self) -> impl Iterator<Item = String> {
+        self.elsewhere.iter().map(|ShiftScore { rows, folds, apart }| {
             let how = folds
                 .as_ref()
                 .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
-            format!("on {rows}: {}{how}", self.errors(apart))
+            format!("on {rows}: {}{how}", self.format_errors(apart))
         })
     }
 
     /// Explains why the choice is not the row with the lowest error, if so.
     fn reasons(&self) -> Vec<String> {
-        let score = |row: &Row| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
-        let star = self.rows.iter().rfind(|row| row.kept);
-        let least = star.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
-        let less = |row: &&Row| score(row).zip(least.and_then(score)).is_some_and(|(other, least)| other < least);
+        let score = |row: &TuneRow| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
+        let winner = self.rows.iter().rfind(|row| row.kept);
+        let winner_row =
+            winner.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
+        let is_lower =
+            |row: &&TuneRow| score(row).zip(winner_row.and_then(score)).is_some_and(|(other, least)| other < least);
         // among the kernels of one scaling, the lowest error wins
-        let bent = self.rows.iter().find(|row| row.scale != self.scale && less(row));
-        let bent = bent.map(|row| {
+        let better = self.rows.iter().find(|row| row.scale != self.scale && is_lower(row));
+        let scaling_reason = better.map(|row| {
             format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale)
         });
         let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
-        bent.into_iter().chain(chosen).collect()
+        scaling_reason.into_iter().chain(chosen).collect()
     }
 
     /// Returns the title of the grid of kernels.
-    fn compared(&self) -> String {
+    fn grid_title(&self) -> String {
         let what = match self.score {
             Score::Cv if !self.learned.is_empty() => {
                 return "lowest cross-validated mse of each kernel over its rounds".to_string();
@@ -341,15 +366,18 @@ impl TuneReport {
 
     /// Returns the report as an HTML page: the criteria, the kernels, the solvers, and the fit.
     pub fn page(&self) -> Page {
-        let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
-        let facts = facts.chain(self.others().map(|other| ("new rows", other)));
+        let facts =
+            self.criteria().into_iter().chain(self.format_test_error().map(|apart| ("on held-out rows", apart)));
+        let facts = facts.chain(self.other_row_errors().map(|other| ("new rows", other)));
         let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
-        let mut sections = vec![Section::new("Choice", page::facts(facts))];
-        let kernels = |grid: &Grid| page::grid(grid) + &page::note(&format!("The {}.", self.compared()));
-        sections.extend(self.grid().map(|grid| Section::new("Kernels", kernels(&grid))));
-        let note = || page::note(&format!("The {} of each solver on folds of the sample (* chosen).", self.measure()));
+        let mut sections = vec![Section::new("Choice", page::fact_list(facts))];
+        let kernels = |grid: &Grid| page::grid_table(grid) + &page::note(&format!("The {}.", self.grid_title()));
+        sections.extend(self.score_grid().map(|grid| Section::new("Kernels", kernels(&grid))));
+        let note =
+            || page::note(&format!("The {} of each solver on folds of the sample (* chosen).", self.measure_name()));
         sections.extend(
-            self.leaderboard().map(|table| Section::new("Solvers", page::table(&table.head, &table.rows) + &note())),
+            self.leaderboard()
+                .map(|table| Section::new("Solvers", page::html_table(&table.headings, &table.rows) + &note())),
         );
         let fit = self.fit.as_ref().map(FitReport::page).unwrap_or_default();
         sections.extend(fit.sections);
@@ -364,27 +392,27 @@ impl TuneReport {
 }
 
 /// Formats a candidate; the default scaling is omitted.
-fn candidate(kernel: &str, metric: &str, scale: &str) -> String {
+fn candidate_name(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == MetricSource::None.to_string() { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
-    format!("{}{metric}{scale}", rounded(kernel))
+    format!("{}{metric}{scale}", rounded_kernel(kernel))
 }
 
 impl fmt::Display for TuneReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.score != Score::Alignment {
-            writeln!(f, "{}", table::facts(self.decided()))?;
+            writeln!(f, "{}", table::facts(self.criteria()))?;
         }
-        if let Some(grid) = self.grid() {
-            writeln!(f, "{} (* chosen)\n\n{grid}", self.compared())?;
+        if let Some(grid) = self.score_grid() {
+            writeln!(f, "{} (* chosen)\n\n{grid}", self.grid_title())?;
         }
         if let Some(table) = self.leaderboard() {
-            writeln!(f, "{} of each solver on folds of the sample (* chosen)\n\n{table}", self.measure())?;
+            writeln!(f, "{} of each solver on folds of the sample (* chosen)\n\n{table}", self.measure_name())?;
         }
         self.reasons().iter().try_for_each(|why| writeln!(f, "* {why}\n"))?;
-        if let Some(apart) = self.apart() {
+        if let Some(apart) = self.format_test_error() {
             writeln!(f, "on held-out rows: {apart}")?;
-            self.others().try_for_each(|other| writeln!(f, "{other}"))?;
+            self.other_row_errors().try_for_each(|other| writeln!(f, "{other}"))?;
             writeln!(f)?;
         }
         if let Some(repeat) = &self.repeat {
@@ -395,7 +423,7 @@ impl fmt::Display for TuneReport {
         }
         let best = self.rows.iter().rfind(|row| row.best && row.kept).map(|row| row.cell);
         let rank = best.map(|best| ("rank", count(best.rank as u64)));
-        let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", exact(lambda)));
+        let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", shortest_number(lambda)));
         let [time, _, memory] = self.spent.facts(None, None);
         let facts = std::iter::once(("kernel", self.kernel.clone())).chain(rank).chain(lambda).chain([time, memory]);
         write!(f, "{}", table::facts(facts))

@@ -2,18 +2,18 @@
 //!
 //! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
 
-use ksolve::job::Stages;
+use ksolve::job::StageObserver;
 use ksolve::job::{CancelToken, Fit, Run};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::{NoObserver, Observer};
 use kstore::{Table, budget};
 
 /// Prints the name of each stage.
 struct Say;
 
-impl Stages for Say {
+impl StageObserver for Say {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         eprintln!("{name}{}", rows.map_or(String::new(), |rows| format!(": {rows} rows")));
-        Box::new(Unobserved)
+        Box::new(NoObserver)
     }
     fn warn(&self, text: String) {
         eprintln!("warning: {text}");

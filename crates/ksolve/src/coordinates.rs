@@ -17,16 +17,16 @@
 //! properties of latent root and vector methods", Biometrika 53, 1966; and the references of
 //! [`kapprox::matrix`].
 
-use crate::model::{Basis, FEATURES, Form};
-use crate::request::Stages;
-use crate::{Card, Certificate, Error, Intercept, Model, Result, Task, job::Run};
+use crate::model::{Basis, BasisTransform, FEATURES_SOLVER};
+use crate::request::StageObserver;
+use crate::{Certificate, Error, Intercept, Model, ModelMetadata, Result, Task, job::Run};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
-use kapprox::matrix::{Entries, Function, PartialCholesky, SquaredDistances, rpcholesky};
-use kstore::{Plan, Reading, RowBuf, RowSource, Scaler, Selected, TableRows};
+use kapprox::matrix::{Entries, FnEntries, PartialCholesky, SquaredDistances, rpcholesky};
+use kstore::{MemoryPlan, Reading, RowBuf, RowSource, Scaler, SelectedTable, TableRows};
 
 /// The meaning of the matrix entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MatrixOf {
+pub enum MatrixKind {
     /// Kernel values.
     Kernel,
     /// Distances.
@@ -36,13 +36,13 @@ pub enum MatrixOf {
     SquaredDistances,
 }
 
-kmodel::enum_of_words!(MatrixOf, "of", "kernel" => Kernel, "distances" => Distances, "squared-distances" => SquaredDistances);
+kmodel::enum_of_words!(MatrixKind, "of", "kernel" => Kernel, "distances" => Distances, "squared-distances" => SquaredDistances);
 
 /// Options of [`coordinates`].
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinateOptions {
     /// Meaning of the matrix entries.
-    pub of: MatrixOf,
+    pub kind: MatrixKind,
     /// Maximum number of coordinates, r.
     pub rank: usize,
     /// Relative trace error at which the factorisation stops before `rank`.
@@ -54,7 +54,7 @@ pub struct CoordinateOptions {
 /// A model that computes coordinates, and its trace error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Placed {
+pub struct CoordinateModel {
     /// Model whose outputs are the coordinates of a row.
     pub model: Model<f64>,
     /// Indices of the pivot objects, in the order of selection.
@@ -68,14 +68,15 @@ pub struct Placed {
 /// `selected` in the order of its rows.
 ///
 /// ```
-/// use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
+/// use ksolve::coordinates::{CoordinateOptions, MatrixKind, coordinates};
 /// // four points on a line, by their distances
 /// let at = [0.0, 1.0, 3.0, 7.0f64];
 /// let d: Vec<f64> = at.iter().flat_map(|a| at.iter().map(move |b| (a - b).abs())).collect();
 /// let table = kstore::Table::from_rows(&d, 4, &[0.0; 4])?;
 /// let selection = kstore::Selection { features: vec!["x*".into()], ..Default::default() };
 /// let selected = table.select(&selection)?;
-/// let options = CoordinateOptions { of: MatrixOf::Distances, rank: 3, tolerance: 1e-9, seed: 0 };
+/// let kind = MatrixKind::Distances;
+/// let options = CoordinateOptions { kind, rank: 3, tolerance: 1e-9, seed: 0 };
 /// let placed = coordinates(&selected, &options, &ksolve::job::Run::new())?;
 /// assert!(placed.pivots.len() == 1 && placed.trace_error < 1e-9);
 /// # Ok::<(), ksolve::Error>(())
@@ -84,80 +85,85 @@ pub struct Placed {
 /// # Errors
 /// A matrix that is not square or not symmetric; [`kapprox::Error::Indefinite`] if no vectors have
 /// these kernel values or distances; a plan that exceeds the memory; invalid rows.
-pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'_>) -> Result<Placed> {
-    let CoordinateOptions { of, rank, tolerance, seed } = *options;
-    let n = selected.shape().features;
+pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &Run<'_>) -> Result<CoordinateModel> {
+    let CoordinateOptions { kind, rank, tolerance, seed } = *options;
+    let n = selected.shape().inputs;
     let workers = run.workers();
     let most = rank.min(n);
     let terms = (8 * n * n, 8 * most * (2 * n + most) + 8 * (most + 1) * n);
-    let plan = Plan::process("the coordinates", run.bytes(), workers.threads(), 0);
+    let plan = MemoryPlan::for_process("the coordinates", run.memory_budget(), workers.threads(), 0);
     let source = selected.rows::<f64>(Reading::default())?;
-    let reading = RowSource::<f64>::footprint(&source).at(TILE);
+    let reading = RowSource::<f64>::footprint(&source).bytes_for(TILE);
     let plan = plan.term("the matrix", terms.0, "use fewer objects").term("rows that are read", reading, "");
     plan.term("coordinates", terms.1, "lower `rank`").check()?;
-    let watch = run.watched();
-    let values = load(&source, selected, of, &watch)?;
+    let watch = run.stage_recorder();
+    let values = load(&source, selected, kind, &watch)?;
     let entry = |i: u64, j: u64| {
         let value = values[i as usize * n + j as usize];
-        if of == MatrixOf::Distances { value * value } else { value }
+        if kind == MatrixKind::Distances { value * value } else { value }
     };
-    let given = Function { n: n as u64, entry };
+    let given = FnEntries { n: n as u64, entry };
     let _stage = watch.stage("pivots", None);
     // the matrix is in memory, so every entry is checked
     let checked = |given: &dyn Entries| {
-        let found = rpcholesky(given, rank, tolerance, seed, workers)?;
-        found.check(given, tolerance, workers).map(|()| found)
+        let cholesky = rpcholesky(given, rank, tolerance, seed, workers)?;
+        cholesky.check(given, tolerance, workers).map(|()| cholesky)
     };
-    let (found, means, first) = match of {
-        MatrixOf::Kernel => (checked(&given).map_err(|error| unfit(error, of))?, None, Vec::new()),
+    let (cholesky, means, first) = match kind {
+        MatrixKind::Kernel => (checked(&given).map_err(|error| indefinite_error(error, kind))?, None, Vec::new()),
         _ => {
             let given = SquaredDistances::new(given)?;
-            let (found, means) = checked(&given).map_err(|error| unfit(error, of))?.centred();
-            (found, Some(means), given.first().to_vec())
+            let (cholesky, means) = checked(&given).map_err(|error| indefinite_error(error, kind))?.centred();
+            (cholesky, Some(means), given.first().to_vec())
         }
     };
-    if found.pivots.is_empty() {
-        let why = match of {
-            MatrixOf::Kernel => {
+    if cholesky.pivots.is_empty() {
+        let why = match kind {
+            MatrixKind::Kernel => {
                 "the diagonal is 0, but the diagonal of a kernel holds squared norms; use `of` distances if the numbers are distances"
             }
             _ => "all distances are 0, so no coordinates exist; check the columns of the matrix",
         };
         return Err(Error::option("features", format!("{n} columns"), why));
     }
-    Ok(Placed {
-        model: model(selected, options, &found, (means, first)),
-        pivots: found.pivots,
-        trace_error: found.trace_error,
+    Ok(CoordinateModel {
+        model: model(selected, options, &cholesky, (means, first)),
+        pivots: cholesky.pivots,
+        trace_error: cholesky.trace_error,
     })
 }
 
-fn unfit(error: kapprox::Error, of: MatrixOf) -> Error {
+fn indefinite_error(error: kapprox::Error, kind: MatrixKind) -> Error {
     let kapprox::Error::Indefinite { row, .. } = error else { return error.into() };
-    let what = match of {
-        MatrixOf::Kernel => "no points have these kernel values",
-        MatrixOf::Distances => {
+    let what = match kind {
+        MatrixKind::Kernel => "no points have these kernel values",
+        MatrixKind::Distances => {
             "no points have these distances; path lengths in a graph are often squared distances (squared-distances)"
         }
-        MatrixOf::SquaredDistances => "no points have these squared distances",
+        MatrixKind::SquaredDistances => "no points have these squared distances",
     };
     let why = format!(
         "{what}: check object {row}, counted from 0; if the numbers are rounded, raise `tolerance`, to 0.001 for three digits"
     );
-    Error::option("of", of, why)
+    Error::option("of", kind, why)
 }
 
 /// Reads the matrix, row-major, and checks that it is square, complete and symmetric, and that
 /// distances are at least 0.
-fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn Stages) -> Result<Vec<f64>> {
-    let n = selected.shape().features;
+fn load(
+    source: &TableRows<f64>,
+    selected: &SelectedTable,
+    kind: MatrixKind,
+    watch: &dyn StageObserver,
+) -> Result<Vec<f64>> {
+    let n = selected.shape().inputs;
     let mut values = Vec::with_capacity(n * n);
-    let observer = watch.stage("the matrix", selected.known_rows());
+    let observer = watch.stage("the matrix", selected.row_count_if_known());
     let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(TILE));
     while values.len() <= n * n && cursor.next(&mut tile)? {
         values.extend_from_slice(&tile.x);
         observer.advance(tile.rows.len() as u64);
-        if observer.stop() {
+        if observer.should_stop() {
             return Err(kstore::Error::Interrupted.into());
         }
     }
@@ -169,7 +175,8 @@ fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn 
         return Err(Error::option("features", format!("{n} columns"), why));
     }
     let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
-    let wrong = |value: &f64| !value.is_finite() || of != MatrixOf::Kernel && *value < -SYMMETRIC * largest;
+    let wrong =
+        |value: &f64| !value.is_finite() || kind != MatrixKind::Kernel && *value < -SYMMETRY_TOLERANCE * largest;
     if let Some(at) = values.iter().position(wrong) {
         let (i, j, value) = (at / n, at % n, values[at]);
         let why = match value.is_finite() {
@@ -182,7 +189,8 @@ fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn 
         };
         return Err(Error::option("features", &selected.feature_names()[j], why));
     }
-    let differs = |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRIC * largest;
+    let differs =
+        |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRY_TOLERANCE * largest;
     if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differs) {
         let (there, back) = (values[i * n + j], values[j * n + i]);
         let why = format!(
@@ -198,22 +206,22 @@ const TILE: usize = 256;
 
 /// Largest difference of the entries (i, j) and (j, i), relative to the largest entry: the rounding
 /// of numbers written in f32.
-const SYMMETRIC: f64 = 1e-6;
+const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
 /// Returns the coordinates as a function of the row: kernel sections at unit vectors select the
 /// columns of the pivots and, for distances, of the first object.
 fn model(
-    selected: &Selected,
-    &CoordinateOptions { of, tolerance, seed, .. }: &CoordinateOptions,
-    found: &PartialCholesky,
+    selected: &SelectedTable,
+    &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,
+    cholesky: &PartialCholesky,
     (means, first): (Option<Vec<f64>>, Vec<f64>),
 ) -> Model<f64> {
-    let (n, r) = (selected.shape().features, found.pivots.len());
+    let (n, r) = (selected.shape().inputs, cholesky.pivots.len());
     let mut inverse = Mat::<f64>::identity(r, r);
     // for centred coordinates, the rows of L are the rows of the pivots plus the means
     let lower = match &means {
-        Some(means) => Mat::from_fn(r, r, |i, j| found.factor[(found.pivots[i] as usize, j)] + means[j]),
-        None => found.lower(),
+        Some(means) => Mat::from_fn(r, r, |i, j| cholesky.factor[(cholesky.pivots[i] as usize, j)] + means[j]),
+        None => cholesky.lower(),
     };
     solve_lower_triangular_in_place(lower.as_ref(), inverse.as_mut(), faer::Par::Seq);
     let row_sums: Vec<f64> = (0..r).map(|k| inverse.row(k).iter().sum()).collect();
@@ -221,20 +229,24 @@ fn model(
         None => (r, inverse.transpose().to_owned(), vec![0.0; r]),
         Some(means) => {
             let coefficients = Mat::from_fn(r + 1, r, |l, k| 0.5 * if l < r { -inverse[(k, l)] } else { row_sums[k] });
-            let of_pivots = |k: usize| (0..r).map(|l| inverse[(k, l)] * first[found.pivots[l] as usize]).sum::<f64>();
+            let of_pivots =
+                |k: usize| (0..r).map(|l| inverse[(k, l)] * first[cholesky.pivots[l] as usize]).sum::<f64>();
             (r + 1, coefficients, (0..r).map(|k| 0.5 * of_pivots(k) - means[k]).collect())
         }
     };
     let mut points = vec![0.0; m * n];
-    let columns = found.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
+    let columns = cholesky.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
     columns.enumerate().for_each(|(l, column)| points[l * n + column] = 1.0);
-    let rows = found.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
-    let squared = of == MatrixOf::Distances;
-    let certificate =
-        Certificate { trace_error: found.trace_error, overshoot: 0.0, floor: f64::EPSILON * ((r + 1) as f64).sqrt() };
-    let card = Card {
+    let rows = cholesky.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
+    let squared = kind == MatrixKind::Distances;
+    let certificate = Certificate {
+        trace_error: cholesky.trace_error,
+        overshoot: 0.0,
+        floor: f64::EPSILON * ((r + 1) as f64).sqrt(),
+    };
+    let card = ModelMetadata {
         task: Task::Components,
-        solver: FEATURES.to_string(),
+        solver: FEATURES_SOLVER.to_string(),
         kernel: if squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
         precision: "f64".to_string(),
         map: "nystrom".to_string(),
@@ -245,13 +257,13 @@ fn model(
         rows: n as u64,
         seed,
         landmarks: Some("rpcholesky".to_string()),
-        options: serde_json::json!({ "matrix": of.to_string(), "tolerance": tolerance }),
-        ..Card::default()
+        options: serde_json::json!({ "matrix": kind.to_string(), "tolerance": tolerance }),
+        ..ModelMetadata::default()
     };
     Model {
-        card,
+        metadata: card,
         basis: Basis::Landmarks { points, rows },
-        form: Form::default(),
+        transform: BasisTransform::default(),
         coefficients,
         intercept,
         scaler: Scaler { centre: vec![0.0; n], scale: vec![1.0; n], mean: vec![0.0; n], ..Scaler::default() },

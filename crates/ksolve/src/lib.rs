@@ -48,7 +48,8 @@ pub mod job {
     pub use kfit::job::*;
     pub use kfit::metric::combination::Combination;
     pub use kfit::request::{
-        Forecast, KnownMetric, LandmarkSource, MetricForm, MetricSource, Scaling, Stage, Stages, Unwatched,
+        Forecast, LandmarkSource, MetricForm, MetricSource, NoStageObserver, ProvidedMetric, Scaling, Stage,
+        StageObserver,
     };
 }
 
@@ -57,10 +58,12 @@ pub use job::{Fit, Fitted, Run};
 pub use kapprox::Kernel;
 pub use kfit::Cell;
 pub use kmodel::{
-    AnyModel, Card, Certificate, Classes, Error, FoldSpec, Intercept, Link, Model, Result, Task, predict,
+    AnyModel, Certificate, Classes, Error, FoldSpec, Intercept, Link, Model, ModelMetadata, Result, Task, predict,
 };
 pub use predict::Predictor;
 pub use tune::Tune;
 
 use kfit::{RidgeOptions, Surface, features, fit, metric, prepare, request, solver, train};
-use kmodel::{Folds, GramScratch, GramState, Head, Targets, bins, folds, gram, linalg, lists, model, ranked, task};
+use kmodel::{
+    Folds, GramScratch, GramState, LinearHead, Targets, bins, folds, gram, linalg, lists, model, ranking_pairs, task,
+};

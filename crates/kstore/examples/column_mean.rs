@@ -11,7 +11,7 @@ fn main() -> kstore::Result<()> {
     let workers = Workers::sequential();
     let pass = Pass { lanes: 2, ..Pass::new(4096, 65_536, &workers) };
     let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(rows.shape()))?;
-    for (name, column) in rows.selected().feature_names().iter().zip(&statistics.features) {
+    for (name, column) in rows.selected().feature_names().iter().zip(&statistics.inputs) {
         println!("{name:<12} {:.6}", column.mean);
     }
     let peak = budget::peak_rss().map_or("unknown".to_string(), budget::bytes);

@@ -1,13 +1,13 @@
 //! Resolves column names and patterns; a leading `!` excludes columns.
 
 use crate::schema::{Kind, Schema};
-use crate::{Error, Result, encoding::Wanted, table::Table};
+use crate::{Error, Result, encoding::ColumnRequest, table::Table};
 use std::collections::{HashMap, HashSet};
 
 /// The pattern of all columns that are features by default.
-const ALL: &str = "*";
+const ALL_FEATURES: &str = "*";
 
-type Places<'s> = HashMap<&'s str, usize>;
+type ColumnIndices<'s> = HashMap<&'s str, usize>;
 
 impl Table {
     /// Returns the column names of a comma-separated list, joining pieces that together are a name
@@ -23,10 +23,10 @@ impl Table {
     /// ```
     #[doc(hidden)]
     pub fn names(&self, given: &[String]) -> Vec<String> {
-        const PIECES: usize = 8;
-        let (places, mut rest, mut names) = (self.schema().places(), given, Vec::new());
+        const MAX_PIECES: usize = 8;
+        let (places, mut rest, mut names) = (self.schema().index_by_name(), given, Vec::new());
         while !rest.is_empty() {
-            let mut pieces = 1..=rest.len().min(PIECES);
+            let mut pieces = 1..=rest.len().min(MAX_PIECES);
             let pieces = pieces.find(|most| places.contains_key(&*rest[..*most].join(","))).unwrap_or(1);
             names.push(rest[..pieces].join(","));
             rest = &rest[pieces..];
@@ -41,24 +41,28 @@ impl Table {
     /// # Errors
     /// A name or pattern that matches no column.
     #[doc(hidden)]
-    pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
-        let (columns, places) = (&self.schema().columns, self.schema().places());
+    pub fn matching_columns(&self, patterns: &[String]) -> Result<Vec<String>> {
+        let (columns, places) = (&self.schema().columns, self.schema().index_by_name());
         let patterns = &self.names(patterns);
-        let (wanted, mut known) = self.without(patterns, &places)?;
-        let found = match wanted[..] {
+        let (included, mut seen) = self.split_exclusions(patterns, &places)?;
+        let found = match included[..] {
             [] if !patterns.is_empty() => (0..columns.len()).collect(),
-            _ => wanted.into_iter().map(|text| self.like(text, &places)).collect::<Result<Vec<_>>>()?.concat(),
+            _ => included
+                .into_iter()
+                .map(|text| self.resolve_pattern(text, &places))
+                .collect::<Result<Vec<_>>>()?
+                .concat(),
         };
-        Ok(found.into_iter().filter(|at| known.insert(*at)).map(|at| columns[at].name.clone()).collect())
+        Ok(found.into_iter().filter(|at| seen.insert(*at)).map(|at| columns[at].name.clone()).collect())
     }
 
     /// Returns the columns of a name, of a list column, or of a pattern.
-    fn like(&self, text: &str, places: &Places<'_>) -> Result<Vec<usize>> {
+    fn resolve_pattern(&self, text: &str, places: &ColumnIndices<'_>) -> Result<Vec<usize>> {
         let schema = self.schema();
         if let Some(column) = places.get(text) {
             return Ok(vec![*column]);
         }
-        let block = schema.block(text);
+        let block = schema.list_columns(text);
         if !block.is_empty() {
             return Ok(block);
         }
@@ -70,89 +74,98 @@ impl Table {
 
     /// Splits names into the included names and patterns, and the excluded columns. A column whose
     /// own name begins with `!` is included by that name.
-    fn without<'n>(&self, names: &'n [String], places: &Places<'_>) -> Result<(Vec<&'n str>, HashSet<usize>)> {
-        let (mut wanted, mut out) = (Vec::new(), HashSet::new());
+    fn split_exclusions<'n>(
+        &self,
+        names: &'n [String],
+        places: &ColumnIndices<'_>,
+    ) -> Result<(Vec<&'n str>, HashSet<usize>)> {
+        let (mut included, mut excluded) = (Vec::new(), HashSet::new());
         for name in names {
             match name.strip_prefix('!').filter(|_| !places.contains_key(name.as_str())) {
-                Some(unwanted) => out.extend(self.like(unwanted, places)?),
-                None => wanted.push(name.as_str()),
+                Some(unwanted) => excluded.extend(self.resolve_pattern(unwanted, places)?),
+                None => included.push(name.as_str()),
             }
         }
-        Ok((wanted, out))
+        Ok((included, excluded))
     }
 
     /// Returns the columns to carry along. A column that no output can hold is skipped if it
     /// matches a pattern, and an error if it is named.
-    pub(crate) fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
+    pub(crate) fn kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
-        let held = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
-        let (places, names) = (self.schema().places(), self.names(names));
-        let (wanted, mut taken) = self.without(&names, &places)?;
+        let is_storable = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
+        let (places, names) = (self.schema().index_by_name(), self.names(names));
+        let (included, mut seen) = self.split_exclusions(&names, &places)?;
         let mut kept = Vec::new();
-        for text in wanted {
+        for text in included {
             let found = match places.get(text) {
-                Some(at) if held(*at) => vec![*at],
+                Some(at) if is_storable(*at) => vec![*at],
                 Some(at) => {
                     let expected = "only numbers, booleans, times, text, bytes and sparse rows can be kept; remove the column from `keep`";
                     return Err(self.wrong_type(*at, expected));
                 }
                 None => {
-                    let usual = |at: &usize| held(*at) && self.schema().sparse(*at).is_none();
-                    self.like(text, &places)?.into_iter().filter(usual).collect()
+                    let kept_by_pattern = |at: &usize| is_storable(*at) && self.schema().sparse_shape(*at).is_none();
+                    self.resolve_pattern(text, &places)?.into_iter().filter(kept_by_pattern).collect()
                 }
             };
-            kept.extend(found.into_iter().filter(|at| taken.insert(*at)));
+            kept.extend(found.into_iter().filter(|at| seen.insert(*at)));
         }
         Ok(kept)
     }
 
     /// Returns the feature columns of names and patterns. A name selects its column even if it has
     /// another role, except a target.
-    pub(crate) fn named_features(&self, roles: &[usize], targets: &[usize], asked: &Wanted<'_>) -> Result<Vec<usize>> {
-        let (names, places) = (self.names(&asked.selection.features), self.schema().places());
-        let (wanted, mut taken) = self.without(&names, &places)?;
-        let wanted = if wanted.is_empty() { vec![ALL] } else { wanted };
+    pub(crate) fn named_features(
+        &self,
+        roles: &[usize],
+        never_features: &[usize],
+        request: &ColumnRequest<'_>,
+    ) -> Result<Vec<usize>> {
+        let (names, places) = (self.names(&request.selection.features), self.schema().index_by_name());
+        let (included, mut seen) = self.split_exclusions(&names, &places)?;
+        let included = if included.is_empty() { vec![ALL_FEATURES] } else { included };
         let mut features = Vec::new();
-        for name in wanted {
+        for name in included {
             let columns = match places.get(name).copied() {
-                Some(column) if targets.contains(&column) => {
+                Some(column) if never_features.contains(&column) => {
                     let expected =
                         "it is the target, which cannot be a feature too; remove it from `features`".to_string();
                     return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
                 }
                 Some(column) => {
-                    if !asked.takes(self, column) {
+                    if !request.encodes(self, column) {
                         self.expect_numbers(column, "a feature must be numeric; remove the column from `features`")?;
                     }
                     vec![column]
                 }
-                None if name == ALL => self.other_features(roles, asked)?,
-                None => match self.schema().block(name) {
-                    block if block.is_empty() => self.matching(name, roles, &places, asked)?,
+                None if name == ALL_FEATURES => self.default_features(roles, request)?,
+                None => match self.schema().list_columns(name) {
+                    block if block.is_empty() => self.matching_features(name, roles, &places, request)?,
                     block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
                 },
             };
-            features.extend(columns.into_iter().filter(|column| taken.insert(*column)));
+            features.extend(columns.into_iter().filter(|column| seen.insert(*column)));
         }
         if features.is_empty() {
             let why = format!("`features` {} selects no column; name at least one feature", names.join(","));
-            return Err(self.empty(why));
+            return Err(self.empty_error(why));
         }
         Ok(features)
     }
 
     /// Returns the columns that match a pattern, have no other role, and are numeric or requested
     /// categories.
-    fn matching(
+    fn matching_features(
         &self,
         name: &str,
         roles: &[usize],
-        places: &Places<'_>,
-        categories: &Wanted<'_>,
+        places: &ColumnIndices<'_>,
+        request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
         let Schema { columns, label, .. } = self.schema();
-        let fits = |at: &usize| *label != Some(*at) && (columns[*at].kind.is_numeric() || categories.takes(self, *at));
-        let found = self.like(name, places)?.into_iter().filter(|at| fits(at) && !roles.contains(at));
+        let fits = |at: &usize| *label != Some(*at) && (columns[*at].kind.is_numeric() || request.encodes(self, *at));
+        let found = self.resolve_pattern(name, places)?.into_iter().filter(|at| fits(at) && !roles.contains(at));
         let found: Vec<usize> = found.collect();
         if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }
     }

@@ -2,7 +2,7 @@
 
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
-use crate::source::view::View;
+use crate::source::view::ColumnView;
 use crate::{Error, Result, shown};
 use std::{cmp::Ordering, ops::Range, path::Path};
 
@@ -31,7 +31,7 @@ const OPERATORS: [(&str, Operator, [bool; 3]); 6] = [
 ];
 
 impl Operator {
-    fn written(self) -> (&'static str, [bool; 3]) {
+    fn definition(self) -> (&'static str, [bool; 3]) {
         OPERATORS.iter().find(|(_, own, _)| *own == self).map_or(("", [false; 3]), |(sign, _, holds)| (sign, *holds))
     }
 }
@@ -105,34 +105,34 @@ impl Condition {
     /// ```
     #[must_use]
     pub fn complement(&self) -> Self {
-        let other = self.operator.written().1.map(|holds| !holds);
+        let other = self.operator.definition().1.map(|holds| !holds);
         let complement = OPERATORS.iter().find(|(.., holds)| *holds == other);
         Self { operator: complement.map_or(self.operator, |(_, operator, _)| *operator), ..self.clone() }
     }
 
-    pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<Bound> {
+    pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<BoundCondition> {
         let wrong = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
         let not_a_number = || wrong(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {
             Kind::Text => Comparand::Text(self.value.clone()),
             Kind::Bool => match self.value.as_str() {
-                "true" | "True" | "1" => Comparand::Whole(1),
-                "false" | "False" | "0" => Comparand::Whole(0),
+                "true" | "True" | "1" => Comparand::Integer(1),
+                "false" | "False" | "0" => Comparand::Integer(0),
                 other => {
                     return Err(wrong(format!("`where` compares it with {other:?}; compare it with true or false")));
                 }
             },
-            Kind::Time(time) if number.is_none() && dates::form(time) != TimeForm::Elapsed => {
+            Kind::Time(time) if number.is_none() && dates::stored_form(time) != TimeForm::Elapsed => {
                 let dated = || wrong(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
-                let instant = dates::read(&self.value, dates::form(time)).ok_or_else(dated)?;
-                match instant.units(dates::per_day(time)) {
-                    (whole, 0.0) => Comparand::Whole(whole),
+                let instant = dates::parse(&self.value, dates::stored_form(time)).ok_or_else(dated)?;
+                match instant.to_units(dates::units_per_day(time)) {
+                    (whole, 0.0) => Comparand::Integer(whole),
                     (whole, part) => Comparand::Number(whole as f64 + part),
                 }
             }
             Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
-                (Ok(whole), Some(_)) => Comparand::Whole(whole),
+                (Ok(whole), Some(_)) => Comparand::Integer(whole),
                 (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),
             },
             Kind::Float { bits } => {
@@ -143,7 +143,7 @@ impl Condition {
                 return Err(wrong("`where` needs numbers, booleans or text".to_string()));
             }
         };
-        Ok(Bound { holds: self.operator.written().1, value })
+        Ok(BoundCondition { holds: self.operator.definition().1, value })
     }
 }
 
@@ -158,7 +158,7 @@ fn unquote(text: &str) -> (&str, bool) {
 
 impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = self.operator.written().0;
+        let sign = self.operator.definition().0;
         let quote = if self.quoted { "'" } else { "" };
         write!(f, "{} {sign} {quote}{}{quote}", self.column, self.value)
     }
@@ -180,7 +180,7 @@ impl From<Condition> for String {
 #[derive(Clone, Debug)]
 enum Comparand {
     /// An integer, compared exactly with integers of any size.
-    Whole(i128),
+    Integer(i128),
     Number(f64),
     Text(String),
 }
@@ -188,23 +188,23 @@ enum Comparand {
 /// A [`Condition`] whose value was converted to the type of its column.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct BoundCondition {
     /// Whether the condition holds for values that are less, equal and greater.
     holds: [bool; 3],
     value: Comparand,
 }
 
-impl Bound {
-    pub(crate) fn select(&self, view: &View<'_>, rows: usize, out: &mut Vec<u32>) {
+impl BoundCondition {
+    pub(crate) fn select_rows(&self, view: &ColumnView<'_>, rows: usize, out: &mut Vec<u32>) {
         let holds = |row: &usize| self.order(view, *row).is_some_and(|order| self.holds[(order as i8 + 1) as usize]);
         out.extend((0..rows).filter(holds).map(|row| row as u32));
     }
 
     /// Compares the value in `row` with the condition's; `None` if it is missing or NaN.
-    fn order(&self, view: &View<'_>, row: usize) -> Option<Ordering> {
+    fn order(&self, view: &ColumnView<'_>, row: usize) -> Option<Ordering> {
         match &self.value {
             _ if view.is_null(row) => None,
-            Comparand::Whole(value) => view.integer(row).map(|have| have.cmp(value)),
+            Comparand::Integer(value) => view.integer(row).map(|have| have.cmp(value)),
             Comparand::Number(value) => view.number(row).partial_cmp(value),
             Comparand::Text(value) => view.text(row).map(|have| have.cmp(value.as_str())),
         }
@@ -213,7 +213,7 @@ impl Bound {
     /// Returns false if no row can satisfy the condition. The bounds in `row` enclose all values of
     /// the rows except missing values and NaN, which satisfy no condition. A bound need not be a
     /// value of the column, because a writer may shorten texts.
-    pub(crate) fn may_hold(&self, least: &View<'_>, greatest: &View<'_>, row: usize) -> bool {
+    pub(crate) fn may_hold(&self, least: &ColumnView<'_>, greatest: &ColumnView<'_>, row: usize) -> bool {
         let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
         let [less, equal, greater] = self.holds;
         less && least.is_lt() || equal && least.is_le() && greatest.is_ge() || greater && greatest.is_gt()
@@ -238,7 +238,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let (start, end) = text.split_once("..").ok_or_else(|| syntax("the .. between first and last row is missing"))?;
     let side = |side: &str, without: u64| match side.trim().replace('_', "").as_str() {
         "" => Ok(without),
-        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::short(digits)))),
+        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::truncated(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;
     if rows.is_empty() { Err(syntax("the range is empty")) } else { Ok(rows) }
@@ -246,17 +246,17 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
 
 /// Formats a range of rows as [`parse_rows`] reads it.
 #[doc(hidden)]
-pub fn shown_rows(rows: &Range<u64>) -> String {
+pub fn format_rows(rows: &Range<u64>) -> String {
     let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
     format!("{}..{end}", rows.start)
 }
 
 pub(crate) mod rows_text {
-    use super::{Range, parse_rows, shown_rows};
+    use super::{Range, format_rows, parse_rows};
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
     pub(crate) fn serialize<S: Serializer>(rows: &Option<Range<u64>>, to: S) -> Result<S::Ok, S::Error> {
-        rows.as_ref().map(shown_rows).serialize(to)
+        rows.as_ref().map(format_rows).serialize(to)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Range<u64>>, D::Error> {

@@ -5,9 +5,9 @@ use crate::schema::Kind;
 use chrono::{Datelike, NaiveDate, Weekday};
 use serde::{Deserialize, Serialize};
 
-const DAY: i64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
 
-const DAY_NANOS: i64 = DAY * 1_000_000_000;
+const DAY_NANOS: i64 = DAY_SECONDS * 1_000_000_000;
 
 /// The form of the dates and times of a column: the order of their parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,13 +48,13 @@ pub(crate) struct Instant {
 
 impl Instant {
     /// Converts a count of units since 1970-01-01; a day has `per_day` units.
-    pub(crate) fn stored(value: i64, per_day: i64) -> Self {
+    pub(crate) fn from_stored(value: i64, per_day: i64) -> Self {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
     /// Converts to a number of units, the inverse of [`Self::from_stored`], with a fraction if the
     /// units are too coarse.
-    pub(crate) fn units(self, per_day: i64) -> (i128, f64) {
+    pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {
         let unit = DAY_NANOS / per_day;
         let whole = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);
         (whole, (self.nanos % unit) as f64 / unit as f64)
@@ -62,46 +62,49 @@ impl Instant {
 
     /// Returns the fraction of the day that has passed. As a quotient of two integers it does not
     /// depend on the unit of the file.
-    pub(crate) fn part(self) -> f64 {
+    pub(crate) fn day_fraction(self) -> f64 {
         self.nanos as f64 / DAY_NANOS as f64
     }
 
     pub(crate) fn days(self) -> f64 {
-        self.day as f64 + self.part()
+        self.day as f64 + self.day_fraction()
     }
 
     /// Returns the instant at the given number of days since 1970-01-01, rounded to seconds.
-    pub(crate) fn near(days: f64) -> Self {
+    pub(crate) fn from_days(days: f64) -> Self {
         let day = days.floor();
-        Self { day: day as i64, nanos: (((days - day) * DAY as f64).round() as i64 * 1_000_000_000).min(DAY_NANOS - 1) }
+        Self {
+            day: day as i64,
+            nanos: (((days - day) * DAY_SECONDS as f64).round() as i64 * 1_000_000_000).min(DAY_NANOS - 1),
+        }
     }
 }
 
 /// Decodes a date from 1900 to 2099 as year x 10,000 + month x 100 + day, or a time of day from 0
 /// to 2400 as hours x 100 + minutes; returns `None` for any other number.
-pub(crate) fn of_number(value: f64, form: TimeForm) -> Option<Instant> {
+pub(crate) fn decode_number(value: f64, form: TimeForm) -> Option<Instant> {
     if form == TimeForm::YearMonthDay {
         let whole = (value.fract() == 0.0 && (19_000_000.0..21_000_000.0).contains(&value)).then_some(value as i64)?;
-        return Some(Instant { day: day_of(whole / 10_000, whole / 100 % 100, whole % 100)?, nanos: 0 });
+        return Some(Instant { day: epoch_day(whole / 10_000, whole / 100 % 100, whole % 100)?, nanos: 0 });
     }
     let fine =
         form == TimeForm::HourMinute && value.fract() == 0.0 && (0.0..=2400.0).contains(&value) && value % 100.0 < 60.0;
     let minutes = (value as i64 / 100) * 60 + value as i64 % 100;
-    fine.then(|| Instant::stored(minutes, DAY / 60))
+    fine.then(|| Instant::from_stored(minutes, DAY_SECONDS / 60))
 }
 
-pub(crate) fn per_day(time: &DataType) -> i64 {
+pub(crate) fn units_per_day(time: &DataType) -> i64 {
     match time {
         DataType::Time32(unit) | DataType::Time64(unit) | DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
-            DAY * per_second(*unit)
+            DAY_SECONDS * units_per_second(*unit)
         }
-        DataType::Date64 => 1000 * DAY,
+        DataType::Date64 => 1000 * DAY_SECONDS,
         _ => 1,
     }
 }
 
 /// Returns the form of a stored type: a date, a time of day, or a duration.
-pub(crate) fn form(time: &DataType) -> TimeForm {
+pub(crate) fn stored_form(time: &DataType) -> TimeForm {
     match time {
         DataType::Time32(_) | DataType::Time64(_) => TimeForm::OfDay,
         DataType::Duration(_) => TimeForm::Elapsed,
@@ -111,33 +114,34 @@ pub(crate) fn form(time: &DataType) -> TimeForm {
 
 /// Formats an instant in ISO 8601: a date, with the time of day unless it is midnight; a time of
 /// day; or a duration.
-pub(crate) fn shown(instant: Instant, form: TimeForm) -> String {
-    let clock = || clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
+pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
+    let clock = || format_clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
         TimeForm::OfDay | TimeForm::HourMinute => clock(),
-        TimeForm::Elapsed => {
-            text(instant.day * DAY + instant.nanos / 1_000_000_000, &DataType::Duration(TimeUnit::Second))
-        }
-        _ if instant.nanos == 0 => date(instant.day),
-        _ => format!("{}T{}", date(instant.day), clock()),
+        TimeForm::Elapsed => format_stored(
+            instant.day * DAY_SECONDS + instant.nanos / 1_000_000_000,
+            &DataType::Duration(TimeUnit::Second),
+        ),
+        _ if instant.nanos == 0 => format_date(instant.day),
+        _ => format!("{}T{}", format_date(instant.day), clock()),
     }
 }
 
 /// Reads a date or time in the given form; `None` for any other text. A time with a time zone is
 /// converted to UTC.
-pub(crate) fn read(text: &str, form: TimeForm) -> Option<Instant> {
+pub(crate) fn parse(text: &str, form: TimeForm) -> Option<Instant> {
     let text = text.trim_ascii();
     if form == TimeForm::OfDay {
-        let (nanos, zone) = read_clock(text)?;
+        let (nanos, zone) = parse_clock(text)?;
         return zone.is_none().then_some(Instant { day: 0, nanos });
     }
-    let weekday = name(text, WEEKDAYS).map(|(_, rest)| rest).filter(|rest| rest.starts_with([',', ' ']));
+    let weekday = parse_name(text, WEEKDAYS).map(|(_, rest)| rest).filter(|rest| rest.starts_with([',', ' ']));
     let text = weekday.map_or(text, |rest| rest.trim_start_matches([',', ' ']));
-    let (day, rest) = read_date(text, form)?;
+    let (day, rest) = parse_date(text, form)?;
     if rest.is_empty() {
         return Some(Instant { day, nanos: 0 });
     }
-    let (nanos, zone) = read_clock(rest.strip_prefix(['T', 't', ' '])?.trim_ascii_start())?;
+    let (nanos, zone) = parse_clock(rest.strip_prefix(['T', 't', ' '])?.trim_ascii_start())?;
     let nanos = nanos - zone.unwrap_or(0) * 60_000_000_000;
     Some(Instant { day: day + nanos.div_euclid(DAY_NANOS), nanos: nanos.rem_euclid(DAY_NANOS) })
 }
@@ -145,18 +149,18 @@ pub(crate) fn read(text: &str, form: TimeForm) -> Option<Instant> {
 /// Returns the microseconds since 1970 of a date or time in the given form, or of an integer that
 /// counts seconds, milliseconds, microseconds or nanoseconds since 1970. From 1973 to 2286 the
 /// number of digits identifies the unit.
-pub(crate) fn stamp(text: &str, form: TimeForm) -> Option<i64> {
+pub(crate) fn parse_timestamp(text: &str, form: TimeForm) -> Option<i64> {
     let whole = text.parse::<i64>().ok().filter(|_| !text.starts_with('+'));
     match (whole, text.trim_start_matches('-').len()) {
         (Some(seconds), 9 | 10) => seconds.checked_mul(1_000_000),
         (Some(millis), 12 | 13) => millis.checked_mul(1_000),
         (Some(micros), 15 | 16) => Some(micros),
         (Some(nanos), 18 | 19) => Some(nanos.div_euclid(1_000)),
-        _ => i64::try_from(read(text, form)?.units(DAY * 1_000_000).0).ok(),
+        _ => i64::try_from(parse(text, form)?.to_units(DAY_SECONDS * 1_000_000).0).ok(),
     }
 }
 
-pub(crate) fn stamp_kind() -> Kind {
+pub(crate) fn timestamp_kind() -> Kind {
     Kind::Time(DataType::Timestamp(TimeUnit::Microsecond, None))
 }
 
@@ -166,7 +170,7 @@ const WEEKDAYS: &str = "monday tuesday wednesday thursday friday saturday sunday
 
 /// Reads a name, or at least its first three letters, at the beginning of a text; returns its index
 /// in `names` and the rest of the text.
-fn name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
+fn parse_name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
     let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
     let is_start = |of: &&str| of.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     Some((names.split(' ').position(|of| name.len() >= 3 && is_start(&of))?, rest))
@@ -174,40 +178,40 @@ fn name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
 
 /// Reads a date with the name of its month, such as `14 Jan 2021`, `14-Jan-21`, `January 14, 2021`
 /// or `2021-Jan-14`; returns the day and the rest of the text.
-fn read_named(text: &str, form: TimeForm) -> Option<(i64, &str)> {
-    fn next(rest: &str) -> Option<&str> {
+fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
+    fn skip_separators(rest: &str) -> Option<&str> {
         let next = rest.trim_start_matches([' ', '-', '/', '.', ',']);
         (next.len() < rest.len()).then_some(next)
     }
-    let month = |text| name(text, MONTHS).map(|(at, rest)| (at as i64 + 1, rest));
+    let month = |text| parse_name(text, MONTHS).map(|(at, rest)| (at as i64 + 1, rest));
     match form {
         TimeForm::DayFirst => {
-            let (day, _, rest) = digits(text)?;
-            let (month, rest) = month(next(rest)?)?;
-            let (year, length, rest) = digits(next(rest)?)?;
-            Some((day_of(century(year, length)?, month, day)?, rest))
+            let (day, _, rest) = parse_digits(text)?;
+            let (month, rest) = month(skip_separators(rest)?)?;
+            let (year, length, rest) = parse_digits(skip_separators(rest)?)?;
+            Some((epoch_day(full_year(year, length)?, month, day)?, rest))
         }
         TimeForm::MonthFirst => {
             let (month, rest) = month(text)?;
-            let (day, length, rest) = digits(next(rest)?)?;
+            let (day, length, rest) = parse_digits(skip_separators(rest)?)?;
             if length == 4 {
-                return Some((day_of(day, month, 1)?, rest));
+                return Some((epoch_day(day, month, 1)?, rest));
             }
-            let (year, length, rest) = digits(next(rest)?)?;
-            Some((day_of(century(year, length)?, month, day)?, rest))
+            let (year, length, rest) = parse_digits(skip_separators(rest)?)?;
+            Some((epoch_day(full_year(year, length)?, month, day)?, rest))
         }
         TimeForm::YearFirst => {
-            let (year, length, rest) = digits(text)?;
-            let (month, rest) = month(next(rest)?)?;
-            let (day, _, rest) = digits(next(rest)?)?;
-            Some((day_of(year, month, day)?, rest)).filter(|_| length == 4)
+            let (year, length, rest) = parse_digits(text)?;
+            let (month, rest) = month(skip_separators(rest)?)?;
+            let (day, _, rest) = parse_digits(skip_separators(rest)?)?;
+            Some((epoch_day(year, month, day)?, rest)).filter(|_| length == 4)
         }
         TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute | TimeForm::YearMonthDay => None,
     }
 }
 
 /// Returns the year for four or two digits, with the century of POSIX.
-fn century(year: i64, digits: usize) -> Option<i64> {
+fn full_year(year: i64, digits: usize) -> Option<i64> {
     match digits {
         4 => Some(year),
         2 => Some(year + if year < 69 { 2000 } else { 1900 }),
@@ -217,23 +221,24 @@ fn century(year: i64, digits: usize) -> Option<i64> {
 
 /// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`, whose first
 /// number is already read; returns the day and the rest of the text.
-fn read_basic(year: i64, digits_of_year: usize, rest: &str) -> Option<(i64, &str)> {
-    if digits_of_year == 8 {
+fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str)> {
+    if year_digits == 8 {
         let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
-        return Some((day_of(year, month, day)?, rest)).filter(|_| (1800..2200).contains(&year));
+        return Some((epoch_day(year, month, day)?, rest)).filter(|_| (1800..2200).contains(&year));
     }
     let (week, _, rest) =
-        digits(rest.strip_prefix('-').unwrap_or(rest).strip_prefix('W')?).filter(|found| found.1 == 2)?;
-    let day = rest.strip_prefix('-').and_then(digits).filter(|(day, length, _)| (1..=7).contains(day) && *length == 1);
+        parse_digits(rest.strip_prefix('-').unwrap_or(rest).strip_prefix('W')?).filter(|found| found.1 == 2)?;
+    let day =
+        rest.strip_prefix('-').and_then(parse_digits).filter(|(day, length, _)| (1..=7).contains(day) && *length == 1);
     let (day, rest) = day.map_or((1, rest), |(day, _, rest)| (day, rest));
     let weekday = Weekday::try_from(u8::try_from(day - 1).ok()?).ok()?;
     let date = NaiveDate::from_isoywd_opt(i32::try_from(year).ok()?, u32::try_from(week).ok()?, weekday)?;
-    (digits_of_year == 4).then_some((date.to_epoch_days().into(), rest))
+    (year_digits == 4).then_some((date.to_epoch_days().into(), rest))
 }
 
 /// Reads the integer at the beginning of a text; returns it, the number of its digits, and the
 /// rest.
-fn digits(text: &str) -> Option<(i64, usize, &str)> {
+fn parse_digits(text: &str) -> Option<(i64, usize, &str)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(length);
     (1..=9).contains(&length).then_some(())?;
@@ -241,22 +246,22 @@ fn digits(text: &str) -> Option<(i64, usize, &str)> {
 }
 
 /// Reads the date at the beginning of a text; returns the day and the rest of the text.
-fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
-    if let Some(found) = read_named(text, form) {
+fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
+    if let Some(found) = parse_named_month(text, form) {
         return Some(found);
     }
-    let (a, a_digits, rest) = digits(text)?;
+    let (a, a_digits, rest) = parse_digits(text)?;
     if form == TimeForm::YearFirst
-        && let Some(found) = read_basic(a, a_digits, rest)
+        && let Some(found) = parse_compact(a, a_digits, rest)
     {
         return Some(found);
     }
     let mark = rest.chars().next().filter(|mark| matches!(mark, '-' | '/' | '.'))?;
-    let (b, b_digits, rest) = digits(&rest[1..])?;
+    let (b, b_digits, rest) = parse_digits(&rest[1..])?;
     if form == TimeForm::YearFirst && mark == '-' && (a_digits, b_digits) == (4, 2) && rest.is_empty() {
-        return Some((day_of(a, b, 1)?, rest));
+        return Some((epoch_day(a, b, 1)?, rest));
     }
-    let (c, c_digits, rest) = digits(rest.strip_prefix(mark)?)?;
+    let (c, c_digits, rest) = parse_digits(rest.strip_prefix(mark)?)?;
     let ((year, year_digits), month, (day, day_digits)) = match form {
         TimeForm::DayFirst => ((c, c_digits), b, (a, a_digits)),
         TimeForm::MonthFirst if mark != '.' => ((c, c_digits), a, (b, b_digits)),
@@ -267,19 +272,19 @@ fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     };
     // a short year needs two digits in every part, so that versions such as 1.10.2 are not dates
     let short = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
-    let year = century(year, year_digits).filter(|_| year_digits == 4 || short)?;
+    let year = full_year(year, year_digits).filter(|_| year_digits == 4 || short)?;
     (day_digits <= 2 && b_digits <= 2).then_some(())?;
-    Some((day_of(year, month, day)?, rest))
+    Some((epoch_day(year, month, day)?, rest))
 }
 
 /// Returns nanoseconds since midnight, and the UTC offset in minutes if there is a time zone.
-fn read_clock(text: &str) -> Option<(i64, Option<i64>)> {
+fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
     let two = |(number, length, rest)| (length == 2).then_some((number, rest));
-    let (mut hour, length, rest) = digits(text)?;
-    let (minute, mut rest) = two(digits(rest.strip_prefix(':')?)?)?;
+    let (mut hour, length, rest) = parse_digits(text)?;
+    let (minute, mut rest) = two(parse_digits(rest.strip_prefix(':')?)?)?;
     let (mut second, mut nanos) = (0, 0);
     if let Some(more) = rest.strip_prefix(':') {
-        (second, rest) = two(digits(more)?)?;
+        (second, rest) = two(parse_digits(more)?)?;
         if let Some(more) = rest.strip_prefix(['.', ',']) {
             let length = more.bytes().take_while(u8::is_ascii_digit).count();
             nanos = format!("{:0<9.9}", &more[..length]).parse().ok().filter(|_| length > 0)?;
@@ -296,22 +301,22 @@ fn read_clock(text: &str) -> Option<(i64, Option<i64>)> {
     let midnight = hour == 24 && minute == 0 && second == 0 && nanos == 0;
     // a leap second counts as the next second
     (length <= 2 && (hour < 24 || midnight) && minute < 60 && second <= 60).then_some(())?;
-    Some((((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nanos, read_zone(rest.trim_ascii())?))
+    Some((((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nanos, parse_zone(rest.trim_ascii())?))
 }
 
 /// Returns the UTC offset in minutes: `Z`, `UTC`, `+02`, `+0200` or `+02:00`; `Some(None)` for an
 /// empty text.
-fn read_zone(text: &str) -> Option<Option<i64>> {
+fn parse_zone(text: &str) -> Option<Option<i64>> {
     match text {
         "" => return Some(None),
         "Z" | "z" | "UTC" | "GMT" => return Some(Some(0)),
         _ => {}
     }
     let sign = if text.starts_with('-') { -1 } else { 1 };
-    let (hours, minutes) = match digits(text.strip_prefix(['+', '-'])?)? {
+    let (hours, minutes) = match parse_digits(text.strip_prefix(['+', '-'])?)? {
         (hours, 2, "") => (hours, 0),
         (both, 4, "") => (both / 100, both % 100),
-        (hours, 2, rest) => match digits(rest.strip_prefix(':')?)? {
+        (hours, 2, rest) => match parse_digits(rest.strip_prefix(':')?)? {
             (minutes, 2, "") => (hours, minutes),
             _ => return None,
         },
@@ -322,38 +327,38 @@ fn read_zone(text: &str) -> Option<Option<i64>> {
 
 /// Returns the days since 1970-01-01 of a date in the proleptic Gregorian calendar; `None` for a
 /// date that does not exist.
-fn day_of(year: i64, month: i64, day: i64) -> Option<i64> {
+fn epoch_day(year: i64, month: i64, day: i64) -> Option<i64> {
     let [month, day] = [month, day].map(|part| u32::try_from(part).ok());
     Some(NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month?, day?)?.to_epoch_days().into())
 }
 
-pub(crate) fn part_of_year(instant: Instant) -> f64 {
-    let date = civil(instant.day).1;
-    (f64::from(date.ordinal0()) + instant.part()) / if date.leap_year() { 366.0 } else { 365.0 }
+pub(crate) fn year_fraction(instant: Instant) -> f64 {
+    let date = civil_date(instant.day).1;
+    (f64::from(date.ordinal0()) + instant.day_fraction()) / if date.leap_year() { 366.0 } else { 365.0 }
 }
 
 /// Formats a date or time that is stored as the integer `value`. An instant with a time zone is
 /// written in UTC, as stored; one without a time zone has no suffix.
-pub(crate) fn text(value: i64, time: &DataType) -> String {
+pub(crate) fn format_stored(value: i64, time: &DataType) -> String {
     match time {
-        DataType::Date32 => date(value),
-        DataType::Date64 => date(value.div_euclid(1000 * DAY)),
-        DataType::Time32(unit) | DataType::Time64(unit) => clock(value, *unit),
+        DataType::Date32 => format_date(value),
+        DataType::Date64 => format_date(value.div_euclid(1000 * DAY_SECONDS)),
+        DataType::Time32(unit) | DataType::Time64(unit) => format_clock(value, *unit),
         DataType::Timestamp(unit, zone) => {
-            let day = DAY * per_second(*unit);
+            let day = DAY_SECONDS * units_per_second(*unit);
             let mark = if zone.is_some() { "Z" } else { "" };
-            format!("{}T{}{mark}", date(value.div_euclid(day)), clock(value.rem_euclid(day), *unit))
+            format!("{}T{}{mark}", format_date(value.div_euclid(day)), format_clock(value.rem_euclid(day), *unit))
         }
         DataType::Duration(unit) => {
             let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
-            let per_second = per_second(*unit).unsigned_abs();
-            format!("{sign}PT{}{}S", value / per_second, fraction(value % per_second, *unit))
+            let per_second = units_per_second(*unit).unsigned_abs();
+            format!("{sign}PT{}{}S", value / per_second, format_fraction(value % per_second, *unit))
         }
         _ => value.to_string(),
     }
 }
 
-fn per_second(unit: TimeUnit) -> i64 {
+fn units_per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1_000,
@@ -362,23 +367,23 @@ fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-fn clock(value: i64, unit: TimeUnit) -> String {
-    let (seconds, rest) = (value.div_euclid(per_second(unit)), value.rem_euclid(per_second(unit)));
+fn format_clock(value: i64, unit: TimeUnit) -> String {
+    let (seconds, rest) = (value.div_euclid(units_per_second(unit)), value.rem_euclid(units_per_second(unit)));
     let (hours, minutes) = (seconds.div_euclid(3600), seconds.div_euclid(60).rem_euclid(60));
-    format!("{hours:02}:{minutes:02}:{:02}{}", seconds.rem_euclid(60), fraction(rest.unsigned_abs(), unit))
+    format!("{hours:02}:{minutes:02}:{:02}{}", seconds.rem_euclid(60), format_fraction(rest.unsigned_abs(), unit))
 }
 
 /// Formats the digits after the decimal point, whose number depends on the unit.
-fn fraction(rest: u64, unit: TimeUnit) -> String {
-    match per_second(unit).ilog10() as usize {
+fn format_fraction(rest: u64, unit: TimeUnit) -> String {
+    match units_per_second(unit).ilog10() as usize {
         0 => String::new(),
         digits => format!(".{rest:0digits$}"),
     }
 }
 
 /// Formats the date `days` after 1970-01-01 in ISO 8601.
-fn date(days: i64) -> String {
-    let (year, date) = civil(days);
+fn format_date(days: i64) -> String {
+    let (year, date) = civil_date(days);
     match year {
         0..=9999 => format!("{year:04}-{}", date.format("%m-%d")),
         // ISO 8601 requires a sign for these years
@@ -388,8 +393,8 @@ fn date(days: i64) -> String {
 
 /// Returns the year `days` after 1970-01-01, and the equivalent date in the 400 years from 1970:
 /// the calendar repeats every 400 years, and chrono's ends after some 262,000 years.
-fn civil(days: i64) -> (i128, NaiveDate) {
-    const DAYS: i64 = 146_097;
-    let date = NaiveDate::from_epoch_days(days.rem_euclid(DAYS) as i32).unwrap_or_default();
-    (i128::from(date.year()) + 400 * i128::from(days.div_euclid(DAYS)), date)
+fn civil_date(days: i64) -> (i128, NaiveDate) {
+    const DAYS_IN_400_YEARS: i64 = 146_097;
+    let date = NaiveDate::from_epoch_days(days.rem_euclid(DAYS_IN_400_YEARS) as i32).unwrap_or_default();
+    (i128::from(date.year()) + 400 * i128::from(days.div_euclid(DAYS_IN_400_YEARS)), date)
 }

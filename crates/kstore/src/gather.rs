@@ -4,8 +4,8 @@ use crate::{MemoryRows, Real, Result, RowBuf, RowSource, TableRows};
 
 /// Longest gap between rows that is read instead of skipped: restarting in the middle of a file
 /// costs about as much as reading this many rows.
-const GAP: u64 = 256;
-const TILE: usize = 1024;
+const MAX_GAP_ROWS: u64 = 256;
+const TILE_ROWS: usize = 1024;
 
 impl<T: Real> TableRows<T> {
     /// Copies some stored rows into memory, in the requested order; a row may be requested several
@@ -34,37 +34,37 @@ impl<T: Real> TableRows<T> {
     /// # Ok::<(), kstore::Error>(())
     /// ```
     pub fn gather(&self, rows: &[u64]) -> Result<MemoryRows<T>> {
-        let mut wanted = rows.to_vec();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let (shape, tile) = (RowSource::<T>::shape(self), TILE as u64);
-        let (d, t) = (shape.features, shape.targets);
-        let mut found = MemoryRows::empty(d, t);
-        for run in runs(&wanted) {
+        let mut sorted_rows = rows.to_vec();
+        sorted_rows.sort_unstable();
+        sorted_rows.dedup();
+        let (shape, tile) = (RowSource::<T>::shape(self), TILE_ROWS as u64);
+        let (d, t) = (shape.inputs, shape.targets);
+        let mut gathered = MemoryRows::empty(d, t);
+        for run in runs(&sorted_rows) {
             let (first, last) = (run[0], run[run.len() - 1]);
             let mut cursor = self.open(first..last.saturating_add(1))?;
             let mut buf = RowBuf::new(tile.min(last - first + 1) as usize);
             while cursor.next(&mut buf)? {
                 let block = buf.block(&shape);
                 let rows = (0..block.len()).filter(|i| run.binary_search(&block.rows[*i]).is_ok());
-                rows.for_each(|i| found.push(&block, i));
+                rows.for_each(|i| gathered.push(&block, i));
             }
         }
-        let missing = |place: &usize| *place >= found.len() || found.row(*place) != wanted[*place];
-        if let Some(place) = (0..wanted.len()).find(missing) {
-            let why = format!("row {} is not among the selected rows", wanted[place]);
-            return Err(self.selected().table().empty(why));
+        let missing = |place: &usize| *place >= gathered.len() || gathered.row(*place) != sorted_rows[*place];
+        if let Some(place) = (0..sorted_rows.len()).find(missing) {
+            let why = format!("row {} is not among the selected rows", sorted_rows[place]);
+            return Err(self.selected().table().empty_error(why));
         }
         // every row was found, and both lists are sorted
-        let places: Vec<usize> = rows.iter().map(|row| wanted.partition_point(|have| have < row)).collect();
-        let x = places.iter().flat_map(|place| &found.x()[place * d..][..d]).copied().collect();
-        let y = places.iter().flat_map(|place| &found.y()[place * t..][..t]).copied().collect();
-        let weight = found.weights().map(|weights| places.iter().map(|place| weights[*place]).collect());
-        MemoryRows::new(x, d)?.with_targets(y, t)?.with_weights(weight)?.numbered(rows.to_vec())
+        let places: Vec<usize> = rows.iter().map(|row| sorted_rows.partition_point(|have| have < row)).collect();
+        let x = places.iter().flat_map(|place| &gathered.x()[place * d..][..d]).copied().collect();
+        let y = places.iter().flat_map(|place| &gathered.y()[place * t..][..t]).copied().collect();
+        let weight = gathered.weights().map(|weights| places.iter().map(|place| weights[*place]).collect());
+        MemoryRows::new(x, d)?.with_targets(y, t)?.with_weights(weight)?.with_row_numbers(rows.to_vec())
     }
 }
 
 /// Splits ascending rows into runs with gaps of at most [`MAX_GAP_ROWS`].
 fn runs(rows: &[u64]) -> impl Iterator<Item = &[u64]> {
-    rows.chunk_by(|a, b| b - a <= GAP)
+    rows.chunk_by(|a, b| b - a <= MAX_GAP_ROWS)
 }

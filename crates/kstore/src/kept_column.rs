@@ -1,16 +1,16 @@
 //! Appends values of a chunk to a column that is carried along.
 
 use crate::KeptColumn;
-use crate::source::view::{Positions, Values, View};
-use crate::sparse::ENTRY;
+use crate::source::view::{ColumnView, Positions, Values};
+use crate::sparse::ENTRY_BYTES;
 use crate::text_limit::text_bytes;
 use kpass::KeptValues;
 
 /// Appends `count` rows of a view. If the column cannot hold an integer, returns its row in the
 /// chunk and the value as text.
-pub(crate) fn load(
+pub(crate) fn append_rows(
     column: &mut KeptColumn,
-    view: &View<'_>,
+    view: &ColumnView<'_>,
     at: Positions<'_>,
     count: usize,
 ) -> Result<(), (usize, String)> {
@@ -23,12 +23,12 @@ pub(crate) fn load(
             view.load(at, &mut values[before..]);
         }
         KeptValues::F32(values) => {
-            let mut wide = vec![f64::NAN; count];
-            view.load(at, &mut wide);
-            values.extend(wide.iter().map(|value| *value as f32));
+            let mut doubles = vec![f64::NAN; count];
+            view.load(at, &mut doubles);
+            values.extend(doubles.iter().map(|value| *value as f32));
         }
-        KeptValues::I64(values) => integers(values, view, rows.clone(), "int64")?,
-        KeptValues::U64(values) => integers(values, view, rows.clone(), "uint64")?,
+        KeptValues::I64(values) => append_integers(values, view, rows.clone(), "int64")?,
+        KeptValues::U64(values) => append_integers(values, view, rows.clone(), "uint64")?,
         KeptValues::Bool(values) => {
             values.extend(rows.clone().map(|row| !view.is_null(row) && view.integer(row).is_some_and(|v| v != 0)));
         }
@@ -38,7 +38,7 @@ pub(crate) fn load(
             rows.clone().for_each(|row| values.push(bytes(row)));
         }
         KeptValues::Sparse(values) => {
-            values.reserve(rows.clone().map(|row| text_bytes(view, row) / ENTRY).sum());
+            values.reserve(rows.clone().map(|row| text_bytes(view, row) / ENTRY_BYTES).sum());
             if let Values::Sparse(chunk) = &view.values {
                 values.extend(chunk, rows.clone());
             }
@@ -52,9 +52,9 @@ pub(crate) fn load(
 }
 
 /// Appends the integers of some rows of a view, with 0 for missing ones.
-fn integers<V: TryFrom<i128>>(
+fn append_integers<V: TryFrom<i128>>(
     values: &mut Vec<V>,
-    view: &View<'_>,
+    view: &ColumnView<'_>,
     rows: impl Iterator<Item = usize>,
     kind: &str,
 ) -> Result<(), (usize, String)> {

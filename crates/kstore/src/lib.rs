@@ -69,23 +69,23 @@ pub use condition::Condition;
 pub use encoding::Categories;
 #[doc(hidden)]
 pub use encoding::Encoding;
-pub use kpass::{BadLine, CancelToken, Error, Label, Output, OutputKind, Result};
+pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Result};
 // the loop over rows, documented in that crate, re-exported for the crates above
 #[doc(hidden)]
 pub use kpass::{
-    AtomicFile, Coded, Digest, Fold, Footprint, KeptColumn, KeptValues, MemoryRows, Merge, Pass, Plan, Pool, Real,
-    RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsFold, Strings, TableShape, Workers, atomic,
-    budget, checkpoint, key, named, names, pass, persist, rayon, remove_temporaries, rows, shown, sparse, statistics,
-    stop_outputs, summed, vectorised, watch_outputs, written_outputs,
+    AtomicFile, Digest, Fold, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass, Pool,
+    Real, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsFold, Strings, TableShape, Workers,
+    atomic, budget, checkpoint, key, names, pass, persist, rayon, registry, remove_temporaries, rows, shown, sparse,
+    statistics, stop_outputs, summed, vectorised, watch_outputs, written_outputs,
 };
 pub use missing::{Missing, MissingTarget};
 #[doc(hidden)]
 pub use row_digests::RowDigests;
 pub use schema::{Column, Kind, Schema};
-pub use select::{Selected, Selection};
+pub use select::{SelectedTable, Selection};
 pub use sink::{OutputColumn, Sink};
 pub use source::{ColumnType, TextOptions, TextReading};
 pub use table::Table;
 pub use table_rows::{Reading, TableRows};
 #[doc(hidden)]
-pub use text_limit::{TILE_TEXT, TextLimit};
+pub use text_limit::{TILE_TEXT_BYTES, TextLimit};

@@ -3,12 +3,12 @@
 use crate::{Error, Result};
 
 /// Words for a missing value, in addition to the empty text, in columns that are not text.
-pub(crate) const WORDS: [&str; 14] =
+pub(crate) const MISSING_WORDS: [&str; 14] =
     ["NA", "N/A", "null", "NULL", "None", "na", "n/a", "#N/A", "#NA", "<NA>", "?", "-", ".", "--"];
 
 /// Returns whether a text in a column of times is a missing value.
-pub(crate) fn is_word(text: &str) -> bool {
-    text.is_empty() || WORDS.contains(&text) || matches!(text, "NaT" | "NaN" | "nan")
+pub(crate) fn is_missing_word(text: &str) -> bool {
+    text.is_empty() || MISSING_WORDS.contains(&text) || matches!(text, "NaT" | "NaN" | "nan")
 }
 
 /// How rows with a missing, NaN or infinite value are treated.
@@ -52,12 +52,12 @@ impl Missing {
 
     /// Returns the treatment with this name.
     #[doc(hidden)]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|missing| missing.name() == name)
     }
 
     /// Returns whether a missing number is replaced by the mean of its column.
-    pub(crate) fn fills(self) -> bool {
+    pub(crate) fn fills_with_mean(self) -> bool {
         matches!(self, Self::Mean | Self::Indicator)
     }
 }
@@ -85,6 +85,6 @@ impl TryFrom<String> for Missing {
     type Error = Error;
     fn try_from(name: String) -> Result<Self> {
         let expected = || Self::ALL.map(Self::name).join(", ");
-        Self::named(&name).ok_or_else(|| Error::Syntax { what: "`missing`", text: name, expected: expected() })
+        Self::from_name(&name).ok_or_else(|| Error::Syntax { what: "`missing`", text: name, expected: expected() })
     }
 }

@@ -15,11 +15,11 @@ use std::{fs::File, path::Path};
 /// Nobody may truncate or change the file while it is mapped: reading a page that no longer exists
 /// kills the process.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedFile {
     map: Mmap,
 }
 
-impl Mapped {
+impl MappedFile {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("read", path))?;

@@ -5,7 +5,7 @@
 //! one of these characters.
 
 use crate::names::nearest;
-use crate::source::{self, foreign};
+use crate::source::{self, unsupported};
 use crate::{Error, Result};
 use glob::Pattern;
 use std::path::{Component, Path, PathBuf};
@@ -22,18 +22,18 @@ enum Step {
 
 /// Returns the files that match, at least one, in no particular order. Names that are not UTF-8 are
 /// matched in their displayed form, so that a table never misses the rows of such a file.
-fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
+fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
-    let mut found = Vec::new();
-    walk(PathBuf::new(), &steps, &mut found)?;
-    if found.is_empty() {
+    let mut paths = Vec::new();
+    walk(PathBuf::new(), &steps, &mut paths)?;
+    if paths.is_empty() {
         let hint =
             "; the pattern matches no file: check the pattern and its folder; names that begin with _ or . match \
                     only patterns that begin with one of these characters"
                 .to_string();
         return Err(Error::NotFound { path: pattern.to_path_buf(), hint });
     }
-    Ok(found)
+    Ok(paths)
 }
 
 fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
@@ -51,28 +51,28 @@ fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
     }
 }
 
-fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(at: PathBuf, steps: &[Step], paths: &mut Vec<PathBuf>) -> Result<()> {
     match steps {
-        [] if at.is_file() => found.push(at),
+        [] if at.is_file() => paths.push(at),
         [] => {}
-        [Step::Fixed(name), rest @ ..] => walk(at.join(name), rest, found)?,
+        [Step::Fixed(name), rest @ ..] => walk(at.join(name), rest, paths)?,
         [Step::Name(name), rest @ ..] => {
             for entry in entries(&at)? {
                 let matches = |entry: &str| {
-                    name.matches(entry) && (!foreign::is_hidden(entry) || foreign::is_hidden(name.as_str()))
+                    name.matches(entry) && (!unsupported::is_hidden(entry) || unsupported::is_hidden(name.as_str()))
                 };
                 if entry.file_name().is_some_and(|entry| matches(&entry.to_string_lossy())) {
-                    walk(entry, rest, found)?;
+                    walk(entry, rest, paths)?;
                 }
             }
         }
         [Step::Folders, rest @ ..] => {
-            walk(at.clone(), rest, found)?;
+            walk(at.clone(), rest, paths)?;
             for entry in entries(&at)? {
                 // a link to a parent folder would cause an endless loop
-                let hidden = entry.file_name().is_some_and(|entry| foreign::is_hidden(&entry.to_string_lossy()));
+                let hidden = entry.file_name().is_some_and(|entry| unsupported::is_hidden(&entry.to_string_lossy()));
                 if entry.is_dir() && !entry.is_symlink() && !hidden {
-                    walk(entry, steps, found)?;
+                    walk(entry, steps, paths)?;
                 }
             }
         }
@@ -93,19 +93,19 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Returns the files that a path, folder or pattern names; at least one.
 pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>> {
-    let found = if path.is_dir() {
-        foreign::refuse(path, &[])?;
-        in_folder(path)?
+    let paths = if path.is_dir() {
+        unsupported::reject_lakehouse(path, &[])?;
+        files_in_folder(path)?
     } else if is_pattern(&path.to_string_lossy()) && !path.exists() {
-        files(path)?
+        matching_files(path)?
     } else {
-        return Ok(vec![expand_one(path)?]);
+        return Ok(vec![require_existing(path)?]);
     };
-    foreign::refuse(path, &found)?;
-    Ok(found)
+    unsupported::reject_lakehouse(path, &paths)?;
+    Ok(paths)
 }
 
-pub(crate) fn expand_one(path: &Path) -> Result<PathBuf> {
+pub(crate) fn require_existing(path: &Path) -> Result<PathBuf> {
     match path.try_exists() {
         Ok(true) => Ok(path.to_path_buf()),
         Ok(false) => Err(not_found(path)),
@@ -113,16 +113,16 @@ pub(crate) fn expand_one(path: &Path) -> Result<PathBuf> {
     }
 }
 
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files_in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let path = entry.map_err(Error::io("read", folder))?.path();
-        let hidden = path.file_name().is_none_or(|name| foreign::is_hidden(&name.to_string_lossy()));
+        let hidden = path.file_name().is_none_or(|name| unsupported::is_hidden(&name.to_string_lossy()));
         if !hidden && path.is_file() && source::by_extension(&path).is_some() {
             files.push(path);
         } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
         {
-            match in_folder(&path) {
+            match files_in_folder(&path) {
                 Err(Error::Empty { .. }) => {}
                 below => files.extend(below?),
             }
@@ -131,7 +131,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         let why = format!(
             "the folder holds no {} file, apart from names that begin with _ or .; name another folder, or files",
-            source::known("or")
+            source::list_known_extensions("or")
         );
         return Err(Error::Empty { what: folder.display().to_string(), why });
     }

@@ -8,13 +8,13 @@
 //! forgery.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
-use crate::source::{Positions, Values, View};
-use crate::{Digest, Result, convert::TILE, key::mix, sparse::SparseRows, vectorised};
+use crate::source::{ColumnView, Positions, Values};
+use crate::{Digest, Result, convert::TILE_ROWS, key::mix, sparse::SparseRows, vectorised};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Number of stored rows that share a digest.
-const PIECE: u64 = 1024;
+const PIECE_ROWS: u64 = 1024;
 
 /// The digests of the selected rows of a table: 8 bytes for each 1,024 stored rows.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct RowDigests {
 impl RowDigests {
     /// Returns empty digests of the first `rows` stored rows.
     pub fn new(rows: u64) -> Self {
-        let sums = (0..rows.div_ceil(PIECE)).map(|_| AtomicU64::new(0)).collect();
+        let sums = (0..rows.div_ceil(PIECE_ROWS)).map(|_| AtomicU64::new(0)).collect();
         Self { rows, sums, closed: AtomicBool::new(false) }
     }
 
@@ -40,48 +40,49 @@ impl RowDigests {
 
     /// Returns the stored rows of a piece.
     pub fn piece(&self, number: u64) -> Range<u64> {
-        number.saturating_mul(PIECE).min(self.rows)..(number.saturating_add(1).saturating_mul(PIECE)).min(self.rows)
+        number.saturating_mul(PIECE_ROWS).min(self.rows)
+            ..(number.saturating_add(1).saturating_mul(PIECE_ROWS)).min(self.rows)
     }
 
     /// Returns the pieces that overlap a range of stored rows, each with its digest of the rows
     /// read so far.
-    pub fn of(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
+    pub fn pieces_in(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
         let end = rows.end.min(self.rows);
         if rows.start >= end {
             return Vec::new();
         }
-        let pieces = rows.start / PIECE..end.div_ceil(PIECE);
-        pieces.map(|piece| (piece, self.sum(piece))).collect()
+        let pieces = rows.start / PIECE_ROWS..end.div_ceil(PIECE_ROWS);
+        pieces.map(|piece| (piece, self.piece_digest(piece))).collect()
     }
 
     /// Returns the digest of a piece; 0 for a piece that does not exist.
-    pub fn sum(&self, piece: u64) -> u64 {
+    pub fn piece_digest(&self, piece: u64) -> u64 {
         let place = usize::try_from(piece).ok();
         place.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
     /// Adds `rows`, at most one tile, which are at positions `at` of a chunk with these columns.
-    pub(crate) fn add(&self, views: &[View<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
+    pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
-        let (mut values, mut sums) = ([0.0; TILE], [0; TILE]);
+        let (mut values, mut sums) = ([0.0; TILE_ROWS], [0; TILE_ROWS]);
         let (values, sums) = (&mut values[..rows.len()], &mut sums[..rows.len()]);
         for (view, key) in views.iter().zip(keys) {
-            load(view, at, values);
-            take(values, *key, sums);
+            load_values(view, at, values);
+            add_products(values, *key, sums);
         }
         let (own, mut sums) = (&rows[..rows.partition_point(|row| *row < self.rows)], sums.iter());
-        for piece in own.chunk_by(|a, b| a / PIECE == b / PIECE) {
+        for piece in own.chunk_by(|a, b| a / PIECE_ROWS == b / PIECE_ROWS) {
             let rows = piece.iter().zip(&mut sums);
             let sum = rows.fold(0u64, |all, (row, sum)| all.wrapping_add(mix(sum ^ mix(*row))));
-            self.sums[(piece[0] / PIECE) as usize].fetch_add(sum, Ordering::Relaxed);
+            self.sums[(piece[0] / PIECE_ROWS) as usize].fetch_add(sum, Ordering::Relaxed);
         }
     }
 }
 
 /// Adds the products of a column's values to the digests of their rows.
-fn take(values: &[f64], key: u64, sums: &mut [u64]) {
+fn add_products(values: &[f64], key: u64, sums: &mut [u64]) {
     let (low, high) = (key as u32, (key >> 32) as u32);
     vectorised!({
         for (sum, value) in sums.iter_mut().zip(values) {
@@ -94,32 +95,35 @@ fn take(values: &[f64], key: u64, sums: &mut [u64]) {
 
 /// Reads values as numbers: the digest of a text or sparse row, and the same NaN for every missing
 /// value.
-fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
+fn load_values(view: &ColumnView<'_>, at: Positions<'_>, values: &mut [f64]) {
     if let Values::Sparse(rows) = view.values {
-        return values.iter_mut().enumerate().for_each(|(i, value)| *value = f64::from_bits(digest(&rows, at.get(i))));
+        return values
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, value)| *value = f64::from_bits(sparse_row_digest(&rows, at.get(i))));
     }
     view.load(at, values);
     for (i, value) in values.iter_mut().enumerate().filter(|(_, value)| value.is_nan()) {
         let row = at.get(i);
         *value = match view.bytes(row).filter(|_| !view.is_null(row)) {
-            Some(text) => f64::from_bits(Digest::word_of(text)),
+            Some(text) => f64::from_bits(Digest::u64_of(text)),
             None => f64::NAN,
         };
     }
 }
 
-fn digest(rows: &SparseRows<'_>, row: usize) -> u64 {
+fn sparse_row_digest(rows: &SparseRows<'_>, row: usize) -> u64 {
     let (places, values) = rows.row(row);
     places.iter().zip(values).fold(0, |digest, (place, value)| mix(mix(digest ^ u64::from(*place)) ^ value.to_bits()))
 }
 
-pub(crate) fn key(column: &str) -> u64 {
-    mix(Digest::word_of(column.as_bytes()))
+pub(crate) fn column_key(column: &str) -> u64 {
+    mix(Digest::u64_of(column.as_bytes()))
 }
 
 impl Persist for RowDigests {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.own("sums", self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
+        out.put_owned("sums", self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {

@@ -72,15 +72,15 @@ fn time_name(time: &DataType) -> String {
     match time {
         DataType::Date32 => "date in days".to_string(),
         DataType::Date64 => "date in ms".to_string(),
-        DataType::Time32(unit) | DataType::Time64(unit) => format!("time of day in {}", symbol(*unit)),
-        DataType::Duration(unit) => format!("duration in {}", symbol(*unit)),
-        DataType::Timestamp(unit, None) => format!("timestamp in {}", symbol(*unit)),
-        DataType::Timestamp(unit, Some(zone)) => format!("timestamp in {}, {zone}", symbol(*unit)),
+        DataType::Time32(unit) | DataType::Time64(unit) => format!("time of day in {}", unit_symbol(*unit)),
+        DataType::Duration(unit) => format!("duration in {}", unit_symbol(*unit)),
+        DataType::Timestamp(unit, None) => format!("timestamp in {}", unit_symbol(*unit)),
+        DataType::Timestamp(unit, Some(zone)) => format!("timestamp in {}, {zone}", unit_symbol(*unit)),
         other => other.to_string(),
     }
 }
 
-fn symbol(unit: TimeUnit) -> &'static str {
+fn unit_symbol(unit: TimeUnit) -> &'static str {
     match unit {
         TimeUnit::Second => "s",
         TimeUnit::Millisecond => "ms",
@@ -121,7 +121,7 @@ impl Schema {
     /// Returns the index of each column name; the first index if several columns share the name.
     /// For many lookups: [`Schema::position`] scans all columns each time.
     #[doc(hidden)]
-    pub fn places(&self) -> HashMap<&str, usize> {
+    pub fn index_by_name(&self) -> HashMap<&str, usize> {
         let columns = self.columns.iter().enumerate().rev();
         columns.map(|(place, column)| (column.name.as_str(), place)).collect()
     }
@@ -138,8 +138,8 @@ impl Schema {
     /// Returns the indices of the columns that come from lists called `name`, in their order; empty
     /// if there are none.
     #[doc(hidden)]
-    pub fn block(&self, name: &str) -> Vec<usize> {
-        names::items(&self.columns, name)
+    pub fn list_columns(&self, name: &str) -> Vec<usize> {
+        names::list_columns(&self.columns, name)
     }
 
     /// Returns the suffix of "there is no column `name`": the nearest name, or the existing names.
@@ -153,7 +153,7 @@ impl Schema {
         self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
     }
 
-    pub(crate) fn sparse(&self, column: usize) -> Option<SparseShape> {
+    pub(crate) fn sparse_shape(&self, column: usize) -> Option<SparseShape> {
         match self.columns[column].kind {
             Kind::Sparse(shape) => Some(shape),
             _ => None,

@@ -38,8 +38,8 @@
 
 use crate::atomic::BUFFER_BYTES;
 use crate::checkpoint::Number;
-use crate::source::positioned::Positioned;
-use crate::{Coded, Error, Footprint, Label, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+use crate::source::shared_file::SharedFile;
+use crate::{Error, Footprint, Label, LabelCodes, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,19 +48,19 @@ use std::{fs::File, marker::PhantomData, ops::Range};
 
 /// Indices of the arrays of a cache: features, row numbers, targets, weights, the codes of classes,
 /// and the codes of groups.
-const X: usize = 0;
-const ROWS: usize = 1;
-const Y: usize = 2;
-const WEIGHT: usize = 3;
-const CODES: usize = 4;
-const ARRAYS: usize = 6;
+const FEATURES: usize = 0;
+const ROW_NUMBERS: usize = 1;
+const TARGETS: usize = 2;
+const WEIGHTS: usize = 3;
+const LABEL_CODES: usize = 4;
+const ARRAY_COUNT: usize = 6;
 
 /// A folder for caches, with a limit on their total size.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     folder: PathBuf,
     limit: u64,
-    used: Arc<AtomicU64>,
+    used_bytes: Arc<AtomicU64>,
 }
 
 impl Scratch {
@@ -75,12 +75,12 @@ impl Scratch {
                 hint: "; `scratch` needs an existing folder: create it, or name another".to_string(),
             });
         }
-        Ok(Self { folder: folder.to_path_buf(), limit, used: Arc::default() })
+        Ok(Self { folder: folder.to_path_buf(), limit, used_bytes: Arc::default() })
     }
 
     /// Returns the bytes left for further caches.
-    pub fn left(&self) -> u64 {
-        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    pub fn remaining(&self) -> u64 {
+        self.limit.saturating_sub(self.used_bytes.load(Ordering::Relaxed))
     }
 
     /// Starts a cache of rows of this shape, for the stored rows `range`.
@@ -98,45 +98,47 @@ impl Scratch {
     /// # Errors
     /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
-        let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
-        let reserved = Reserved::new(self, needed)?;
+    pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
+        let needed = max_rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
+        let reservation = Reservation::new(self, needed)?;
         let create = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
         let array = |file: Result<File>| Ok(BufWriter::with_capacity(BUFFER_BYTES, file?));
         Ok(CacheWriter {
-            arrays: (0..ARRAYS).map(create).map(array).collect::<Result<_>>()?,
+            arrays: (0..ARRAY_COUNT).map(create).map(array).collect::<Result<_>>()?,
             labels: [None, None],
             count: 0,
-            most,
+            max_rows,
             last: None,
             shape,
             range,
             folder: self.folder.clone(),
-            reserved,
+            reservation,
             element: PhantomData,
         })
     }
 }
 
 #[derive(Debug)]
-struct Reserved {
-    used: Arc<AtomicU64>,
+struct Reservation {
+    used_bytes: Arc<AtomicU64>,
     bytes: u64,
 }
 
-impl Reserved {
+impl Reservation {
     fn new(scratch: &Scratch, bytes: u64) -> Result<Self> {
         let take = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= scratch.limit);
-        match scratch.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            Ok(_) => Ok(Self { used: Arc::clone(&scratch.used), bytes }),
-            Err(_) => Err(Error::OverScratch { folder: scratch.folder.clone(), needed: bytes, left: scratch.left() }),
+        match scratch.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(Self { used_bytes: Arc::clone(&scratch.used_bytes), bytes }),
+            Err(_) => {
+                Err(Error::OverScratch { folder: scratch.folder.clone(), needed: bytes, left: scratch.remaining() })
+            }
         }
     }
 }
 
-impl Drop for Reserved {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -149,19 +151,19 @@ pub struct CacheWriter<T> {
     arrays: Vec<BufWriter<File>>,
     labels: Dictionaries,
     count: u64,
-    most: u64,
+    max_rows: u64,
     last: Option<u64>,
     shape: TableShape,
     range: Range<u64>,
     folder: PathBuf,
-    reserved: Reserved,
+    reservation: Reservation,
     element: PhantomData<T>,
 }
 
 impl<T: Real> CacheWriter<T> {
     /// Returns the number of rows that can still be appended.
-    pub fn left(&self) -> u64 {
-        self.most - self.count
+    pub fn remaining(&self) -> u64 {
+        self.max_rows - self.count
     }
 
     /// Appends a block. Rows ascend by number. All blocks must use one label dictionary, which the
@@ -173,20 +175,20 @@ impl<T: Real> CacheWriter<T> {
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check(block)?;
         let written = self.write(block);
-        written.map_err(|error| self.refused(error))?;
+        written.map_err(|error| self.write_error(error))?;
         self.count += block.len() as u64;
         self.last = block.rows.last().copied().or(self.last);
         Ok(())
     }
 
     fn write(&mut self, block: &RowBlock<'_, T>) -> io::Result<()> {
-        append(&mut self.arrays[X], block.x)?;
-        append(&mut self.arrays[ROWS], block.rows)?;
-        append(&mut self.arrays[Y], block.y)?;
-        append(&mut self.arrays[WEIGHT], block.weight.unwrap_or_default())?;
+        append(&mut self.arrays[FEATURES], block.x)?;
+        append(&mut self.arrays[ROW_NUMBERS], block.rows)?;
+        append(&mut self.arrays[TARGETS], block.y)?;
+        append(&mut self.arrays[WEIGHTS], block.weight.unwrap_or_default())?;
         for (i, coded) in [&block.classes, &block.groups].into_iter().enumerate() {
-            let Some(Coded { codes, labels }) = coded else { continue };
-            append(&mut self.arrays[CODES + i], codes)?;
+            let Some(LabelCodes { codes, labels }) = coded else { continue };
+            append(&mut self.arrays[LABEL_CODES + i], codes)?;
             if self.labels[i].as_ref().is_none_or(|known| known.len() < labels.len()) {
                 self.labels[i] = Some(Arc::new(labels.to_vec()));
             }
@@ -196,18 +198,18 @@ impl<T: Real> CacheWriter<T> {
 
     fn check(&self, block: &RowBlock<'_, T>) -> Result<()> {
         let (n, shape) = (block.len(), self.shape);
-        let weights = block.weight.map_or(0, <[f64]>::len) == if shape.weighted { n } else { 0 };
-        let fits = block.x.len() == n * shape.features && block.y.len() == n * shape.targets && weights;
+        let weights = block.weight.map_or(0, <[f64]>::len) == if shape.has_weights { n } else { 0 };
+        let fits = block.x.len() == n * shape.inputs && block.y.len() == n * shape.targets && weights;
         let ordered = block.rows.is_sorted_by(|a, b| a < b)
             && block.rows.first().is_none_or(|first| self.last.is_none_or(|last| last < *first))
             && block.rows.iter().all(|row| self.range.contains(row));
         let known = [block.classes.is_some(), block.groups.is_some()];
         let labelled = self.count == 0 || known == self.labels.each_ref().map(Option::is_some);
-        if fits && ordered && labelled && n as u64 <= self.left() {
+        if fits && ordered && labelled && n as u64 <= self.remaining() {
             return Ok(());
         }
         let text = format!("{n} rows with {} feature values and {} target values", block.x.len(), block.y.len());
-        let left = self.left();
+        let left = self.remaining();
         let expected =
             format!("at most {left} rows of {shape:?} in ascending order, with the same label columns in all blocks");
         Err(Error::Syntax { what: "block for a cache", text, expected })
@@ -220,10 +222,12 @@ impl<T: Real> CacheWriter<T> {
     pub fn finish(mut self) -> Result<Cache<T>> {
         // flushes here, while the error can still state the bytes needed
         let flushed = self.arrays.iter_mut().try_for_each(BufWriter::flush);
-        flushed.map_err(|error| self.refused(error))?;
+        flushed.map_err(|error| self.write_error(error))?;
         let folder = self.folder;
-        let read = Arc::default();
-        let file = |array: BufWriter<File>| Ok(Positioned::of(&folder, "cache", array.into_inner()?)?.counting(&read));
+        let bytes_read = Arc::default();
+        let file = |array: BufWriter<File>| {
+            Ok(SharedFile::local(&folder, "cache", array.into_inner()?)?.with_counter(&bytes_read))
+        };
         let arrays = self.arrays.into_iter().map(file).collect::<io::Result<_>>();
         Ok(Cache {
             arrays: arrays.map_err(Error::io("write a cache in", &folder))?,
@@ -231,18 +235,22 @@ impl<T: Real> CacheWriter<T> {
             count: self.count,
             shape: self.shape,
             range: self.range,
-            read,
-            _reserved: self.reserved,
+            bytes_read,
+            _reserved: self.reservation,
             element: PhantomData,
             folder,
         })
     }
 
-    fn refused(&self, error: io::Error) -> Error {
+    fn write_error(&self, error: io::Error) -> Error {
         if error.kind() != io::ErrorKind::StorageFull {
             return Error::io("write a cache in", &self.folder)(error);
         }
-        Error::ScratchFull { folder: self.folder.clone(), needed: self.reserved.bytes, free: free(&self.folder) }
+        Error::ScratchFull {
+            folder: self.folder.clone(),
+            needed: self.reservation.bytes,
+            free: free_bytes(&self.folder),
+        }
     }
 }
 
@@ -252,7 +260,7 @@ fn append<N: Number>(array: &mut BufWriter<File>, values: &[N]) -> io::Result<()
 
 /// Returns the free bytes on the disk of a folder; `None` if the operating system does not report
 /// them.
-pub fn free(folder: &Path) -> Option<u64> {
+pub fn free_bytes(folder: &Path) -> Option<u64> {
     #[cfg(unix)]
     {
         let disk = rustix::fs::statvfs(folder).ok()?;
@@ -269,14 +277,14 @@ pub fn free(folder: &Path) -> Option<u64> {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Cache<T> {
-    arrays: Vec<Positioned>,
+    arrays: Vec<SharedFile>,
     labels: Dictionaries,
     count: u64,
     shape: TableShape,
     range: Range<u64>,
     folder: PathBuf,
-    read: Arc<AtomicU64>,
-    _reserved: Reserved,
+    bytes_read: Arc<AtomicU64>,
+    _reserved: Reservation,
     element: PhantomData<fn() -> T>,
 }
 
@@ -312,7 +320,7 @@ impl<T: Real> Cache<T> {
         let (mut low, mut high, mut number) = (0, self.count, Vec::new());
         while low < high {
             let middle = low + (high - low) / 2;
-            self.read::<u64>(ROWS, middle, 1, &mut number)?;
+            self.read::<u64>(ROW_NUMBERS, middle, 1, &mut number)?;
             if number[0] < row { low = middle + 1 } else { high = middle }
         }
         Ok(low)
@@ -329,8 +337,8 @@ impl<T: Real> RowSource<T> for Cache<T> {
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let left = self.position(segment.start)?..self.position(segment.end)?;
-        Ok(Box::new(CacheCursor { cache: self, left }))
+        let remaining = self.position(segment.start)?..self.position(segment.end)?;
+        Ok(Box::new(CacheCursor { cache: self, remaining }))
     }
 
     fn footprint(&self) -> Footprint {
@@ -338,31 +346,31 @@ impl<T: Real> RowSource<T> for Cache<T> {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
+        self.bytes_read.load(Ordering::Relaxed)
     }
 }
 
 struct CacheCursor<'a, T> {
     cache: &'a Cache<T>,
-    left: Range<u64>,
+    remaining: Range<u64>,
 }
 
 impl<T: Real> RowCursor<T> for CacheCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        let (cache, first) = (self.cache, self.left.start);
-        let rows = usize::try_from(self.left.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);
-        self.left.start += rows as u64;
-        let (d, t) = (cache.shape.features, cache.shape.targets);
-        cache.read(ROWS, first, rows, &mut buf.rows)?;
-        cache.read(X, first * d as u64, rows * d, &mut buf.x)?;
-        cache.read(Y, first * t as u64, rows * t, &mut buf.y)?;
-        cache.read(WEIGHT, first, if cache.shape.weighted { rows } else { 0 }, &mut buf.weight)?;
+        let (cache, first) = (self.cache, self.remaining.start);
+        let rows = usize::try_from(self.remaining.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);
+        self.remaining.start += rows as u64;
+        let (d, t) = (cache.shape.inputs, cache.shape.targets);
+        cache.read(ROW_NUMBERS, first, rows, &mut buf.rows)?;
+        cache.read(FEATURES, first * d as u64, rows * d, &mut buf.x)?;
+        cache.read(TARGETS, first * t as u64, rows * t, &mut buf.y)?;
+        cache.read(WEIGHTS, first, if cache.shape.has_weights { rows } else { 0 }, &mut buf.weight)?;
         let coded = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
         for (i, (codes, labels)) in coded.into_iter().enumerate() {
             codes.clear();
             labels.clone_from(&cache.labels[i]);
             if labels.is_some() {
-                cache.read(CODES + i, first, rows, codes)?;
+                cache.read(LABEL_CODES + i, first, rows, codes)?;
             }
         }
         Ok(rows > 0)

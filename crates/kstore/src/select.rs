@@ -1,11 +1,11 @@
 //! The selected columns and rows of a table, and the roles of columns.
 
-use crate::condition::{Bound, Condition, shown_rows};
-use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
+use crate::condition::{BoundCondition, Condition, format_rows};
+use crate::encoding::{Categories, Coding, ColumnRequest, Encoding, Times, Weighting};
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
-use crate::source::{QUERY, TextReading};
+use crate::source::{QUERY_COLUMN, TextReading};
 use crate::table::Table;
 use crate::{Error, OutputColumn, Result, RowDigests, Statistics};
 use std::collections::HashMap;
@@ -86,20 +86,20 @@ pub struct Selection {
     /// Weighting of the entries of sparse rows and of word counts; `None` selects the default: none
     /// for sparse rows, tf-idf for words.
     #[serde(skip)]
-    pub weighing: Option<Weighing>,
+    pub weighting: Option<Weighting>,
     /// Known encoding of the columns; it replaces `features`, `categories`, `hash` and `times`.
     pub encoding: Option<Arc<Encoding>>,
 }
 
 /// A selection that was resolved for its table.
 #[derive(Clone, Debug)]
-pub struct Selected {
+pub struct SelectedTable {
     pub(crate) table: Table,
     /// The columns from which the features are computed.
     pub(crate) features: Vec<usize>,
     pub(crate) coding: Coding,
     /// Columns that are not features because no row has a value there.
-    pub(crate) blank: Vec<usize>,
+    pub(crate) blank_columns: Vec<usize>,
     /// Numeric targets.
     pub(crate) targets: Vec<usize>,
     pub(crate) weight: Option<usize>,
@@ -107,8 +107,8 @@ pub struct Selected {
     pub(crate) group: Option<usize>,
     pub(crate) keep: Vec<usize>,
     /// Whether each kept column holds numbers that must be present.
-    pub(crate) complete: Vec<bool>,
-    pub(crate) filter: Option<(usize, Bound)>,
+    pub(crate) kept_required: Vec<bool>,
+    pub(crate) filter: Option<(usize, BoundCondition)>,
     pub(crate) rows: Range<u64>,
     pub(crate) missing: Missing,
     pub(crate) missing_target: MissingTarget,
@@ -116,7 +116,7 @@ pub struct Selected {
 
 impl Table {
     /// Resolves the columns of a selection and checks their types.
-    pub fn select(&self, selection: &Selection) -> Result<Selected> {
+    pub fn select(&self, selection: &Selection) -> Result<SelectedTable> {
         let targets = self.names(&selection.targets);
         let targets: Vec<usize> = targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
         if let Some(twice) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
@@ -150,43 +150,45 @@ impl Table {
         }
         let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
         group.map(|group| self.expect_labels(group)).transpose()?;
-        let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
-        let mut roles: Vec<usize> = targets.iter().copied().chain(weight).chain(class).chain(group).collect();
-        roles.extend(filter.iter().map(|(column, _)| *column));
-        let keep = self.kept(&selection.keep)?;
-        roles.extend(&keep);
-        let wanted = self.wanted(selection, &roles)?;
-        let learned: Vec<usize> = targets.iter().copied().chain(weight).chain(class).collect();
+        let filter = selection.filter.as_ref().map(|condition| self.bind_condition(condition)).transpose()?;
+        let mut role_columns: Vec<usize> = targets.iter().copied().chain(weight).chain(class).chain(group).collect();
+        role_columns.extend(filter.iter().map(|(column, _)| *column));
+        let keep = self.kept_columns(&selection.keep)?;
+        role_columns.extend(&keep);
+        let request = self.resolve_categories(selection, &role_columns)?;
+        let never_features: Vec<usize> = targets.iter().copied().chain(weight).chain(class).collect();
         let mut features = match &selection.encoding {
             _ if selection.without_features => Vec::new(),
-            Some(encoding) => self.encoded_columns(encoding)?,
-            None if selection.features.is_empty() => self.other_features(&roles, &wanted)?,
-            None => self.named_features(&roles, &learned, &wanted)?,
+            Some(encoding) => self.resolve_encoding(encoding)?,
+            None if selection.features.is_empty() => self.default_features(&role_columns, &request)?,
+            None => self.named_features(&role_columns, &never_features, &request)?,
         };
         if selection.encoding.is_none() && !selection.without_features {
-            let more = wanted.columns.iter().filter(|column| !features.contains(column));
+            let more = request.category_columns.iter().filter(|column| !features.contains(column));
             let more: Vec<usize> = more.copied().collect();
             features.extend(more);
         }
         let coding = match &selection.encoding {
-            Some(encoding) if !selection.without_features => Coding::known((**encoding).clone(), self, &features),
-            _ => self.coding(&wanted, &features)?,
+            Some(encoding) if !selection.without_features => {
+                Coding::from_encoding((**encoding).clone(), self, &features)
+            }
+            _ => self.coding(&request, &features)?,
         };
-        self.unambiguous(features.iter().chain(&roles))?;
+        self.expect_unique_names(features.iter().chain(&role_columns))?;
         let rows = self.row_range(selection.rows.as_ref())?;
         let numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
-        let complete = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
-        Ok(Selected {
+        let kept_required = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
+        Ok(SelectedTable {
             table: self.clone(),
             features,
             coding,
-            blank: Vec::new(),
+            blank_columns: Vec::new(),
             targets,
             weight,
             class,
             group,
             keep,
-            complete,
+            kept_required,
             filter,
             rows,
             missing: selection.missing,
@@ -199,7 +201,7 @@ impl Table {
 
     /// Returns an error if the name of a used column is not unique: models identify columns by
     /// name.
-    fn unambiguous<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
+    fn expect_unique_names<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
         let mut times = HashMap::<&str, usize>::new();
         columns.iter().for_each(|column| *times.entry(&column.name).or_default() += 1);
@@ -216,7 +218,7 @@ impl Table {
         Ok(())
     }
 
-    fn bind(&self, condition: &Condition) -> Result<(usize, Bound)> {
+    fn bind_condition(&self, condition: &Condition) -> Result<(usize, BoundCondition)> {
         let column = self.column(&condition.column)?;
         Ok((column, condition.bind(&self.schema().columns[column], &self.first_path())?))
     }
@@ -240,19 +242,21 @@ impl Table {
     }
 
     /// Returns every column without another role that is numeric or a requested category.
-    pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted<'_>) -> Result<Vec<usize>> {
+    pub(crate) fn default_features(&self, roles: &[usize], request: &ColumnRequest<'_>) -> Result<Vec<usize>> {
         let Schema { columns, row_labels, label } = self.schema();
-        let named_alone = |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY;
+        let named_alone = |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY_COLUMN;
         let free = |i: &usize| !roles.contains(i) && !named_alone(i);
-        let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
+        let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || request.encodes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
-        if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {
+        if let Some(column) =
+            (0..columns.len()).find(|i| free(i) && self.schema().sparse_shape(*i).is_some() && !takes(i))
+        {
             let expected = "only the verbs fit, plan, prepare, features, predict and evaluate read sparse rows; for other verbs select other `features`, or do not set `sparse`";
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
             let remedy = self.difference().unwrap_or("name feature columns with `features`");
-            return Err(self.empty(format!("no numeric column remains as a feature; {remedy}")));
+            return Err(self.empty_error(format!("no numeric column remains as a feature; {remedy}")));
         }
         Ok(features)
     }
@@ -265,15 +269,15 @@ impl Table {
         }
         let why = match rows {
             Some(rows) if stored > 0 => {
-                format!("`rows` {} selects none of its {stored} rows; choose rows below {stored}", shown_rows(rows))
+                format!("`rows` {} selects none of its {stored} rows; choose rows below {stored}", format_rows(rows))
             }
             _ => "it has no rows; name a table with rows".to_string(),
         };
-        Err(self.empty(why))
+        Err(self.empty_error(why))
     }
 }
 
-impl Selected {
+impl SelectedTable {
     /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
@@ -283,20 +287,20 @@ impl Selected {
     /// main work.
     #[must_use]
     #[doc(hidden)]
-    pub fn counting_apart(&self) -> Self {
-        Self { table: self.table.counting_apart(), ..self.clone() }
+    pub fn with_own_counter(&self) -> Self {
+        Self { table: self.table.with_own_counter(), ..self.clone() }
     }
 
     /// Returns the names of the features, in the order of the columns of `x`; column names if the
     /// values of some columns are not known yet.
     pub fn feature_names(&self) -> Vec<String> {
-        self.coded().map_or_else(|| self.names(&self.features), |coded| coded.names.clone())
+        self.lookups().map_or_else(|| self.names(&self.features), |coded| coded.feature_names.clone())
     }
 
     /// Returns the names of the columns that were omitted because no row has a value there.
     #[doc(hidden)]
     pub fn blank_columns(&self) -> Vec<String> {
-        self.names(&self.blank)
+        self.names(&self.blank_columns)
     }
 
     /// Returns the names of the numeric targets.
@@ -342,21 +346,21 @@ impl Selected {
     #[doc(hidden)]
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
-        columns.map(|column| OutputColumn::of(&column.name, &column.kind)).collect()
+        columns.map(|column| OutputColumn::for_kind(&column.name, &column.kind)).collect()
     }
 
     /// Returns whether a kept column holds text, bytes or sparse rows, whose length is not known in
     /// advance.
     #[doc(hidden)]
     pub fn keeps_text(&self) -> bool {
-        self.kept_columns().iter().any(|column| column.kind.is_long())
+        self.kept_columns().iter().any(|column| column.kind.is_variable_size())
     }
 
     /// Returns the bytes per row of the kept columns, without texts: the values and a validity flag
     /// each.
     #[doc(hidden)]
     pub fn kept_bytes_per_row(&self) -> usize {
-        self.kept_columns().iter().map(|column| 1 + column.kind.bytes()).sum()
+        self.kept_columns().iter().map(|column| 1 + column.kind.bytes_per_value()).sum()
     }
 
     /// Marks the integer columns in statistics of these rows.
@@ -365,22 +369,22 @@ impl Selected {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
-        let of_times = |place: usize| self.coded().is_some_and(|coded| coded.time(place).is_some());
-        let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::owners);
-        let features = statistics.features.iter_mut().zip(columns);
-        features.for_each(|(moments, place)| moments.whole = !of_times(place) && whole(&self.features[place]));
+        let of_times = |place: usize| self.lookups().is_some_and(|coded| coded.time_reader(place).is_some());
+        let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::column_of_feature);
+        let features = statistics.inputs.iter_mut().zip(columns);
+        features.for_each(|(moments, place)| moments.is_integer = !of_times(place) && whole(&self.features[place]));
         let targets = statistics.targets.iter_mut().zip(&self.targets);
         let weights = statistics.weights.iter_mut().zip(&self.weight);
-        targets.chain(weights).for_each(|(moments, column)| moments.whole = whole(column));
+        targets.chain(weights).for_each(|(moments, column)| moments.is_integer = whole(column));
         let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
-        statistics.features.iter_mut().zip(flags).for_each(|(moments, flag)| moments.whole |= flag);
+        statistics.inputs.iter_mut().zip(flags).for_each(|(moments, flag)| moments.is_integer |= flag);
     }
 
     /// Returns a copy that keeps the rows that [`Missing::Drop`] would drop, with NaN as the
     /// missing value. Sparse rows are still dropped.
     #[must_use]
     #[doc(hidden)]
-    pub fn keeping_incomplete(self) -> Self {
+    pub fn with_incomplete_rows(self) -> Self {
         let keeps = self.missing == Missing::Drop && self.sparse().is_none();
         let missing = if keeps { Missing::Keep } else { self.missing };
         Self { missing, ..self }
@@ -396,10 +400,10 @@ impl Selected {
     #[doc(hidden)]
     pub fn shape(&self) -> TableShape {
         TableShape {
-            stored: self.table.stored_rows(),
-            features: self.coded().map_or(self.features.len(), |coded| coded.names.len()),
+            stored_rows: self.table.stored_rows(),
+            inputs: self.lookups().map_or(self.features.len(), |coded| coded.feature_names.len()),
             targets: self.targets.len(),
-            weighted: self.is_weighted(),
+            has_weights: self.is_weighted(),
         }
     }
 
@@ -408,30 +412,30 @@ impl Selected {
     pub fn reading(&self) -> TextReading {
         let names =
             [self.feature_columns(), self.target_names(), self.class_name().into_iter().map(str::to_string).collect()];
-        self.table.reading().of_columns(&names.concat())
+        self.table.reading().restricted_to(&names.concat())
     }
 
-    pub(crate) fn drops_targets(&self) -> bool {
+    pub(crate) fn drops_missing_targets(&self) -> bool {
         self.has_target() && self.missing_target == MissingTarget::Drop
     }
 
     /// Returns the number of selected rows, including rows without a target, if it is known without
     /// reading: no condition, no weights, and no rows dropped for missing features.
     #[doc(hidden)]
-    pub fn known_rows(&self) -> Option<u64> {
-        self.picks_all().then_some(self.rows.end - self.rows.start)
+    pub fn row_count_if_known(&self) -> Option<u64> {
+        self.selects_all_rows().then_some(self.rows.end - self.rows.start)
     }
 
     /// Returns whether every stored row of the range is selected, apart from rows without a target.
     /// With weights it returns false, because rows with weight 0 are skipped.
-    pub(crate) fn picks_all(&self) -> bool {
+    pub(crate) fn selects_all_rows(&self) -> bool {
         self.filter.is_none() && self.missing != Missing::Drop && !self.is_weighted()
     }
 
     /// Returns a copy that is restricted to a range of stored rows.
     #[must_use]
     #[doc(hidden)]
-    pub fn within(&self, rows: &Range<u64>) -> Self {
+    pub fn restricted_to(&self, rows: &Range<u64>) -> Self {
         let Range { start, end } = self.rows;
         Self { rows: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
     }
@@ -440,8 +444,8 @@ impl Selected {
     /// closed.
     #[must_use]
     #[doc(hidden)]
-    pub fn digested(&self, digests: &Arc<RowDigests>) -> Self {
-        Self { table: self.table.digested(digests), ..self.clone() }
+    pub fn with_digests(&self, digests: &Arc<RowDigests>) -> Self {
+        Self { table: self.table.with_digests(digests), ..self.clone() }
     }
 
     /// Returns a selection of the class and fold columns only, or `None` if there are none. It
@@ -450,9 +454,15 @@ impl Selected {
     pub fn labels(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;
         let labels = || {
-            let labels = Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
+            let labels = Self {
+                table: self.table.without_digests(),
+                features: Vec::new(),
+                class,
+                group,
+                ..self.features_only()
+            };
             // the targets are needed to skip rows without a target
-            if self.drops_targets() { Self { targets: self.targets.clone(), ..labels } } else { labels }
+            if self.drops_missing_targets() { Self { targets: self.targets.clone(), ..labels } } else { labels }
         };
         (class.is_some() || group.is_some()).then(labels)
     }

@@ -1,12 +1,13 @@
 //! Files that are read as one table.
 
-use crate::pattern::{expand, expand_one};
+use crate::pattern::{expand, require_existing};
 use crate::schema::{Column, Kind, Schema};
-use crate::source::partitioned;
-use crate::source::remote::{self, Found};
-use crate::source::united;
+use crate::source::hive_partitions;
+use crate::source::remote::{self, RemoteObject};
+use crate::source::union_schema;
 use crate::source::{
-    self, Absent, Added, BatchTable, ColumnType, Extended, Identity, Sparse, TableFile, TextOptions, TextReading,
+    self, AbsentRows, AddedColumn, BatchTable, ColumnType, ExtendedFile, Identity, SparseRule, TableFile, TextOptions,
+    TextReading,
 };
 use crate::{Error, Real, Result, RowDigests};
 use std::path::{Path, PathBuf};
@@ -25,15 +26,17 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.file.facts().rows
+        self.start + self.file.metadata().rows
     }
 
     /// Returns whether the column types of this file agree with `reading`. A file with the default
     /// reading always agrees.
-    fn is_read_by(&self, reading: &TextReading) -> bool {
-        let (schema, own) = (self.file.facts().schema, self.file.reading());
-        let alike = |(name, of): (&String, _)| own.types.get(name) == Some(of) || schema.position(name).is_none();
-        own.is_default() || reading.types.iter().all(alike)
+    fn agrees_with(&self, reading: &TextReading) -> bool {
+        let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
+        let alike = |(name, column_type): (&String, _)| {
+            file_reading.types.get(name) == Some(column_type) || schema.position(name).is_none()
+        };
+        file_reading.is_default() || reading.types.iter().all(alike)
     }
 
     /// Checks that the files have not changed since they were opened.
@@ -41,10 +44,10 @@ impl Part {
         self.identities.iter().try_for_each(Identity::check)
     }
 
-    /// Returns the error to report after a failed read: [`Error::Changed`] if the file changed
+    /// Returns the error to report after a failed read: [`Error::FileChanged`] if the file changed
     /// since it was opened, otherwise `error`.
-    pub(crate) fn blame(&self, error: Error) -> Error {
-        let error = if source::scheme(&self.path).is_some() { remote::interrupted(error) } else { error };
+    pub(crate) fn changed_or(&self, error: Error) -> Error {
+        let error = if source::scheme(&self.path).is_some() { remote::or_interrupted(error) } else { error };
         self.check().err().unwrap_or(error)
     }
 }
@@ -73,7 +76,7 @@ pub struct Table {
     /// Message for files whose columns differ.
     difference: Option<String>,
     target: Option<PathBuf>,
-    pub(crate) read: Arc<AtomicU64>,
+    pub(crate) bytes_read: Arc<AtomicU64>,
     pub(crate) digests: Option<Arc<RowDigests>>,
 }
 
@@ -90,7 +93,7 @@ impl Table {
 
     /// Opens files like [`Table::open`], with options for reading text files.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
-        let mut files: BTreeMap<PathBuf, Option<Found>> = BTreeMap::new();
+        let mut files: BTreeMap<PathBuf, Option<RemoteObject>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
             match source::scheme(path) {
                 // standard input is supported only as the single file
@@ -103,38 +106,38 @@ impl Table {
         }
         let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
         let nothing = files.iter().all(|(path, found)| found.is_none() && is_empty_text(path));
-        for (path, found) in files {
-            let address = found.as_ref().map(|found| PathBuf::from(remote::redacted(&found.address)));
-            let (file, identity) = match found {
+        for (path, remote_file) in files {
+            let address = remote_file.as_ref().map(|found| PathBuf::from(remote::redacted(&found.address)));
+            let (file, identity) = match remote_file {
                 // an empty text file adds no row
                 None if !nothing && is_empty_text(&path) => {
-                    (Arc::new(Absent::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
+                    (Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
-                None if path == Path::new(source::STDIN) && paths.len() == 1 => source::standard_input(options)?,
+                None if path == Path::new(source::STDIN) && paths.len() == 1 => source::open_standard_input(options)?,
                 None => open(&path, options)?,
-                Some(found) => source::open_distant(&found, options).map_err(remote::interrupted)?,
+                Some(found) => source::open_remote(&found, options).map_err(remote::or_interrupted)?,
             };
             let path = address.unwrap_or(path);
             let part = Part { path, file, start, identities: vec![identity] };
-            scanned += part.file.facts().scanned;
+            scanned += part.file.metadata().bytes_scanned;
             start = part.end();
             parts.push(part);
         }
-        let values: Vec<_> = parts.iter().map(|part| partitioned::values(&part.path)).collect();
+        let values: Vec<_> = parts.iter().map(|part| hive_partitions::partition_values(&part.path)).collect();
         for (part, constants) in
-            parts.iter_mut().zip(partitioned::constants(&values)).filter(|(_, some)| !some.is_empty())
+            parts.iter_mut().zip(hive_partitions::partition_columns(&values)).filter(|(_, some)| !some.is_empty())
         {
-            part.file = Arc::new(Extended::new(&part.path, Arc::clone(&part.file), constants));
+            part.file = Arc::new(ExtendedFile::new(&part.path, Arc::clone(&part.file), constants));
         }
         // all files are read with the same column types
         let mut reading = TextReading::default();
         parts.iter().for_each(|part| reading.extend(&part.file.reading()));
-        let is_new = reading.types.iter().any(|(name, of)| options.like.types.get(name) != Some(of));
-        if is_new && parts.iter().any(|part| !part.is_read_by(&reading)) {
-            return Self::open_with(paths, &options.clone().like(reading));
+        let is_new = reading.types.iter().any(|(name, of)| options.reading.types.get(name) != Some(of));
+        if is_new && parts.iter().any(|part| !part.agrees_with(&reading)) {
+            return Self::open_with(paths, &options.clone().with_reading(reading));
         }
-        let sparse = |part: &Part| part.file.facts().schema.has_sparse();
-        if options.sparse == Sparse::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
+        let sparse = |part: &Part| part.file.metadata().schema.has_sparse();
+        if options.sparse == SparseRule::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
             return Self::open_with(paths, &options.clone().sparse());
         }
         if parts.is_empty() {
@@ -144,32 +147,32 @@ impl Table {
             });
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
-        let (schema, difference) = united::union(&files, options.without_header)?;
+        let (schema, difference) = union_schema::union_schema(&files, options.without_header)?;
         // a column that is text in one file is read as text in all files
-        let is_new = |name: &&str| !options.types.contains_key(*name) && !options.like.types.contains_key(*name);
-        let texts = united::texts(&files, &schema).into_iter().filter(is_new);
+        let is_new = |name: &&str| !options.types.contains_key(*name) && !options.reading.types.contains_key(*name);
+        let texts = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(is_new);
         let types: BTreeMap<_, _> = texts.map(|name| (name.to_string(), ColumnType::Text)).collect();
         if !types.is_empty() {
-            let options = options.clone().like(TextReading { types, ..TextReading::default() });
+            let options = options.clone().with_reading(TextReading { types, ..TextReading::default() });
             return Ok(Self { difference, ..Self::open_with(paths, &options)? });
         }
         let schema = Arc::new(schema);
-        parts.iter_mut().for_each(|part| part.file = Extended::united(&part.path, &part.file, &schema));
-        let table = Self { difference, read: Arc::new(scanned.into()), ..Self::new(parts, schema) };
+        parts.iter_mut().for_each(|part| part.file = ExtendedFile::with_schema(&part.path, &part.file, &schema));
+        let table = Self { difference, bytes_read: Arc::new(scanned.into()), ..Self::new(parts, schema) };
         table.check_types(options).map(|()| table)
     }
 
     fn new(parts: Vec<Part>, schema: Arc<Schema>) -> Self {
-        let (read, difference, target, digests) = Default::default();
-        Self { parts: Arc::new(parts), schema, difference, target, read, digests }
+        let (bytes_read, difference, target, digests) = Default::default();
+        Self { parts: Arc::new(parts), schema, difference, target, bytes_read, digests }
     }
 
     /// Rejects types for columns that do not exist, and types that a self-describing format does
     /// not have.
     fn check_types(&self, options: &TextOptions) -> Result<()> {
-        for (name, of) in &options.types {
+        for (name, column_type) in &options.types {
             let column = self.column(name)?;
-            let fits = match (of, &self.schema.columns[column].kind) {
+            let fits = match (column_type, &self.schema.columns[column].kind) {
                 (ColumnType::Text, kind) => *kind == Kind::Text,
                 (ColumnType::Number(_), kind) => matches!(kind, Kind::Float { .. } | Kind::Int { .. }),
                 (ColumnType::Date(_), kind) => matches!(kind, Kind::Time(_)),
@@ -185,8 +188,8 @@ impl Table {
     /// use `name` for it.
     ///
     /// Every read must return the same rows.
-    pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
-        let schema = Arc::new(file.facts().schema.clone());
+    pub fn from_file(name: &str, file: Arc<dyn TableFile>) -> Self {
+        let schema = Arc::new(file.metadata().schema.clone());
         let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
         Self::new(vec![part], schema)
     }
@@ -204,7 +207,7 @@ impl Table {
     /// # Errors
     /// [`Error::Syntax`] for slices whose lengths do not match.
     pub fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
-        Ok(Self::of("memory", Arc::new(BatchTable::of_rows(x, d, y)?)))
+        Ok(Self::from_file("memory", Arc::new(BatchTable::from_rows(x, d, y)?)))
     }
 
     /// Returns a table of Arrow record batches in memory, without copying.
@@ -212,18 +215,18 @@ impl Table {
     /// # Errors
     /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches with different columns.
     pub fn from_batches(batches: Vec<crate::arrow::array::RecordBatch>) -> Result<Self> {
-        Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
+        Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
     /// Returns a table of `rows` rows that another process stores, with the columns that a job
-    /// describes. Reading a row returns [`Error::Elsewhere`].
+    /// describes. Reading a row returns [`Error::NotInShard`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
-        Self::of("the table of the shards", Arc::new(Absent::new(schema, 0..rows)))
+        Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..rows)))
     }
 
     /// Returns this table as a shard of a table of `rows` rows; its first row is row `first` of the
-    /// whole table. Reading a row outside the shard returns [`Error::Elsewhere`].
+    /// whole table. Reading a row outside the shard returns [`Error::NotInShard`].
     ///
     /// ```
     /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
@@ -245,7 +248,7 @@ impl Table {
         let stub = |rows: Range<u64>| Part {
             path: self.first_path(),
             start: rows.start,
-            file: Arc::new(Absent::new(self.schema().clone(), rows)),
+            file: Arc::new(AbsentRows::new(self.schema().clone(), rows)),
             identities: Vec::new(),
         };
         let own = self.parts.iter().map(|part| Part { start: part.start + first, ..part.clone() });
@@ -256,12 +259,12 @@ impl Table {
     /// Adds a column `y` from a file with one numeric column and as many rows as the table.
     #[doc(hidden)]
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
-        let path = expand_one(path)?;
-        let (right, identity) = open(&path, &TextOptions::default())?;
-        let [column] = &right.facts().schema.columns[..] else {
+        let path = require_existing(path)?;
+        let (target_file, identity) = open(&path, &TextOptions::default())?;
+        let [column] = &target_file.metadata().schema.columns[..] else {
             let detail = format!(
                 "a target file has one column, this file has {}; write the target as its only column",
-                right.facts().schema.columns.len()
+                target_file.metadata().schema.columns.len()
             );
             return Err(Error::Malformed { path, format: "target file", detail });
         };
@@ -269,25 +272,28 @@ impl Table {
             let expected = "a target file must hold numbers";
             return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
         }
-        if right.facts().rows != self.stored_rows() {
-            let (first_rows, second_rows) = (self.stored_rows(), right.facts().rows);
+        if target_file.metadata().rows != self.stored_rows() {
+            let (first_rows, second_rows) = (self.stored_rows(), target_file.metadata().rows);
             return Err(Error::RowCount { first: self.first_path(), first_rows, second: path, second_rows });
         }
-        if self.schema.position(source::TARGET).is_some() {
-            let difference =
-                format!("the table already has a column {:?}; rename it, or omit the target file", source::TARGET);
+        if self.schema.position(source::TARGET_COLUMN).is_some() {
+            let difference = format!(
+                "the table already has a column {:?}; rename it, or omit the target file",
+                source::TARGET_COLUMN
+            );
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
         let join = |part: &Part| {
-            let numbers = Added::Numbers { file: Arc::clone(&right), path: path.clone(), start: part.start };
-            let column = (source::TARGET.to_string(), numbers);
-            let joined = Extended::new(&part.path, Arc::clone(&part.file), vec![column]);
+            let numbers =
+                AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), start: part.start };
+            let column = (source::TARGET_COLUMN.to_string(), numbers);
+            let joined = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts: Vec<Part> = self.parts.iter().map(join).collect();
         let mut schema = Schema::clone(&self.schema);
-        schema.columns.push(Column { name: source::TARGET.to_string(), kind: Kind::Float { bits: 64 } });
+        schema.columns.push(Column { name: source::TARGET_COLUMN.to_string(), kind: Kind::Float { bits: 64 } });
         let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
     }
@@ -323,21 +329,21 @@ impl Table {
 
     /// Returns the bytes on disk, without the target file.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.file.facts().bytes).sum()
+        self.parts.iter().map(|part| part.file.metadata().bytes).sum()
     }
 
     /// Returns the bytes of memory for metadata about rows and columns of the open files.
     #[doc(hidden)]
-    pub fn held(&self) -> usize {
-        self.parts.iter().map(|part| part.file.held()).sum()
+    pub fn metadata_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.file.resident_bytes()).sum()
     }
 
     /// Returns remarks on how the values are read: differences between the columns of the files,
     /// and the first remark of a file.
     #[doc(hidden)]
     pub fn note(&self) -> Option<String> {
-        let own = self.parts.iter().find_map(|part| part.file.note());
-        let all: Vec<String> = self.difference.iter().cloned().chain(own).collect();
+        let file_note = self.parts.iter().find_map(|part| part.file.note());
+        let all: Vec<String> = self.difference.iter().cloned().chain(file_note).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -352,27 +358,27 @@ impl Table {
 
     /// Returns the name of the format; the first file's if the formats differ.
     pub fn format(&self) -> &'static str {
-        self.parts.first().map_or("", |part| part.file.facts().format)
+        self.parts.first().map_or("", |part| part.file.metadata().format)
     }
 
     /// Returns the bytes read from the files so far, over all sources made from this table. Headers
     /// and footers do not count; the pass over a text file that finds its rows does.
     #[doc(hidden)]
     pub fn bytes_read(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
+        self.bytes_read.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn counting_apart(&self) -> Self {
-        Self { read: Arc::default(), digests: None, ..self.clone() }
+    pub(crate) fn with_own_counter(&self) -> Self {
+        Self { bytes_read: Arc::default(), digests: None, ..self.clone() }
     }
 
     /// Returns a copy that adds its rows to `digests` as they are read, until the digests are
     /// closed.
-    pub(crate) fn digested(&self, digests: &Arc<RowDigests>) -> Self {
+    pub(crate) fn with_digests(&self, digests: &Arc<RowDigests>) -> Self {
         Self { digests: Some(Arc::clone(digests)), ..self.clone() }
     }
 
-    pub(crate) fn undigested(&self) -> Self {
+    pub(crate) fn without_digests(&self) -> Self {
         Self { digests: None, ..self.clone() }
     }
 
@@ -400,7 +406,7 @@ impl Table {
         self.schema.position(name).ok_or_else(|| self.no_such_column(name))
     }
 
-    pub(crate) fn empty(&self, why: impl Into<String>) -> Error {
+    pub(crate) fn empty_error(&self, why: impl Into<String>) -> Error {
         Error::Empty { what: self.first_path().display().to_string(), why: why.into() }
     }
 

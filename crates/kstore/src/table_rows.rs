@@ -2,9 +2,9 @@
 
 use crate::encoding::{Expansion, Role, TimeReader};
 use crate::missing::Missing;
-use crate::select::Selected;
+use crate::select::SelectedTable;
 use crate::source::{BoxedCursor, Element};
-use crate::sparse::MOST_SINGLE;
+use crate::sparse::MAX_F32_COLUMNS;
 use crate::text_limit::TextLimit;
 use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Label, table::Part};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,89 +33,89 @@ pub struct Reading {
 /// would exceed [`crate::TILE_TEXT_BYTES`] bytes; a single longer row is a tile of its own.
 #[derive(Debug)]
 pub struct TableRows<T> {
-    pub(crate) selected: Selected,
+    pub(crate) selected: SelectedTable,
     pub(crate) columns: Vec<usize>,
-    pub(crate) keys: Vec<u64>,
+    pub(crate) digest_keys: Vec<u64>,
     pub(crate) affine: Affine,
     pub(crate) expansion: Option<Expansion<T>>,
     /// Whether features can be read from a file directly into a tile: no scaling, and all rows of
     /// the file selected.
-    pub(crate) direct: bool,
+    pub(crate) can_read_directly: bool,
     /// For each file, the ranges of rows that a condition does not rule out by statistics; empty
     /// without a condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
     pub(crate) reading: Reading,
     /// Number of rows without a target that cursors have skipped so far.
-    pub(crate) without_target: AtomicU64,
+    pub(crate) rows_without_target: AtomicU64,
 }
 
 impl<T: Real> TableRows<T> {
-    pub(crate) fn new(selected: Selected, reading: Reading) -> Result<Self> {
-        if let Some(asked) = selected.asked() {
-            let first = asked.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
-            return Err(Error::Uncoded { column: selected.column_name(first) });
+    pub(crate) fn new(selected: SelectedTable, reading: Reading) -> Result<Self> {
+        if let Some(request) = selected.pending_request() {
+            let first = request.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
+            return Err(Error::UnknownCategories { column: selected.column_name(first) });
         }
-        let d = selected.shape().features;
+        let d = selected.shape().inputs;
         if let Some(scaler) =
             reading.scaler.as_ref().filter(|s| [&s.centre, &s.scale, &s.mean].iter().any(|v| v.len() != d))
         {
-            let text = format!("of {} features", scaler.features());
+            let text = format!("of {} features", scaler.inputs());
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table has {d} features") });
         }
-        let wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MOST_SINGLE);
+        let wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MAX_F32_COLUMNS);
         if let Some(shape) = wide {
             let expected = format!(
-                "f32 can number at most {MOST_SINGLE} columns, and these are {}; use `precision` f64",
+                "f32 can number at most {MAX_F32_COLUMNS} columns, and these are {}; use `precision` f64",
                 shape.width
             );
             return Err(selected.table.wrong_type(selected.features[0], &expected));
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
-        let lenient = selected.missing == Missing::Indicator;
-        let expansion = selected.coded().map(|coded| Expansion::new(Arc::clone(coded), &affine, lenient));
-        let direct = selected.table.digests.is_none()
+        let allow_missing = selected.missing == Missing::Indicator;
+        let expansion = selected.lookups().map(|coded| Expansion::new(Arc::clone(coded), &affine, allow_missing));
+        let can_read_directly = selected.table.digests.is_none()
             && affine.is_identity()
-            && selected.picks_all()
+            && selected.selects_all_rows()
             && selected.keep.is_empty()
             && expansion.is_none();
         let files = selected.table.parts().iter().map(|part| &part.file);
         let filter = selected.filter.as_ref();
-        let candidates = filter.map(|(column, bound)| files.map(|file| file.candidates(*column, bound)).collect());
+        let candidates = filter.map(|(column, bound)| files.map(|file| file.candidate_rows(*column, bound)).collect());
         let candidates = candidates.unwrap_or_default();
         let columns = selected.columns();
-        let keys = selected.names(&columns).iter().map(|name| row_digests::key(name)).collect();
+        let digest_keys = selected.names(&columns).iter().map(|name| row_digests::column_key(name)).collect();
         Ok(Self {
             columns,
-            keys,
+            digest_keys,
             selected,
             affine,
             expansion,
-            direct,
+            can_read_directly,
             candidates,
             reading,
-            without_target: AtomicU64::new(0),
+            rows_without_target: AtomicU64::new(0),
         })
     }
 
     /// Returns the number of rows without a target that all passes so far have skipped.
-    pub fn without_target(&self) -> u64 {
-        self.without_target.load(Ordering::Relaxed)
+    pub fn rows_without_target(&self) -> u64 {
+        self.rows_without_target.load(Ordering::Relaxed)
     }
 
     /// Returns the selection of columns and rows.
-    pub fn selected(&self) -> &Selected {
+    pub fn selected(&self) -> &SelectedTable {
         &self.selected
     }
 
-    pub(crate) fn feature(&self, column: usize) -> usize {
-        self.selected.coded().map_or(column, |coded| coded.starts[column])
+    pub(crate) fn first_feature(&self, column: usize) -> usize {
+        self.selected.lookups().map_or(column, |coded| coded.first_features[column])
     }
 
-    pub(crate) fn time(&self, slot: usize) -> Option<&TimeReader> {
-        self.selected.coded().filter(|_| slot < self.selected.features.len())?.time(slot)
+    pub(crate) fn time_reader(&self, slot: usize) -> Option<&TimeReader> {
+        self.selected.lookups().filter(|_| slot < self.selected.features.len())?.time_reader(slot)
     }
 
-    pub(crate) fn name(&self, slot: usize) -> String {
+    pub(crate) fn column_name(&self, slot: usize) -> String {
         self.selected.table.schema().columns[self.columns[slot]].name.clone()
     }
 }
@@ -123,17 +123,17 @@ impl<T: Real> TableRows<T> {
 pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a Part,
-    pub(crate) first: u64,
-    pub(crate) rows: usize,
+    pub(crate) chunk_start: u64,
+    pub(crate) chunk_rows: usize,
     /// Row number within the file at which the cursor ends (exclusive).
     pub(crate) end: u64,
 }
 
-impl Selected {
+impl SelectedTable {
     /// Returns a source of the selected rows.
     ///
     /// # Errors
-    /// [`Error::Uncoded`] for columns of categories whose values are not known yet.
+    /// [`Error::UnknownCategories`] for columns of categories whose values are not known yet.
     pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
         TableRows::new(self.clone(), reading)
     }

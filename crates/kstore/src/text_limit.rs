@@ -1,19 +1,19 @@
 //! Limits on the bytes of texts, byte strings and sparse rows that a tile may carry along.
 
 use crate::Error;
-use crate::source::view::{Values, View};
-use crate::sparse::ENTRY;
+use crate::source::view::{ColumnView, Values};
+use crate::sparse::ENTRY_BYTES;
 use std::path::Path;
 
 /// Maximum bytes of kept texts in a tile of several rows: a tile ends before the row that would
 /// exceed it. Most tables stay far below it, and it is small compared with any budget.
-pub const TILE_TEXT: usize = 1 << 20;
+pub const TILE_TEXT_BYTES: usize = 1 << 20;
 
 /// Limits on the bytes of the texts of kept columns, independent of the number of rows in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextLimit {
     /// Maximum bytes of the texts of a row; a row with more is an error.
-    pub row: usize,
+    pub max_row_bytes: usize,
     /// Number of copies of a row's texts in memory at the same time, all within the budget.
     pub copies: usize,
     /// Budget in bytes, for the advice in an error.
@@ -22,7 +22,7 @@ pub struct TextLimit {
 
 impl Default for TextLimit {
     fn default() -> Self {
-        Self { row: usize::MAX, copies: 1, budget: usize::MAX }
+        Self { max_row_bytes: usize::MAX, copies: 1, budget: usize::MAX }
     }
 }
 
@@ -30,22 +30,29 @@ impl TextLimit {
     /// Returns the limit for a budget that has `spare` bytes left after `copies` tiles of
     /// [`TILE_TEXT_BYTES`].
     pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
-        Self { row: TILE_TEXT.saturating_add(spare / copies.max(1)), copies, budget }
+        Self { max_row_bytes: TILE_TEXT_BYTES.saturating_add(spare / copies.max(1)), copies, budget }
     }
 
     /// Returns the error for a row with `bytes` bytes of text; `column` has the longest text.
     #[cold]
-    pub(crate) fn refused(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
-        let more = bytes.saturating_sub(self.row).saturating_mul(self.copies);
-        let needed = self.budget.saturating_add(more);
-        Error::LargeRow { path: path.to_path_buf(), row, column: column.to_string(), bytes, room: self.row, needed }
+    pub(crate) fn large_row_error(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
+        let excess = bytes.saturating_sub(self.max_row_bytes).saturating_mul(self.copies);
+        let needed = self.budget.saturating_add(excess);
+        Error::LargeRow {
+            path: path.to_path_buf(),
+            row,
+            column: column.to_string(),
+            bytes,
+            room: self.max_row_bytes,
+            needed,
+        }
     }
 }
 
 /// Returns the bytes of the text or of the sparse entries in a row; 0 if it is missing or a number.
-pub(crate) fn text_bytes(view: &View<'_>, row: usize) -> usize {
+pub(crate) fn text_bytes(view: &ColumnView<'_>, row: usize) -> usize {
     if let Values::Sparse(rows) = &view.values {
-        return ENTRY * rows.row(row).0.len();
+        return ENTRY_BYTES * rows.row(row).0.len();
     }
     if view.is_null(row) { 0 } else { view.bytes(row).map_or(0, <[u8]>::len) }
 }

@@ -1,4 +1,4 @@
-"""Costs of a fit beside scikit-learn's: ``python cost.py kmill|sklearn ridge|class|kpca x.npy y.npy``, a process each."""
+"""Measures the cost of a fit of kmill or scikit-learn, each in its own process: ``python cost.py kmill|sklearn ridge|class|kpca x.npy y.npy``."""
 
 import os
 import resource
@@ -6,7 +6,7 @@ import sys
 import time
 
 for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-    os.environ.pop(name, None)  # hold OpenBLAS to the kernels of another processor; read when numpy is loaded
+    os.environ.pop(name, None)  # they make OpenBLAS use the kernels of another processor; it reads them when numpy is loaded
 
 import numpy as np
 
@@ -14,7 +14,7 @@ RANK = 1000
 
 
 def cpu() -> float:
-    """Seconds of processors so far."""
+    """Returns the processor time of this process in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -52,7 +52,7 @@ def main() -> None:
     model.fit(X, y)
     seconds, used = time.perf_counter() - began, cpu() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{who} {task}: {seconds:.2f} s, {used:.2f} s of processors, peak {peak:.2f} GiB")
+    print(f"{who} {task}: {seconds:.2f} s, {used:.2f} s of processor time, peak {peak:.2f} GiB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Learn from Parquet files under a memory budget, and write predictions for them."""
+"""Fit a model on Parquet files within a memory budget, and write predictions for them."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Compare landmark schemes, and plot error against rank and where the landmarks lie."""
+"""Compare landmark schemes; plot the error against the rank, and the positions of the landmarks."""
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import make_moons
@@ -6,15 +6,15 @@ from sklearn.datasets import make_moons
 import kmill
 
 X, _ = make_moons(2000, noise=0.1, random_state=0)
-found = kmill.curve(X, ["rpcholesky", "uniform", "greedy"], [5, 10, 20, 40], gamma=2.0)
-print(found[["method", "rank", "trace_error", "seconds"]].to_string(index=False))
+errors = kmill.curve(X, ["rpcholesky", "uniform", "greedy"], [5, 10, 20, 40], gamma=2.0)
+print(errors[["method", "rank", "trace_error", "seconds"]].to_string(index=False))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
-for method, part in found.groupby("method"):
+for method, part in errors.groupby("method"):
     left.loglog(part["rank"], part["trace_error"], marker="o", label=method)
 left.set(xlabel="rank", ylabel="relative trace error")
 left.legend()
-chosen = kmill.landmarks(X, gamma=2.0, rank=40)["row"]
+indices = kmill.landmarks(X, gamma=2.0, rank=40)["row"]
 right.scatter(*X.T, s=2, color="silver")
-right.scatter(*X[chosen].T, s=20)
+right.scatter(*X[indices].T, s=20)
 figure.savefig("landmarks.png")

@@ -1,20 +1,20 @@
-//! The error of approximations against their rank.
+//! Error curves: the error of approximations against their rank.
 
-use crate::run::{RunText, described};
+use crate::run::{RunText, parse_json};
 use crate::table::Table;
-use crate::watch::watched;
+use crate::watch::run_watched;
 use kapprox::Real;
 use kfit::request::Resources;
 use ksolve::curve::{CurveCell, CurveOptions, Method, Setting};
 use ksolve::job::ElementType;
 use ksolve::job::Scaling;
 use ksolve::{Intercept, Task};
-use kstore::{Selected, Selection};
+use kstore::{SelectedTable, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-/// The description of a curve.
+/// The options of an error curve.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Curve {
@@ -37,10 +37,10 @@ struct Curve {
 #[pyfunction]
 #[pyo3(signature = (curve, table, show=None))]
 pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {
-    let curve: Curve = described(curve)?;
+    let curve: Curve = parse_json(curve)?;
     let run = curve.run.run(None)?;
-    let cells = watched(py, show, |progress| {
-        let selected = run.coded(&table.0.select(&curve.rows)?)?;
+    let cells = run_watched(py, show, |progress| {
+        let selected = run.resolve_categories(&table.0.select(&curve.rows)?)?;
         let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
         let run = progress.of(&run);
         match precision {
@@ -51,7 +51,7 @@ pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<
     serde_json::to_string(&cells).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
+fn options(curve: &Curve, selected: &SelectedTable) -> ksolve::Result<CurveOptions> {
     let mut ranks = curve.ranks.clone();
     ranks.sort_unstable();
     ranks.dedup();
@@ -59,7 +59,7 @@ fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
         methods: curve.methods.iter().map(|text| text.parse::<Method>()).collect::<Result<_, _>>()?,
         ranks,
         repeats: curve.repeats,
-        landmarks: kapprox::landmark::usual(),
+        landmarks: kapprox::landmark::default_scheme(),
         sample: curve.sample,
         scaling: curve.scale.parse::<Scaling>()?,
         kernel: curve.kernel.parse::<kapprox::Kernel>()?.resolve_columns(&selected.feature_names())?,
@@ -71,7 +71,7 @@ fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
 }
 
 fn cells<T: Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &CurveOptions,
     resources: &Resources<'_>,
 ) -> ksolve::Result<Vec<CurveCell>> {

@@ -7,32 +7,32 @@ create_exception!(
     kmill,
     KmillError,
     PyException,
-    "A fit or a prediction that could not be done, for a reason that is no wrong argument."
+    "Raised if a fit or a prediction fails for a reason other than an invalid argument."
 );
 
 /// Converts an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files
 /// that cannot be read or written, `ValueError` for errors that the caller can correct,
 /// [`KmillError`] for the rest.
-pub(crate) fn raised(error: impl Into<ksolve::Error>) -> PyErr {
+pub(crate) fn to_py_err(error: impl Into<ksolve::Error>) -> PyErr {
     let error = error.into();
     let text = error.to_string();
     match error {
-        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => stored(&error, text),
+        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => store_error(&error, text),
         ksolve::Error::Approx(_)
         | ksolve::Error::Option { .. }
-        | ksolve::Error::Missing { .. }
-        | ksolve::Error::Folds { .. }
+        | ksolve::Error::MissingOption { .. }
+        | ksolve::Error::UnsuitableFolds { .. }
         | ksolve::Error::TooFewRows { .. }
-        | ksolve::Error::TooFewFor { .. }
-        | ksolve::Error::TooLarge { .. }
+        | ksolve::Error::TooFewRowsFor { .. }
+        | ksolve::Error::ColumnTooLarge { .. }
         | ksolve::Error::TooFewClasses { .. }
         | ksolve::Error::Shape { .. }
-        | ksolve::Error::Row { .. } => PyValueError::new_err(text),
+        | ksolve::Error::NotFiniteRow { .. } => PyValueError::new_err(text),
         _ => KmillError::new_err(text),
     }
 }
 
-fn stored(error: &kstore::Error, text: String) -> PyErr {
+fn store_error(error: &kstore::Error, text: String) -> PyErr {
     match error {
         kstore::Error::OverBudget { .. } | kstore::Error::LargeRow { .. } => PyMemoryError::new_err(text),
         kstore::Error::NotFound { .. } => PyFileNotFoundError::new_err(text),
@@ -41,7 +41,7 @@ fn stored(error: &kstore::Error, text: String) -> PyErr {
         | kstore::Error::NotAFile { .. }
         | kstore::Error::OverScratch { .. }
         | kstore::Error::ScratchFull { .. } => PyOSError::new_err(text),
-        kstore::Error::Interrupted | kstore::Error::Changed { .. } | kstore::Error::Damaged { .. } => {
+        kstore::Error::Interrupted | kstore::Error::FileChanged { .. } | kstore::Error::Damaged { .. } => {
             KmillError::new_err(text)
         }
         _ => PyValueError::new_err(text),

@@ -99,37 +99,39 @@ impl Borrowed<u32> {
 }
 
 /// Overhead of a batch, or of one of its columns, in bytes.
-const BESIDE: usize = 512;
+const OVERHEAD: usize = 512;
 
 /// Reads the record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`)
 /// without copying. Raises `TypeError` for an object without it, `ValueError` for a stream that
 /// fails, and `MemoryError` for a stream that exceeds `memory` or the free memory.
 pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
-    let capsule =
-        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("__arrow_c_stream__ gave no capsule"))?;
+    let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
+        PyTypeError::new_err("__arrow_c_stream__ did not return a PyCapsule; pass a pyarrow Table or RecordBatchReader")
+    })?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
-    let wrong = |error: kstore::arrow::error::ArrowError| {
+    let unreadable = |error: kstore::arrow::error::ArrowError| {
         PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"))
     };
     // SAFETY: a capsule with this name holds a valid stream, by the PyCapsule interface; `from_raw`
     // moves it out and leaves a released one behind, which the capsule's destructor accepts.
-    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(wrong)?;
+    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(unreadable)?;
     let free = kstore::budget::available().unwrap_or(usize::MAX);
-    let (most, name) = match memory.filter(|&memory| memory < free) {
+    let (limit, name) = match memory.filter(|&memory| memory < free) {
         Some(memory) => (memory, "`memory`"),
         None => (free, "the free memory"),
     };
-    let (mut batches, mut held) = (Vec::new(), 0usize);
+    let (mut batches, mut bytes) = (Vec::new(), 0usize);
     // the reader may call back into Python, and this thread is attached to it
     for batch in reader {
-        let batch = batch.map_err(wrong)?;
+        let batch = batch.map_err(unreadable)?;
         // the overhead counts too, because a stream of empty batches may be endless
-        let beside = BESIDE.saturating_mul(1 + batch.num_columns());
-        held = held.saturating_add(batch.get_array_memory_size()).saturating_add(beside);
-        if held > most {
-            let most = kstore::shown::bytes(most);
-            let text = format!("the Arrow stream holds more than {most}, {name}; write it to files and fit those");
+        let overhead = OVERHEAD.saturating_mul(1 + batch.num_columns());
+        bytes = bytes.saturating_add(batch.get_array_memory_size()).saturating_add(overhead);
+        if bytes > limit {
+            let limit = kstore::shown::bytes(limit);
+            let text =
+                format!("the Arrow stream holds more than {limit}, {name}; write it to files, and use fit_files");
             return Err(PyMemoryError::new_err(text));
         }
         batches.push(batch);

@@ -1,10 +1,10 @@
-//! A fit, as described by the Python side.
+//! Fits: jobs that the Python side passes as JSON.
 
-use crate::run::{RunText, described, understood};
-use crate::{error::raised, medium::engine, model::Model, page::Contents, table::Table, watch::watched};
+use crate::run::{RunText, from_json, parse_json};
+use crate::{error::to_py_err, medium::engine, model::Model, page::Contents, table::Table, watch::run_watched};
 use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, Fitted, Run};
-use kstore::{Selected, Selection, TextOptions};
+use kstore::{SelectedTable, Selection, TextOptions};
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -12,23 +12,23 @@ use serde_json::Value;
 pub(crate) struct Job {
     pub(crate) fit: Fit,
     pub(crate) run: RunText,
-    /// True if a metric was given, and if landmarks were given.
+    /// Whether the job has a metric, and whether it has landmarks.
     pub(crate) has: (bool, bool),
 }
 
 impl Job {
     /// Parses a job from JSON: the fields of [`Fit`], and its resources under `run`.
-    pub(crate) fn told(text: &str) -> PyResult<Self> {
-        let mut told: serde_json::Map<String, Value> = described(text)?;
-        let has = |name| told.get(name).is_some_and(|value: &Value| !value.is_null());
+    pub(crate) fn parse(text: &str) -> PyResult<Self> {
+        let mut fields: serde_json::Map<String, Value> = parse_json(text)?;
+        let has = |name| fields.get(name).is_some_and(|value: &Value| !value.is_null());
         let has = (has("metric"), has("landmarks"));
-        let run = told.remove("run").map_or(Ok(RunText::default()), understood)?;
-        Ok(Self { fit: understood(told.into())?, run, has })
+        let run = fields.remove("run").map_or(Ok(RunText::default()), from_json)?;
+        Ok(Self { fit: from_json(fields.into())?, run, has })
     }
 }
 
-/// Returns the fit with landmarks given as rows, and with its files opened.
-pub(crate) fn opened(fit: Fit, selected: &Selected, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
+/// Returns the fit with the rows of `landmarks` as its landmarks, and with its files opened.
+pub(crate) fn with_inputs(fit: Fit, selected: &SelectedTable, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
     let columns = Selection { features: selected.feature_names(), ..Selection::default() };
     let rows = landmarks.map(|table| table.0.select(&columns)).transpose()?;
     let fit = rows.into_iter().map(|rows| LandmarkSource::Rows(Box::new(rows))).fold(fit, Fit::landmarks);
@@ -39,7 +39,7 @@ pub(crate) fn opened(fit: Fit, selected: &Selected, landmarks: Option<&Table>) -
 ///
 /// `landmarks` is a table of landmark rows, instead of a scheme; `show` is called with the
 /// progress. Processes that share the passes meet in `states`; one that shows no activity for
-/// `patience` seconds counts as gone.
+/// `patience` seconds counts as lost.
 #[pyfunction]
 #[pyo3(signature = (job, table, landmarks=None, show=None, states=None, patience=90.0))]
 pub(crate) fn fit(
@@ -51,30 +51,30 @@ pub(crate) fn fit(
     states: Option<&Bound<'_, PyAny>>,
     patience: f64,
 ) -> PyResult<(Model, String)> {
-    let job = Job::told(job)?;
-    let rows = Selection { sparse: true, ..job.fit.selected_rows() };
-    // given landmarks are dense
+    let job = Job::parse(job)?;
+    let rows = Selection { sparse: true, ..job.fit.row_selection() };
+    // a table of landmarks is dense, so the rows must be dense too
     let reading = match landmarks {
         None => job.fit.reading(&rows, TextOptions::default()),
         Some(_) => TextOptions::default(),
     };
-    let selection = job.fit.selection(rows).map_err(raised)?;
+    let selection = job.fit.selection(rows).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let engine = states.map(|states| engine(states, patience)).transpose()?;
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
-    let fitted = watched(py, show, |progress| {
+    let fitted = run_watched(py, show, |progress| {
         let run = progress.of(&run);
-        let selected = run.coded(&table.read_by(&reading)?.select(&selection)?)?;
+        let selected = run.resolve_categories(&table.read_by(&reading)?.select(&selection)?)?;
         let notes = progress.warnings();
-        Ok((opened(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, notes))
+        Ok((with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, notes))
     })?;
-    learned(fitted, table, &run, job.run.threads(), None)
+    with_report(fitted, table, &run, job.run.threads(), None)
 }
 
 /// Returns the model of a fit, and the reports of the fit and of the choice as JSON; `notes` are
 /// the warnings about columns before the fit.
-pub(crate) fn learned(
+pub(crate) fn with_report(
     (mut fitted, notes): (Fitted, Vec<String>),
     table: &Table,
     run: &Run<'_>,
@@ -83,7 +83,7 @@ pub(crate) fn learned(
 ) -> PyResult<(Model, String)> {
     fitted.report.warnings.splice(0..0, notes);
     let report = &fitted.report;
-    let page = Contents::of_fit(report, table.0.bytes_read(), run.bytes(), threads);
+    let page = Contents::of_fit(report, table.0.bytes_read(), run.memory_budget(), threads);
     let text = serde_json::json!({
         "report": report,
         "seconds": report.seconds,
@@ -92,5 +92,5 @@ pub(crate) fn learned(
         "page": page.text()?,
         "choice": choice,
     });
-    Ok((Model::new(fitted.model).map_err(raised)?, text.to_string()))
+    Ok((Model::new(fitted.model).map_err(to_py_err)?, text.to_string()))
 }

@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // addresses such as s3://bucket/rows.parquet
     #[cfg(feature = "cloud")]
-    kcloud::register().map_err(error::raised)?;
+    kcloud::register().map_err(error::to_py_err)?;
     module.add("Error", module.py().get_type::<error::KmillError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<table::Table>()?;

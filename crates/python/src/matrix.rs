@@ -1,12 +1,12 @@
-//! Kernel matrices from Python, given as an array or a function of rows. A few of their columns
+//! Kernel matrices from Python: precomputed, of distances, or of a callable. A few of their columns
 //! determine coordinates of the rows.
 
-use crate::error::raised;
-use crate::run::{RunText, described};
-use crate::watch::watched;
+use crate::error::to_py_err;
+use crate::run::{RunText, parse_json};
+use crate::watch::run_watched;
 use faer::MatMut;
 use kapprox::matrix::{Entries, rpcholesky};
-use ksolve::job::Stages;
+use ksolve::job::StageObserver;
 use kstore::Workers;
 use kstore::pass::Observer;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// A matrix given by its diagonal and a function: `block(first, last, columns)` returns the array
-/// of some rows and columns.
-struct Told<'a> {
+/// A matrix whose entries a Python callback computes: `block(first, last, columns)` returns the
+/// array of the rows `first..last` and these columns.
+struct CallbackMatrix<'a> {
     diagonal: Vec<f64>,
     block: &'a Py<PyAny>,
     /// Relative rounding error of a value.
@@ -27,25 +27,27 @@ struct Told<'a> {
     raised: Mutex<Option<PyErr>>,
 }
 
-impl Told<'_> {
-    fn ask(&self, rows: &Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> PyResult<()> {
+impl CallbackMatrix<'_> {
+    fn call_block(&self, rows: &Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> PyResult<()> {
         Python::attach(|py| {
             let columns = PyArray1::from_slice(py, columns);
-            let found = self.block.call1(py, (rows.start, rows.end, columns))?;
-            let found = found.bind(py).extract::<PyReadonlyArray2<'_, f64>>()?;
-            let found = found.as_array();
-            if found.dim() != (out.nrows(), out.ncols()) {
-                let (expected, got) = ((out.nrows(), out.ncols()), found.dim());
-                let text = format!("the kernel gave an array of {got:?} values, expected {expected:?}");
+            let values = self.block.call1(py, (rows.start, rows.end, columns))?;
+            let values = values.bind(py).extract::<PyReadonlyArray2<'_, f64>>()?;
+            let values = values.as_array();
+            if values.dim() != (out.nrows(), out.ncols()) {
+                let (expected, got) = ((out.nrows(), out.ncols()), values.dim());
+                let text = format!(
+                    "the kernel returned an array of shape {got:?}, expected {expected:?}: a value for each pair of rows"
+                );
                 return Err(PyValueError::new_err(text));
             }
-            found.indexed_iter().for_each(|((i, j), value)| out[(i, j)] = *value);
+            values.indexed_iter().for_each(|((i, j), value)| out[(i, j)] = *value);
             Ok(())
         })
     }
 }
 
-impl Entries for Told<'_> {
+impl Entries for CallbackMatrix<'_> {
     fn size(&self) -> u64 {
         self.diagonal.len() as u64
     }
@@ -56,10 +58,10 @@ impl Entries for Told<'_> {
     }
 
     fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> kapprox::Result<()> {
-        if self.observer.stop() {
+        if self.observer.should_stop() {
             return Err(kstore::Error::Interrupted.into());
         }
-        self.ask(&rows, columns, out).map_err(|error| {
+        self.call_block(&rows, columns, out).map_err(|error| {
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             kstore::Error::Interrupted.into()
         })
@@ -87,21 +89,22 @@ pub(crate) fn factor<'py>(
     run: &str,
     show: Option<Py<PyAny>>,
 ) -> PyResult<Factor<'py>> {
-    let threads = described::<RunText>(run)?.threads();
+    let threads = parse_json::<RunText>(run)?.threads();
     let diagonal = diagonal.as_slice()?.to_vec();
-    let (found, error) = watched(py, show, |progress| {
+    let (factor, error) = run_watched(py, show, |progress| {
         let observer = progress.stage("pivots", None);
-        let told = Told { diagonal, block: &block, rounding, observer: &*observer, raised: Mutex::new(None) };
-        let found = rpcholesky(&told, rank, tolerance, seed, &Workers::new(threads));
-        Ok((found, told.raised.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        let matrix =
+            CallbackMatrix { diagonal, block: &block, rounding, observer: &*observer, raised: Mutex::new(None) };
+        let factor = rpcholesky(&matrix, rank, tolerance, seed, &Workers::new(threads));
+        Ok((factor, matrix.raised.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
-    let found = error.map_or(Ok(found), Err)?.map_err(raised)?;
+    let factor = error.map_or(Ok(factor), Err)?.map_err(to_py_err)?;
     let matrix = |values: faer::MatRef<'_, f64>| {
         let (n, r) = (values.nrows(), values.ncols());
         PyArray1::from_iter(py, (0..n).flat_map(|i| (0..r).map(move |j| values[(i, j)]))).reshape([n, r])
     };
-    let pivots = PyArray1::from_iter(py, found.pivots.iter().map(|pivot| *pivot as i64));
-    Ok((pivots, matrix(found.factor.as_ref())?, matrix(found.lower().as_ref())?, found.trace_error))
+    let pivots = PyArray1::from_iter(py, factor.pivots.iter().map(|pivot| *pivot as i64));
+    Ok((pivots, matrix(factor.factor.as_ref())?, matrix(factor.lower().as_ref())?, factor.trace_error))
 }
 
 /// Pivots, factor, its rows at the pivots, trace error.

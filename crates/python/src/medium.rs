@@ -1,8 +1,8 @@
-//! The meeting place of the processes of a run: a folder, or a Python object with the methods of a
-//! medium.
+//! The medium through which the processes of a run exchange sums: a folder, or a Python object with
+//! the methods of a medium.
 
-use crate::error::raised;
-use kstore::pass::{Fetched, Medium, SharedEngine};
+use crate::error::to_py_err;
+use kstore::pass::{Medium, MediumFile, SharedEngine};
 use kstore::{Error, Result};
 use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyBytes};
 use std::io::{self, Write};
@@ -31,14 +31,14 @@ impl Object {
         // the message of the exception, without its class name
         let sentence = |error: &PyErr| Python::attach(|py| error.value(py).to_string());
         answer.map_err(|error| Error::Engine {
-            folder: self.place(),
+            folder: self.location(),
             why: format!("{method} {name}: {}", sentence(&error)),
         })
     }
 }
 
 impl Medium for Object {
-    fn place(&self) -> PathBuf {
+    fn location(&self) -> PathBuf {
         Python::attach(|py| self.0.bind(py).str().map_or("states".into(), |text| text.to_string().into()))
     }
 
@@ -54,7 +54,7 @@ impl Medium for Object {
         Ok(self.call::<Option<PyBackedBytes>>("read", name, None)?.map(|bytes| bytes.to_vec()))
     }
 
-    fn has(&self, name: &str) -> Result<bool> {
+    fn contains(&self, name: &str) -> Result<bool> {
         self.call("has", name, None)
     }
 
@@ -72,17 +72,17 @@ impl Medium for Object {
         self.call::<Option<bool>>("put", name, Some(&bytes)).map(drop)
     }
 
-    fn get(&self, name: &str) -> Result<Option<Fetched>> {
-        self.call::<Option<PyBackedBytes>>("get", name, None)?.map(|bytes| Fetched::copy(&bytes)).transpose()
+    fn get(&self, name: &str) -> Result<Option<MediumFile>> {
+        self.call::<Option<PyBackedBytes>>("get", name, None)?.map(|bytes| MediumFile::from_bytes(&bytes)).transpose()
     }
 }
 
-/// Returns the engine that shares passes through a folder, given by name, or through an object; a
-/// process without a sign of life for `patience` seconds counts as gone.
+/// Returns the engine that shares passes through a folder, if `states` is a path, or through an
+/// object. A process without activity for `patience` seconds counts as lost.
 pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<SharedEngine> {
     let engine = match states.extract::<PathBuf>() {
-        Ok(folder) => SharedEngine::folder(folder).map_err(raised)?,
+        Ok(folder) => SharedEngine::in_folder(folder).map_err(to_py_err)?,
         Err(_) => SharedEngine::new(Arc::new(Object(states.clone().unbind()))),
     };
-    Ok(engine.patience(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))
+    Ok(engine.with_patience(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))
 }

@@ -1,10 +1,10 @@
-//! A fitted model in Python: its file, its card and its predictions.
+//! Fitted models: their files, metadata and predictions.
 
-use crate::error::raised;
+use crate::error::to_py_err;
 use crate::foreign::Borrowed;
-use crate::run::{RunText, described};
+use crate::run::{RunText, parse_json};
 use crate::table::Table;
-use crate::watch::watched;
+use crate::watch::run_watched;
 use ksolve::AnyModel;
 use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
@@ -42,8 +42,8 @@ impl Model {
 
     /// Returns the model with its points in f64, which represents f32 exactly.
     fn wide(&self) -> PyResult<ksolve::Model<f64>> {
-        Ok(match self.model().map_err(raised)? {
-            AnyModel::F32(model) => model.widen(),
+        Ok(match self.model().map_err(to_py_err)? {
+            AnyModel::F32(model) => model.into_f64(),
             AnyModel::F64(model) => model,
         })
     }
@@ -54,12 +54,12 @@ impl Model {
     /// Opens a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| AnyModel::load(&path).and_then(Self::new)).map_err(raised)
+        py.detach(|| AnyModel::load(&path).and_then(Self::new)).map_err(to_py_err)
     }
 
     /// Returns the bytes of the model file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.predictor.to_bytes().map_err(raised)?))
+        Ok(PyBytes::new(py, &self.predictor.to_bytes().map_err(to_py_err)?))
     }
 
     /// Pickles the model as the bytes of its file.
@@ -69,27 +69,27 @@ impl Model {
 
     /// Returns the bytes of an ONNX file of the model.
     fn to_onnx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.model()?.to_onnx()).map_err(raised)?;
+        let bytes = py.detach(|| self.model()?.to_onnx()).map_err(to_py_err)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Writes the model file, atomically.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.model()?.save(&path)).map_err(raised)
+        py.detach(|| self.model()?.save(&path)).map_err(to_py_err)
     }
 
-    /// Returns the card of the model, as JSON: options, names, classes.
+    /// Returns the metadata of the model (its card) as JSON: options, names, classes.
     fn card(&self) -> PyResult<String> {
-        serde_json::to_string(self.predictor.card()).map_err(|error| PyValueError::new_err(error.to_string()))
+        serde_json::to_string(self.predictor.metadata()).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Returns the contents of a page on the model, as JSON.
     fn contents(&self) -> PyResult<String> {
-        crate::page::Contents::of_card(self.predictor.card()).text()
+        crate::page::Contents::of_card(self.predictor.metadata()).text()
     }
 
-    /// Returns the fraction of every feature in the metric, largest first; None for a model without
-    /// a metric.
+    /// Returns the importance of each feature in the metric, a fraction of 1, in descending order;
+    /// None for a model without a metric.
     fn importance(&self) -> Option<Vec<(String, f64)>> {
         self.predictor.metric().map(|metric| metric.importance)
     }
@@ -115,7 +115,7 @@ impl Model {
     /// Number of columns of the sparse rows of the model; None for a model of dense rows.
     #[getter]
     fn sparse(&self) -> Option<usize> {
-        self.predictor.card().sparse().map(|shape| shape.width)
+        self.predictor.metadata().sparse().map(|shape| shape.width)
     }
 
     /// Returns the landmarks of a model of sparse rows: values, column indices, starts of the rows
@@ -155,8 +155,11 @@ impl Model {
     fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
         let model = self.wide()?;
         let (scaler, (_, d, t)) = (&model.scaler, model.dims());
-        let bends = scaler.asinh || !scaler.knots.is_empty() || model.metric.is_some() || model.card.encoding.is_some();
-        let Some((points, _)) = model.basis.landmarks().filter(|_| model.card.kernel == "linear()" && !bends) else {
+        let is_nonlinear =
+            scaler.asinh || !scaler.knots.is_empty() || model.metric.is_some() || model.metadata.encoding.is_some();
+        let Some((points, _)) =
+            model.basis.landmarks().filter(|_| model.metadata.kernel == "linear()" && !is_nonlinear)
+        else {
             return Ok(None);
         };
         let mut intercept = model.intercept.clone();
@@ -188,7 +191,7 @@ impl Model {
 
     /// Returns the class probabilities of rows with these scores, n x classes.
     fn probabilities<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Matrix<'py>> {
-        let classes = self.predictor.card().classes.len();
+        let classes = self.predictor.metadata().classes.len();
         let (mut all, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
         for scores in scores.as_array().rows() {
             self.predictor.probabilities(&scores.to_vec(), &mut row);
@@ -200,7 +203,9 @@ impl Model {
     /// Returns the indices of the predicted classes among the classes of the card, for rows with
     /// these scores.
     fn decide<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let classes = self.predictor.classes().ok_or_else(|| PyValueError::new_err("the model has no classes"))?;
+        let classes = self.predictor.classes().ok_or_else(|| {
+            PyValueError::new_err("the model has no classes; only classifiers have predicted classes")
+        })?;
         let scores = scores.as_array();
         let decided = scores.rows().into_iter().map(|row| classes.decide(row.iter().copied()) as i64);
         Ok(PyArray1::from_iter(py, decided))
@@ -210,7 +215,7 @@ impl Model {
     /// clips no value to a range.
     #[getter]
     fn plain(&self) -> bool {
-        let card = self.predictor.card();
+        let card = self.predictor.metadata();
         card.encoding.is_none() && card.ranges.is_empty()
     }
 
@@ -224,23 +229,23 @@ impl Model {
         table: &Table,
         request: &str,
     ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>, Vec<String>)> {
-        let request: Request = described(request)?;
+        let request: Request = parse_json(request)?;
         let (selection, run, extras) = (request.rows.clone(), request.run.run(None)?, request.extras()?);
-        let (scores, more, n, warnings) = watched(py, None, |progress| {
+        let (scores, more, n, warnings) = run_watched(py, None, |progress| {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
-            let (predictor, rows) = self.on(table)?;
-            let selected = predictor.select(&rows, selection)?.keeping_incomplete();
+            let (predictor, rows) = self.for_table(table)?;
+            let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             let run = progress.of(&run);
             let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
                 append(&mut scores, &part.scores, &part.incomplete);
-                let beside = match extras {
-                    Extras { std: true, .. } => &predictor.deviations(part),
+                let values = match extras {
+                    Extras { std: true, .. } => &predictor.standard_deviations(part),
                     Extras { novelty: true, .. } => &part.quadratic,
                     Extras { squares: true, .. } => &part.residual,
                     Extras { components: true, .. } => &part.components,
                     _ => &part.preimages,
                 };
-                append(&mut more, beside, &part.incomplete);
+                append(&mut more, values, &part.incomplete);
                 Ok(())
             })?;
             Ok((scores, more, n as usize, progress.warnings()))
@@ -256,13 +261,13 @@ impl Model {
     /// Returns a model updated with the rows of a table, the number of rows, and their mean squared
     /// error before each update.
     fn learn(&self, py: Python<'_>, table: &Table, request: &str, forgetting: f64) -> PyResult<(Self, u64, f64)> {
-        let request: Request = described(request)?;
+        let request: Request = parse_json(request)?;
         let (selection, run) = (request.rows.clone(), request.run.run(None)?);
-        let learned = watched(py, None, |progress| {
-            let (predictor, rows) = self.on(table)?;
+        let learned = run_watched(py, None, |progress| {
+            let (predictor, rows) = self.for_table(table)?;
             predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.of(&run))
         })?;
-        Ok((Self::new(learned.model).map_err(raised)?, learned.rows, learned.running_mse))
+        Ok((Self::new(learned.model).map_err(to_py_err)?, learned.rows, learned.running_mse))
     }
 
     /// Writes the predictions for a table to a file; returns the number of rows, and the warnings.
@@ -275,16 +280,16 @@ impl Model {
         output: PathBuf,
         show: Option<Py<PyAny>>,
     ) -> PyResult<(u64, Vec<String>)> {
-        let request: Request = described(request)?;
+        let request: Request = parse_json(request)?;
         let (selection, extras, scratch) = (request.rows.clone(), request.extras()?, request.run.scratch()?);
         let run = request.run.run(scratch.as_ref())?;
-        let written = watched(py, show, |progress| {
-            let (predictor, table) = self.on(table)?;
+        let written = run_watched(py, show, |progress| {
+            let (predictor, table) = self.for_table(table)?;
             let carried = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
             let fitted = selection.missing == Missing::Fitted;
             let selected = predictor.select(&table, Selection { keep: Vec::new(), ..selection })?;
-            let selected = if fitted { selected.keeping_incomplete() } else { selected };
+            let selected = if fitted { selected.with_incomplete_rows() } else { selected };
             let written = predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))?;
             Ok((written.rows, progress.warnings()))
         })?;
@@ -292,7 +297,7 @@ impl Model {
     }
 }
 
-fn held<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
+fn lock<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -318,15 +323,15 @@ struct Request {
 
 impl Request {
     fn extras(&self) -> PyResult<Extras> {
-        let mut asked = Extras::default();
+        let mut extras = Extras::default();
         for name in &self.extras {
             match name.as_str() {
-                "probabilities" => asked.probabilities = true,
-                "std" => asked.std = true,
-                "components" => asked.components = true,
-                "novelty" => asked.novelty = true,
-                "preimage" => asked.preimages = true,
-                "squares" => asked.squares = true,
+                "probabilities" => extras.probabilities = true,
+                "std" => extras.std = true,
+                "components" => extras.components = true,
+                "novelty" => extras.novelty = true,
+                "preimage" => extras.preimages = true,
+                "squares" => extras.squares = true,
                 other => {
                     let text =
                         format!("`extras` {other:?}: expected probabilities, std, components, novelty or preimage");
@@ -334,14 +339,14 @@ impl Request {
                 }
             }
         }
-        Ok(asked)
+        Ok(extras)
     }
 }
 
 /// Returns the model of the bytes of its file.
 #[pyfunction]
 pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
-    AnyModel::from_bytes(bytes).and_then(Model::new).map_err(raised)
+    AnyModel::from_bytes(bytes).and_then(Model::new).map_err(to_py_err)
 }
 
 /// Values, column indices, starts and row numbers of sparse landmarks.
@@ -349,14 +354,14 @@ type Entries<'py> =
     (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
 impl Model {
-    /// Returns the predictor with space for the rows of a table, and the table read as the model
-    /// requires.
-    fn on(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
-        let table = table.read_by(&self.predictor.reading(TextOptions::default()))?;
-        if self.predictor.card().sparse().is_none() {
+    /// Returns the predictor with space for the rows of a table, and the table in the form that the
+    /// model requires.
+    fn for_table(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
+        let table = table.read_by(&self.predictor.text_options(TextOptions::default()))?;
+        if self.predictor.metadata().sparse().is_none() {
             return Ok((self.predictor.clone(), table));
         }
-        Ok((self.predictor.clone().fitting(&table)?, table))
+        Ok((self.predictor.clone().with_room_for(&table)?, table))
     }
 
     fn scores_of<'py, V: Real + numpy::Element>(
@@ -373,15 +378,15 @@ impl Model {
         let x = x.numbers();
         let mut out = vec![0.0; n * t];
         if n == 1 {
-            let mut scratch = held(&self.scratch);
-            self.predictor.predict_with(x, &mut out, &mut scratch).map_err(raised)?;
+            let mut scratch = lock(&self.scratch);
+            self.predictor.predict_with(x, &mut out, &mut scratch).map_err(to_py_err)?;
         } else {
             let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
             let mut first = 0;
             while first < n {
                 let rows = (n - first).min(threads * CHUNK);
                 let (x, out) = (&x[first * d..(first + rows) * d], &mut out[first * t..(first + rows) * t]);
-                py.detach(|| self.spread(x, out, rows.div_ceil(threads))).map_err(raised)?;
+                py.detach(|| self.predict_parallel(x, out, rows.div_ceil(threads))).map_err(to_py_err)?;
                 py.check_signals()?;
                 first += rows;
             }
@@ -391,19 +396,19 @@ impl Model {
 
     /// Predicts parts of `each` rows on threads. They end with the call, so that a later fork loses
     /// none of them.
-    fn spread<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
+    fn predict_parallel<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);
         }
         let parts: Vec<_> = x.chunks(each * d).zip(out.chunks_mut(each * t)).enumerate().collect();
         let (lanes, parts, errors) = (parts.len(), Mutex::new(parts), Mutex::new(BTreeMap::new()));
-        Workers::sequential().lanes(lanes, || {
+        Workers::sequential().run_lanes(lanes, || {
             loop {
                 // a guard in the loop condition would live through the loop body
-                let Some((place, (x, out))) = held(&parts).pop() else { break };
+                let Some((place, (x, out))) = lock(&parts).pop() else { break };
                 if let Err(error) = self.predictor.predict(x, out) {
-                    held(&errors).insert(place, error);
+                    lock(&errors).insert(place, error);
                 }
             }
         });

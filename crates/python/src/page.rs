@@ -1,11 +1,11 @@
 //! Pages and pictures for notebooks, the same as those of the command.
 
-use crate::error::raised;
-use kreport::fit::{FitReport, Spent, Verbosity};
-use kreport::page::{Page, Section, facts};
+use crate::error::to_py_err;
+use kreport::fit::{FitReport, ResourceReport, Verbosity};
+use kreport::page::{Page, Section, fact_list};
 use kreport::plot::Plot;
 use kreport::table::{count, number};
-use ksolve::{Card, job, job::Run};
+use ksolve::{ModelMetadata, job, job::Run};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(crate) struct Contents {
 impl Contents {
     /// Returns the page of a fit that was run in this process.
     pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
-        let spent = Spent {
+        let spent = ResourceReport {
             seconds: report.seconds.clone(),
             bytes_read,
             peak_rss_bytes: kstore::budget::peak_rss(),
@@ -35,15 +35,19 @@ impl Contents {
     }
 
     /// Returns the page of a loaded model: the contents of its card.
-    pub(crate) fn of_card(card: &Card) -> Self {
-        let mut told = vec![("kernel", card.kernel.to_string()), ("rank", count(card.rank as u64))];
-        told.extend(card.lambda.map(|lambda| ("lambda", number(lambda, 3))));
+    pub(crate) fn of_card(card: &ModelMetadata) -> Self {
+        let mut entries = vec![("kernel", card.kernel.to_string()), ("rank", count(card.rank as u64))];
+        entries.extend(card.lambda.map(|lambda| ("lambda", number(lambda, 3))));
         if let Some(certificate) = &card.certificate {
-            told.push(("relative trace error", number(certificate.trace_error, 3)));
+            entries.push(("relative trace error", number(certificate.trace_error, 3)));
         }
-        told.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
+        entries.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
         let subtitle = format!("{} features", count(card.width() as u64));
-        Self { title: format!("{} model", card.solver), subtitle, sections: vec![("Model".to_string(), facts(told))] }
+        Self {
+            title: format!("{} model", card.solver),
+            subtitle,
+            sections: vec![("Model".to_string(), fact_list(entries))],
+        }
     }
 
     /// Returns the contents as JSON.
@@ -66,13 +70,13 @@ pub(crate) fn plot(
 ) -> PyResult<()> {
     let (x, y) = axes.unzip();
     let plot = Plot { model, data, x, y, component, colour, ..Plot::default() };
-    py.detach(|| plot.write(&output, &Run::new())).map(drop).map_err(raised)
+    py.detach(|| plot.write(&output, &Run::new())).map(drop).map_err(to_py_err)
 }
 
 /// Returns the complete page of contents given as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let Contents { title, subtitle, sections } = crate::run::described(contents)?;
+    let Contents { title, subtitle, sections } = crate::run::parse_json(contents)?;
     let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
     Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
 }

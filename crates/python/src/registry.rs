@@ -1,7 +1,7 @@
 //! The contents of the registries, from which the Python side generates estimators, their
 //! signatures and their documentation.
 
-use crate::error::raised;
+use crate::error::to_py_err;
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kmodel::lists;
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -10,7 +10,10 @@ use serde_json::json;
 /// Parses lists or ranges of regularisation parameters and of ranks.
 #[pyfunction]
 pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>)> {
-    Ok((lists::penalties("lambda", lambdas).map_err(raised)?, lists::ranks(ranks).map_err(raised)?))
+    Ok((
+        lists::parse_regularisation("lambda", lambdas).map_err(to_py_err)?,
+        lists::parse_ranks(ranks).map_err(to_py_err)?,
+    ))
 }
 
 /// Returns solvers with their parameters, kernels, landmark schemes and maps, as JSON.
@@ -50,5 +53,5 @@ fn parameter(parameter: &Parameter) -> serde_json::Value {
         ParameterKind::Columns => ("columns", &[]),
         ParameterKind::Kernel => ("kernel", &[]),
     };
-    json!({"name": parameter.name, "kind": kind, "words": words, "default": parameter.default, "about": parameter.about})
+    json!({"name": parameter.name, "kind": kind, "words": words, "default": parameter.default, "about": parameter.help})
 }

@@ -1,9 +1,9 @@
-//! Numpy and scipy arrays with further columns as a table; dense arrays are not copied.
+//! Tables of numpy and scipy arrays with further columns. Dense arrays are not copied.
 
 use crate::foreign::Borrowed;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{Element, Facts, FileCursor, Strided, TableFile, Values, View};
+use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Strided, TableFile, Values};
 use kstore::sparse::{SparseRows, SparseShape};
 use kstore::{Error, Result};
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl CompressedRows {
 
     /// Returns the rows starting at `first`.
     fn rows_from(&self, first: usize) -> SparseRows<'_> {
-        SparseRows { starts: &self.starts[first..], places: self.places.numbers(), values: self.values.numbers() }
+        SparseRows { starts: &self.starts[first..], indices: self.places.numbers(), values: self.values.numbers() }
     }
 
     /// Returns the number of columns, and the number of entries of the longest row.
@@ -132,16 +132,16 @@ impl ArrayRows {
 }
 
 impl TableFile for ArrayRows {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let x = match &self.x {
             Features::Dense(x, _) => x.numbers().len(),
             Features::Filled(x) | Features::Sparse(x) => 12 * x.values.numbers().len() + 8 * x.starts.len(),
         };
         let bytes = x as u64 + self.more.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>();
-        Facts { format: "memory", schema: &self.schema, rows: self.rows, bytes, scanned: 0 }
+        FileMetadata { format: "memory", schema: &self.schema, rows: self.rows, bytes, bytes_scanned: 0 }
     }
 
-    fn is_named(&self) -> bool {
+    fn has_column_names(&self) -> bool {
         false
     }
 
@@ -209,7 +209,7 @@ impl FileCursor for Cursor<'_> {
         Ok(Some(rows))
     }
 
-    fn view(&self, index: usize) -> Result<View<'_>> {
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let (table, column) = (self.table, self.columns[index]);
         let values = match column.checked_sub(table.d) {
             None => Some(match &table.x {
@@ -220,7 +220,7 @@ impl FileCursor for Cursor<'_> {
                 }
                 Features::Filled(_) => {
                     let rows = self.dense.len() / table.d;
-                    Values::of(&self.dense[column * rows..][..rows])
+                    Values::from_slice(&self.dense[column * rows..][..rows])
                 }
                 Features::Sparse(x) => Values::Sparse(x.rows_from(self.first)),
             }),
@@ -229,17 +229,17 @@ impl FileCursor for Cursor<'_> {
         let values = values.ok_or_else(|| Error::Malformed {
             path: "memory".into(),
             format: "arrays",
-            detail: format!("column {column} is of a type that is not read"),
+            detail: format!("column {column} has an unsupported type"),
         })?;
-        Ok(View { values, nulls: None })
+        Ok(ColumnView { values, nulls: None })
     }
 }
 
 /// Returns the values of a further column.
 fn values(array: &dyn Array) -> Option<Values<'_>> {
     let any = array.as_any();
-    let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::of(&array.values()[..]));
-    let whole = || any.downcast_ref::<Int64Array>().map(|array| Values::of(&array.values()[..]));
+    let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::from_slice(&array.values()[..]));
+    let whole = || any.downcast_ref::<Int64Array>().map(|array| Values::from_slice(&array.values()[..]));
     let truths = || any.downcast_ref::<BooleanArray>().map(Values::Bool);
     let texts = || any.downcast_ref::<StringViewArray>().map(Values::Text);
     numbers.or_else(whole).or_else(truths).or_else(texts)

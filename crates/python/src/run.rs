@@ -1,6 +1,6 @@
 //! Resources of jobs, and JSON from the Python side.
 
-use crate::error::raised;
+use crate::error::to_py_err;
 use ksolve::job::Run;
 use kstore::scratch::Scratch;
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -19,9 +19,9 @@ pub(crate) struct RunText {
 }
 
 impl RunText {
-    /// Opens the scratch folder, if one was given; its size is limited only by the disk.
+    /// Opens the scratch folder, if the job has one; its size is limited only by the disk.
     pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
-        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(raised)
+        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(to_py_err)
     }
 
     /// Returns the requested number of threads, by default one per core.
@@ -31,10 +31,10 @@ impl RunText {
 
     /// Returns a run with these resources.
     pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
-        let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(raised)?;
+        let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(to_py_err)?;
         let run = memory.into_iter().fold(Run::new(), Run::memory);
         let run = match self.threads {
-            Some(0) => return Err(PyValueError::new_err("`threads` 0: expected a whole number of at least 1")),
+            Some(0) => return Err(PyValueError::new_err("`threads` 0: expected an integer of at least 1")),
             Some(threads) => run.threads(threads),
             None => run,
         };
@@ -43,14 +43,16 @@ impl RunText {
 }
 
 /// Parses JSON from the Python side.
-pub(crate) fn described<V: DeserializeOwned>(text: &str) -> PyResult<V> {
-    understood(serde_json::from_str(text).map_err(|error| {
-        let why = kstore::shown::json(&error);
-        PyValueError::new_err(format!("the description of the job is not understood: {why}"))
+pub(crate) fn parse_json<V: DeserializeOwned>(text: &str) -> PyResult<V> {
+    from_json(serde_json::from_str(text).map_err(|error| {
+        let why = kstore::shown::json_error(&error);
+        PyValueError::new_err(format!(
+            "the JSON of the job is invalid: {why}; check the arguments for NaN and infinity"
+        ))
     })?)
 }
 
-/// Converts a description; errors carry the message of the engine.
-pub(crate) fn understood<V: DeserializeOwned>(told: Value) -> PyResult<V> {
-    serde_json::from_value(told).map_err(|error| PyValueError::new_err(error.to_string()))
+/// Converts a JSON value; an error has the message of the engine.
+pub(crate) fn from_json<V: DeserializeOwned>(value: Value) -> PyResult<V> {
+    serde_json::from_value(value).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -1,17 +1,17 @@
 //! Tables passed from Python: an array, an Arrow stream, or files.
 
-use crate::error::raised;
+use crate::error::to_py_err;
 use crate::foreign::{Borrowed, batches};
 use crate::rows::{ArrayRows, CompressedRows, Features};
-use crate::run::{RunText, described};
-use crate::watch::watched;
-use ksolve::job::Stages;
+use crate::run::{RunText, parse_json};
+use crate::watch::run_watched;
+use ksolve::job::StageObserver;
 use kstore::arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use kstore::arrow::datatypes::{Field, Float64Type, Schema};
 use kstore::source::Element;
 use kstore::{
-    ColumnType, Kind, Missing, Pass, Reading, RowSource, Selected, Selection, Statistics, StatisticsFold, TextOptions,
-    Workers,
+    ColumnType, Kind, Missing, Pass, Reading, RowSource, SelectedTable, Selection, Statistics, StatisticsFold,
+    TextOptions, Workers,
 };
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -57,7 +57,11 @@ impl Table {
             return Err(PyTypeError::new_err("expected a two-dimensional array of float32 or float64"));
         };
         if names.len() != shape[1] {
-            return Err(PyValueError::new_err(format!("{} names for {} features", names.len(), shape[1])));
+            return Err(PyValueError::new_err(format!(
+                "{} names for {} features; expected one name for each feature",
+                names.len(),
+                shape[1]
+            )));
         }
         let x = Features::Dense(bytes, element);
         let more = columns(&more, shape[0])?;
@@ -81,13 +85,13 @@ impl Table {
         let (values, places) = (Borrowed::values(values)?, Borrowed::places(places)?);
         let rows = CompressedRows::new(starts.as_slice()?, places, values, names.len()).ok_or_else(|| {
             PyValueError::new_err(
-                "the sparse matrix has entries outside its rows or columns, or not in ascending order",
+                "the sparse matrix has entries outside its rows or columns, or not in ascending order; call sum_duplicates",
             )
         })?;
         let (rows, more) = (Arc::new(rows), columns(&more, starts.len().saturating_sub(1))?);
         let sparse = Features::Sparse(Arc::clone(&rows));
         let sparse = Self::of_features(sparse, vec!["x".to_string()], rows.len(), more.clone());
-        let dense = match rows.shape().must_stay() {
+        let dense = match rows.shape().must_be_sparse() {
             true => sparse.clone(),
             false => Self::of_features(Features::Filled(Arc::clone(&rows)), names, rows.len(), more.clone()),
         };
@@ -101,18 +105,18 @@ impl Table {
     #[staticmethod]
     #[pyo3(signature = (stream, memory=None))]
     fn from_stream(stream: &Bound<'_, PyAny>, memory: Option<&str>) -> PyResult<Self> {
-        let memory = memory.map(kstore::budget::parse_bytes).transpose().map_err(raised)?;
+        let memory = memory.map(kstore::budget::parse_bytes).transpose().map_err(to_py_err)?;
         Self::of_batches(batches(stream, memory)?)
     }
 
     /// Returns the table of a stream with further columns.
     fn with_columns(&self, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let Source::Stream(batches) = &self.1 else {
-            return Err(PyTypeError::new_err("the table is that of no stream"));
+            return Err(PyTypeError::new_err("columns can be added to the table of a stream only"));
         };
         let more = columns(&more, batches.iter().map(RecordBatch::num_rows).sum())?;
         let mut first = 0;
-        let beside = |batch: &RecordBatch| {
+        let extended = |batch: &RecordBatch| {
             let fields = batch.schema().fields().iter().cloned().collect::<Vec<_>>();
             let own = more.iter().map(|(name, array)| Arc::new(Field::new(name, array.data_type().clone(), false)));
             let schema = Schema::new(fields.into_iter().chain(own).collect::<Vec<_>>());
@@ -121,7 +125,7 @@ impl Table {
             first += batch.num_rows();
             RecordBatch::try_new(Arc::new(schema), columns).map_err(|error| PyValueError::new_err(error.to_string()))
         };
-        Self::of_batches(batches.iter().map(beside).collect::<PyResult<_>>()?)
+        Self::of_batches(batches.iter().map(extended).collect::<PyResult<_>>()?)
     }
 
     /// Returns a table of files, folders and glob patterns, with the types of some columns of text
@@ -134,9 +138,9 @@ impl Table {
         types: BTreeMap<String, String>,
         missing_words: Vec<String>,
     ) -> PyResult<Self> {
-        let types = types.into_iter().map(|(name, kind)| Ok((name, kind.parse::<ColumnType>().map_err(raised)?)));
+        let types = types.into_iter().map(|(name, kind)| Ok((name, kind.parse::<ColumnType>().map_err(to_py_err)?)));
         let options = TextOptions::default().types(types.collect::<PyResult<_>>()?).missing_words(missing_words);
-        let table = py.detach(|| kstore::Table::open_with(&paths, &options)).map_err(raised)?;
+        let table = py.detach(|| kstore::Table::open_with(&paths, &options)).map_err(to_py_err)?;
         Ok(Self(table, Source::Files(paths)))
     }
 
@@ -153,32 +157,33 @@ impl Table {
         variance: bool,
         weights: Option<String>,
     ) -> PyResult<Survey> {
-        let selection = Selection { sparse: true, weight: weights, ..described(rows)? };
-        let run = described::<RunText>(run)?;
+        let selection = Selection { sparse: true, weight: weights, ..parse_json(rows)? };
+        let run = parse_json::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
-        let selected = self.0.select(&selection).map_err(raised)?;
-        let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
+        let selected = self.0.select(&selection).map_err(to_py_err)?;
+        let selected = py.detach(|| run.resolve_categories(&selected)).map_err(to_py_err)?;
         let variance = match &self.1 {
             _ if !variance => None,
-            Source::Sparse(rows, _, more) if TextOptions::default().sparse_where_thin().keeps(rows.shape()) => {
+            Source::Sparse(rows, _, more) if TextOptions::default().sparse_where_thin().keeps_sparse(rows.shape()) => {
                 let column = more.iter().find(|(name, _)| Some(name) == selection.weight.as_ref());
                 let weights = column.and_then(|(_, column)| column.as_primitive_opt::<Float64Type>());
                 Some(rows.variance(|i| weights.map_or(1.0, |weights| weights.value(i))))
             }
             _ if selected.sparse().is_some() => {
-                let why = "gamma 'scale' is not known of sparse rows and words of files and streams: give a number";
+                let why = "gamma 'scale' needs the variance of X, which is not supported for sparse rows and texts of files and streams; \
+                           set gamma to a number";
                 return Err(PyValueError::new_err(why));
             }
-            _ => Some(watched(py, None, |progress| Ok(of_all_values(&selected, threads, progress)?))?),
+            _ => Some(run_watched(py, None, |progress| Ok(of_all_values(&selected, threads, progress)?))?),
         };
         let names = selected.feature_names();
         let features = selected.sparse().map_or(names.len(), |shape| shape.width);
         let counts = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
-        let total = match selected.known_rows() {
+        let total = match selected.row_count_if_known() {
             None if counts => {
-                let weights = self.0.select(&Selection { without_features: true, ..selection }).map_err(raised)?;
-                let found = watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
-                found.weights.first().map(|weights| weights.weight)
+                let weights = self.0.select(&Selection { without_features: true, ..selection }).map_err(to_py_err)?;
+                let moments = run_watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
+                moments.weights.first().map(|weights| weights.weight)
             }
             rows => rows.map(|rows| rows as f64),
         };
@@ -202,11 +207,11 @@ impl Table {
 
 impl Table {
     fn of_features(x: Features, names: Vec<String>, rows: usize, more: Vec<(String, ArrayRef)>) -> kstore::Table {
-        kstore::Table::of("X", Arc::new(ArrayRows::new(x, names, rows as u64, more)))
+        kstore::Table::from_file("X", Arc::new(ArrayRows::new(x, names, rows as u64, more)))
     }
 
     fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
-        let table = kstore::Table::from_batches(batches.clone()).map_err(raised)?;
+        let table = kstore::Table::from_batches(batches.clone()).map_err(to_py_err)?;
         Ok(Self(table, Source::Stream(batches)))
     }
 
@@ -214,10 +219,10 @@ impl Table {
     /// files read again.
     pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
-            Source::Sparse(rows, sparse, _) if options.keeps(rows.shape()) => Ok(sparse.clone()),
+            Source::Sparse(rows, sparse, _) if options.keeps_sparse(rows.shape()) => Ok(sparse.clone()),
             // svmlight files have no types and words, and a model brings its own
             Source::Files(paths)
-                if options.is_alike() || self.0.format() == "svmlight" && *options != TextOptions::default() =>
+                if options.has_reading() || self.0.format() == "svmlight" && *options != TextOptions::default() =>
             {
                 kstore::Table::open_with(paths, options)
             }
@@ -232,8 +237,8 @@ fn columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(St
 }
 
 /// Returns the variance of all feature values together, like numpy's `X.var()`.
-fn of_all_values(selected: &Selected, threads: usize, stages: &dyn Stages) -> kstore::Result<f64> {
-    let features = statistics(selected, threads, stages)?.features;
+fn of_all_values(selected: &SelectedTable, threads: usize, stages: &dyn StageObserver) -> kstore::Result<f64> {
+    let features = statistics(selected, threads, stages)?.inputs;
     let (d, n) = (features.len() as f64, features.first().map_or(0.0, |feature| feature.weight));
     let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
     let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
@@ -241,10 +246,10 @@ fn of_all_values(selected: &Selected, threads: usize, stages: &dyn Stages) -> ks
     Ok(within / (n * d).max(f64::MIN_POSITIVE) + between / d.max(1.0))
 }
 
-fn statistics(selected: &Selected, threads: usize, stages: &dyn Stages) -> kstore::Result<Statistics> {
+fn statistics(selected: &SelectedTable, threads: usize, stages: &dyn StageObserver) -> kstore::Result<Statistics> {
     let rows = selected.rows::<f64>(Reading::default())?;
     let workers = Workers::new(threads);
-    let observer = stages.stage("variance", selected.known_rows());
+    let observer = stages.stage("variance", selected.row_count_if_known());
     let fold = StatisticsFold::new(RowSource::shape(&rows));
     Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.fold(&rows, &fold)?.0)
 }
@@ -264,6 +269,9 @@ fn column(values: &Bound<'_, PyAny>, rows: usize) -> PyResult<ArrayRef> {
     };
     match array.len() == rows {
         true => Ok(array),
-        false => Err(PyValueError::new_err(format!("{} values for {rows} rows", array.len()))),
+        false => Err(PyValueError::new_err(format!(
+            "{} values for {rows} rows; expected one value for each row",
+            array.len()
+        ))),
     }
 }

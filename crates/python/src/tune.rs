@@ -1,24 +1,24 @@
 //! The complete search: kernels, metrics, solvers and regularisation parameters on a sample, then
 //! the fit of the winner on all rows.
 
-use crate::error::raised;
-use crate::job::{Job, learned, opened};
+use crate::error::to_py_err;
+use crate::job::{Job, with_inputs, with_report};
 use crate::model::Model;
-use crate::run::described;
+use crate::run::parse_json;
 use crate::table::Table;
-use crate::watch::{Progress, watched};
+use crate::watch::{Progress, run_watched};
 use kapprox::{Kernel, Real};
 use ksolve::Error;
-use ksolve::job::Stages;
+use ksolve::job::StageObserver;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::tune::{Chosen, Given, Memory, Pace, Part, SearchListener, Tune};
-use kstore::Selected;
+use ksolve::tune::{FixedParts, SearchJournal, SearchListener, SearchPart, SelectionResult, TimeBudget, Tune};
+use kstore::SelectedTable;
 use pyo3::prelude::*;
 use serde::Deserialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The options of a search; the job defines the rows and what is given.
+/// The options of a search. The job defines the rows, and the options that the search must keep.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Search {
@@ -31,27 +31,27 @@ struct Search {
     score: String,
     select: Option<String>,
     sample: usize,
-    /// True to try other scalings.
+    /// Whether to try other scalings.
     scalings: bool,
 }
 
 /// A listener that shows the progress, handles Ctrl-C and checks the time.
 struct Watch<'a> {
     progress: &'a Progress,
-    pace: &'a Pace,
+    pace: &'a TimeBudget,
     warnings: Mutex<Vec<String>>,
 }
 
 impl SearchListener for Watch<'_> {
     fn next(&self, what: &str) -> ksolve::Result<()> {
-        match self.progress.stage(what, None).stop() {
+        match self.progress.stage(what, None).should_stop() {
             true => Err(kstore::Error::Interrupted.into()),
             false => Ok(()),
         }
     }
 
-    fn is_late(&self, part: Part, next: Duration) -> bool {
-        self.pace.is_over(part, next)
+    fn is_late(&self, part: SearchPart, next: Duration) -> bool {
+        self.pace.is_exceeded(part, next)
     }
 
     fn warn(&self, text: &str) {
@@ -71,45 +71,45 @@ pub(crate) fn tune(
     landmarks: Option<&Table>,
     show: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
-    let (job, search): (Job, Search) = (Job::told(job)?, described(search)?);
-    let tune = search.tune(&job, landmarks.is_some()).map_err(raised)?;
-    let prepared = tune.prepared();
-    let selection = prepared.selection(prepared.selected_rows()).map_err(raised)?;
+    let (job, search): (Job, Search) = (Job::parse(job)?, parse_json(search)?);
+    let tune = search.tune(&job, landmarks.is_some()).map_err(to_py_err)?;
+    let prepared = tune.fit_with_defaults();
+    let selection = prepared.selection(prepared.row_selection()).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
-    let (fitted, chosen, warnings) = watched(py, show, |progress| {
+    let (fitted, chosen, warnings) = run_watched(py, show, |progress| {
         let run = progress.of(&run);
-        let selected = run.coded(&table.0.select(&selection)?)?;
+        let selected = run.resolve_categories(&table.0.select(&selection)?)?;
         let notes = progress.warnings();
-        let pace = Pace::new(search.time());
+        let pace = TimeBudget::new(search.time());
         let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
-        let fit = tune.for_features(prepared, selected.shape().features);
-        let base = opened(fit, &selected, landmarks)?;
+        let fit = tune.for_features(prepared, selected.shape().inputs);
+        let base = with_inputs(fit, &selected, landmarks)?;
         let (fitted, chosen) = match base.element_type() {
-            ElementType::F32 => chosen::<f32>(&tune, &base, &selected, &run, &watch),
-            ElementType::F64 => chosen::<f64>(&tune, &base, &selected, &run, &watch),
+            ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &watch),
+            ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &watch),
         }?;
         Ok(((fitted, notes), chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
-    let test = chosen.test.as_ref().map(|test| serde_json::json!({"apart": test.apart, "seconds": test.seconds}));
+    let test = chosen.test.as_ref().map(|test| serde_json::json!({"apart": test.score, "seconds": test.seconds}));
     let choice = serde_json::json!({
         "solver": chosen.fit.family().name,
-        "kernels": chosen.tuned.rungs,
+        "kernels": chosen.search.rungs,
         "solvers": chosen.contenders,
         "metric": chosen.metric.is_some().then_some(&chosen.form),
-        "scale": chosen.tuned.scaling.to_string(),
-        "folds": chosen.tuned.folds.to_string(),
-        "alike": chosen.tuned.alike,
-        "at_random": chosen.at_random,
-        "elsewhere": chosen.elsewhere,
-        "select": chosen.select,
-        "rarer": chosen.rarer,
+        "scale": chosen.search.scaling.to_string(),
+        "folds": chosen.search.folds.to_string(),
+        "alike": chosen.search.alike,
+        "at_random": chosen.random_fold_score,
+        "elsewhere": chosen.shift_scores,
+        "select": chosen.measure,
+        "rarer": chosen.rarer_fraction,
         "test": test,
         "work": chosen.work.to_string(),
         "history": chosen.history,
         "warnings": warnings,
     });
-    learned(fitted, table, &run, job.run.threads(), Some(choice))
+    with_report(fitted, table, &run, job.run.threads(), Some(choice))
 }
 
 impl Search {
@@ -118,14 +118,14 @@ impl Search {
         self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
     }
 
-    /// Returns the search; `has_landmarks` is true if a table of landmarks was given.
+    /// Returns the search; `has_landmarks` is true if the job has a table of landmarks.
     fn tune(&self, job: &Job, has_landmarks: bool) -> ksolve::Result<Tune> {
         let (metric, landmarks) = job.has;
         // a named kernel is passed as the only entry of `kernels`
         let landmarks = landmarks || has_landmarks;
-        let given = Given { kernel: false, metric, landmarks, scaling: !self.scalings };
+        let given = FixedParts { kernel: false, metric, landmarks, scaling: !self.scalings };
         let mut tune =
-            Tune::new(&self.solver, job.fit.clone()).given(given).score(self.score.parse()?).sample(self.sample);
+            Tune::new(&self.solver, job.fit.clone()).fixed(given).score(self.score.parse()?).sample(self.sample);
         if let Some(kernels) = &self.kernels {
             tune = tune.kernels(kernels.iter().map(|text| Kernel::parse(text)).collect::<Result<_, _>>()?);
         }
@@ -140,16 +140,17 @@ impl Search {
 }
 
 /// Runs the search and the fit.
-fn chosen<T: Real>(
+fn search_and_fit<T: Real>(
     tune: &Tune,
     base: &Fit,
-    selected: &Selected,
+    selected: &SelectedTable,
     run: &Run<'_>,
     watch: &Watch<'_>,
-) -> ksolve::Result<(Fitted, Chosen)> {
+) -> ksolve::Result<(Fitted, SelectionResult)> {
     let options = tune.options(base, selected)?;
-    let written = |chosen: &Chosen| tune.written(chosen, Some(watch.pace), selected, run, &Ok).map(|(fit, _)| fit);
-    let choice = tune.choice((base, &options), (selected, run), watch, &written);
-    let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
+    let written =
+        |chosen: &SelectionResult| tune.final_fit(chosen, Some(watch.pace), selected, run, &Ok).map(|(fit, _)| fit);
+    let choice = tune.model_selection((base, &options), (selected, run), watch, &written);
+    let chosen = choice.run::<T>(&mut SearchJournal::open(None)?)?;
     Ok((chosen.fit.run(selected, run)?, chosen))
 }

@@ -1,7 +1,7 @@
 //! Runs a job on a separate thread while the calling thread handles signals and shows progress.
 
-use crate::error::{KmillError, raised};
-use ksolve::job::Stages;
+use crate::error::{KmillError, to_py_err};
+use ksolve::job::StageObserver;
 use ksolve::job::{CancelToken, Run};
 use kstore::pass::Observer;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Time between two checks for signals: Ctrl-C takes effect without noticeable delay, at negligible
 /// cost.
-const EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The current stage of a job, its progress, and its cancellation token.
 #[derive(Debug, Default)]
@@ -43,12 +43,12 @@ impl Observer for Stage<'_> {
         self.0.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.cancel.is_cancelled()
     }
 }
 
-impl Stages for Progress {
+impl StageObserver for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = (name.to_string(), rows);
         self.rows.store(0, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Stages for Progress {
 /// calls `show(stage, rows done, rows or None)` and checks for signals; the exception of a signal
 /// cancels the work and is raised when it has ended. If the system cannot start a thread, the work
 /// runs on this one, and signals are handled afterwards.
-pub(crate) fn watched<T: Send>(
+pub(crate) fn run_watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,
     work: impl FnOnce(&Progress) -> ksolve::Result<T> + Send,
@@ -75,8 +75,8 @@ pub(crate) fn watched<T: Send>(
         let (done, wait) = channel();
         let work = Mutex::new(Some((work, done)));
         let run = || {
-            let taken = work.lock().unwrap_or_else(PoisonError::into_inner).take();
-            taken.into_iter().for_each(|(work, done)| drop(done.send(work(progress))));
+            let task = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+            task.into_iter().for_each(|(work, done)| drop(done.send(work(progress))));
         };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().spawn_scoped(scope, run);
@@ -85,10 +85,10 @@ pub(crate) fn watched<T: Send>(
             }
             let mut signal = None;
             loop {
-                match wait.recv_timeout(EVERY) {
-                    Ok(result) => return signal.map_or_else(|| result.map_err(raised), Err),
+                match wait.recv_timeout(POLL_INTERVAL) {
+                    Ok(result) => return signal.map_or_else(|| result.map_err(to_py_err), Err),
                     Err(RecvTimeoutError::Timeout) if signal.is_none() => {
-                        if let Err(error) = Python::attach(|py| look(py, progress, show)) {
+                        if let Err(error) = Python::attach(|py| poll(py, progress, show)) {
                             progress.cancel.cancel();
                             signal = Some(error);
                         }
@@ -99,7 +99,9 @@ pub(crate) fn watched<T: Send>(
                         if let Ok(Err(panic)) = thread.map(ScopedJoinHandle::join) {
                             std::panic::resume_unwind(panic);
                         }
-                        return Err(KmillError::new_err("the work ended without a result"));
+                        return Err(KmillError::new_err(
+                            "the job ended without a result; this is a bug of kmill, please report it",
+                        ));
                     }
                 }
             }
@@ -107,7 +109,7 @@ pub(crate) fn watched<T: Send>(
     })
 }
 
-fn look(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResult<()> {
+fn poll(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
     let Some(show) = show else { return Ok(()) };
     let (stage, rows) = progress.stage.lock().unwrap_or_else(PoisonError::into_inner).clone();

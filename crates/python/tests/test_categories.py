@@ -1,4 +1,4 @@
-"""Columns of text, categories and truth values go in as they are, from every kind of table."""
+"""Text, categorical and Boolean columns in every kind of table."""
 
 import hashlib
 import logging
@@ -28,7 +28,7 @@ def digest(fitted):
     return hashlib.sha256(fitted.model_.to_bytes()).hexdigest()
 
 
-def test_tables_of_every_kind_give_one_model(tmp_path):
+def test_all_table_types_give_the_same_model(tmp_path):
     arrow, pandas = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
     columns, price = sales()
     frame = pandas.DataFrame(columns)
@@ -51,31 +51,31 @@ def test_tables_of_every_kind_give_one_model(tmp_path):
     assert np.allclose(model().fit_files(tmp_path / "sales.csv", "price").predict(frame), fitted.predict(frame), atol=1e-4)
 
 
-def test_by_hand_and_new_values(tmp_path):
+def test_categories_equal_indicators_and_accept_new_values(tmp_path):
     pandas = pytest.importorskip("pandas")
     columns, price = sales()
     frame = pandas.DataFrame(columns)
     fitted = model().fit(frame, price)
     flags = [frame["city"] == city for city in ["Bonn", "Köln", "Ulm"]]
-    by_hand = np.column_stack([*flags, frame["open"], frame["size"]]).astype(float)
-    assert np.array_equal(model().fit(by_hand, price).predict(by_hand), fitted.predict(frame))
+    indicators = np.column_stack([*flags, frame["open"], frame["size"]]).astype(float)
+    assert np.array_equal(model().fit(indicators, price).predict(indicators), fitted.predict(frame))
     fitted.save(tmp_path / "m.safetensors")
     loaded = kmill.load(tmp_path / "m.safetensors")
     new = frame.head(4).assign(city=["Oslo", "Ulm", "Bonn", "Oslo"])
     assert np.array_equal(loaded.predict(new), fitted.predict(new)) and np.isfinite(loaded.predict(new)).all()
     with pytest.raises(ValueError, match="columns of categories"):
-        fitted.predict(by_hand)
+        fitted.predict(indicators)
 
 
 def test_classifiers_and_missing_values(tmp_path):
     pandas = pytest.importorskip("pandas")
     columns, price = sales()
     frame = pandas.DataFrame(columns)
-    machine = kmill.SVC(kernel="gaussian(sigma=1)", rank=40).fit(frame, price > 1)
-    assert machine.score(frame, price > 1) > 0.9
-    holed = frame.assign(price=price)
-    holed.loc[::9, "city"] = None
-    holed.to_parquet(tmp_path / "t.parquet")
+    classifier = kmill.SVC(kernel="gaussian(sigma=1)", rank=40).fit(frame, price > 1)
+    assert classifier.score(frame, price > 1) > 0.9
+    incomplete = frame.assign(price=price)
+    incomplete.loc[::9, "city"] = None
+    incomplete.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="city"):
         model().fit_files(tmp_path / "t.parquet", "price")
     fitted = model().fit_files(tmp_path / "t.parquet", "price", missing="indicator")

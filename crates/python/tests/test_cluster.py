@@ -1,6 +1,6 @@
-"""Fits by several processes: in a folder, and on clusters of this machine, with the bytes of one process.
+"""Fits by several processes, which share a folder or a local cluster, are bit-identical to fits by one process.
 
-Dask is tried where it is installed; ``KMILL_CLUSTERS=ray,spark`` tries others, as ``scripts/cluster`` does.
+Dask is tested if it is installed; ``KMILL_CLUSTERS=ray,spark`` selects other clusters, as ``scripts/cluster`` does.
 """
 
 import multiprocessing
@@ -26,13 +26,13 @@ from kmill import _place
 from kmill._place import Channel, Place, Server
 
 CLUSTERS = os.environ.get("KMILL_CLUSTERS", "dask").split(",")
-USUAL = {"kernel": "gaussian(sigma=2)", "scale": "standard", "random_state": 0}
+SHARED = {"kernel": "gaussian(sigma=2)", "scale": "standard", "random_state": 0}
 FITS = {
-    "ridge": (kmill.KernelRidge(ranks=[20, 50], lambdas=[1e-6, 1e-3], cv=3, **USUAL), "y"),
-    "kpca": (kmill.KernelPCA(n_components=3, rank=50, **USUAL), None),
-    "svm": (kmill.SVC(rank=40, **USUAL), "c"),
-    "logistic": (kmill.KernelLogisticRegression(rank=40, **USUAL), "c"),
-    "kmeans": (kmill.KernelKMeans(n_clusters=3, rank=40, **USUAL), None),
+    "ridge": (kmill.KernelRidge(ranks=[20, 50], lambdas=[1e-6, 1e-3], cv=3, **SHARED), "y"),
+    "kpca": (kmill.KernelPCA(n_components=3, rank=50, **SHARED), None),
+    "svm": (kmill.SVC(rank=40, **SHARED), "c"),
+    "logistic": (kmill.KernelLogisticRegression(rank=40, **SHARED), "c"),
+    "kmeans": (kmill.KernelKMeans(n_clusters=3, rank=40, **SHARED), None),
     "metric": (kmill.KernelRidge(kernel="gaussian", metric="diagonal", rank=40, random_state=0), "y"),
 }
 
@@ -74,8 +74,8 @@ def dask_cluster(workers):
     cluster.close()
 
 
-def of_this_machine(pattern):
-    """The numbers of processes whose command line holds a text."""
+def process_ids(pattern):
+    """Returns the IDs of the processes whose command line contains a text."""
     lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
     return [int(line.split()[0]) for line in lines if pattern in line]
 
@@ -85,7 +85,7 @@ def ray_cluster(workers):
     import kmill.ray
 
     ray.init(num_cpus=workers, log_to_driver=False)
-    yield kmill.ray.Engine(workers), lambda: of_this_machine("ray::task_of")
+    yield kmill.ray.Engine(workers), lambda: process_ids("ray::run_task")
     ray.shutdown()
 
 
@@ -95,7 +95,7 @@ def spark_cluster(workers):
 
     session = pyspark.SparkSession.builder.master(f"local-cluster[{workers},1,1024]").config("spark.ui.enabled", "false")
     session = session.config("spark.executorEnv.PYTHONPATH", ":".join(sys.path)).getOrCreate()
-    yield kmill.spark.Engine(session, workers), lambda: of_this_machine("CoarseGrainedExecutorBackend")
+    yield kmill.spark.Engine(session, workers), lambda: process_ids("CoarseGrainedExecutorBackend")
     session.stop()
 
 
@@ -105,18 +105,18 @@ def cluster(request):
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_cluster_finds_the_bytes_of_one_process(name, rows, cluster, tmp_path):
+def test_a_cluster_fit_is_bit_identical_to_one_process(name, rows, cluster, tmp_path):
     start = time.time()
     one = saved(fitted(name, rows), tmp_path)
     between = time.time()
     model = fitted(name, rows, engine=cluster[0])
     print(f"{name}: one process {between - start:.2f} s, two workers {time.time() - between:.2f} s")
     assert saved(model, tmp_path) == one
-    # what the caller asked for is as it was: the threads of a worker are no parameter of the estimator
+    # the parameters of the caller are unchanged, although each worker sets its own n_jobs
     assert str(model.get_params()) == str(clone(FITS[name][0]).get_params())
 
 
-def test_a_worker_that_is_killed_costs_time_only(rows, cluster, tmp_path):
+def test_a_killed_worker_does_not_change_the_model(rows, cluster, tmp_path):
     engine, workers = cluster
     one = saved(fitted("ridge", rows), tmp_path)
     for _ in range(int(os.environ.get("KMILL_KILLS", "1"))):
@@ -137,7 +137,7 @@ def test_a_worker_that_is_killed_costs_time_only(rows, cluster, tmp_path):
         assert saved(model, tmp_path) == one
 
 
-def test_an_error_of_the_workers_is_raised(rows, cluster):
+def test_errors_of_workers_are_raised(rows, cluster):
     with pytest.raises(Exception, match="budget|memory"):
         fitted("ridge", rows, engine=cluster[0], memory="1MiB")
     with pytest.raises(Exception, match="no such file|not.*found"):
@@ -148,7 +148,7 @@ def _process(rows, states, folder, name):
     saved(fitted("ridge", rows, states=states), folder, name)
 
 
-def test_processes_meet_in_a_folder(rows, tmp_path):
+def test_processes_share_a_folder(rows, tmp_path):
     context = multiprocessing.get_context("spawn")
     start = [context.Process(target=_process, args=(rows, tmp_path / "states", tmp_path, name)) for name in "ab"]
     for process in start:
@@ -160,11 +160,11 @@ def test_processes_meet_in_a_folder(rows, tmp_path):
     assert list((tmp_path / "states").iterdir()) == []
 
 
-def test_what_others_keep_in_the_folder_stays(rows, tmp_path):
+def test_other_files_in_the_folder_are_kept(rows, tmp_path):
     states = tmp_path / "states"
     (states / "photographs").mkdir(parents=True)
     (states / "link").symlink_to("nowhere")
-    # what a process of another job would leave, and what people keep
+    # files of another job, and unrelated files
     kept = ["0123456789abcdef-job", "job", "000001.total", "thesis.tex"]
     for name in kept:
         (states / name).write_text('{"version": "0.0.1", "instruction_set": "", "options": {}, "files": []}')
@@ -174,65 +174,65 @@ def test_what_others_keep_in_the_folder_stays(rows, tmp_path):
 
 @pytest.fixture
 def remote(capfd):
-    """The place of an open server; no thread of it may end by an exception."""
+    """Yields the place of an open server, and checks that no server thread raised an exception."""
     with Server("127.0.0.1", 1) as place:
         yield place
     assert "Traceback" not in capfd.readouterr().err
 
 
-def connected(remote, key=None):
-    """A connection that has shown the key."""
+def connect(remote, key=None):
+    """Returns an authenticated connection."""
     channel = Channel(socket.create_connection(remote._address, 5))
-    channel.greet(remote._key if key is None else key, driver=False)
+    channel.authenticate(remote._key if key is None else key, driver=False)
     return channel
 
 
-def called(channel, call, content=b""):
+def call_raw(channel, call, content=b""):
     channel.send(call, content)
     return channel.receive()
 
 
-def test_a_place_answers_who_has_its_key_only(remote):
+def test_a_place_answers_only_with_the_key(remote):
     assert remote.create("a", b"1") and not remote.create("a", b"2")
     remote.put("b", b"sums")
     assert (remote.get("b"), remote.get("c"), sorted(remote.names(""))) == (b"sums", None, ["a", "b"])
     assert (remote.has("b"), remote.remove("b"), remote.has("b")) == (True, None, False)
-    # a worker on another machine
+    # pickling sends the place to a worker on another machine
     assert pickle.loads(pickle.dumps(remote)).read("a") == b"1"
-    with pytest.raises(OSError, match="the driver at 127.0.0.1:.* is not reached"):
+    with pytest.raises(OSError, match="the driver at 127.0.0.1:.* cannot be reached"):
         type(remote)(remote._address, b"0" * 32).read("a")
     assert remote.read("a") == b"1"
 
 
-def test_a_worker_hears_when_the_driver_has_ended():
+def test_a_worker_gets_an_error_after_the_driver_ended():
     with Server("127.0.0.1", 1) as remote:
         remote.replace("a", b"1")
     for _ in range(2):
-        with pytest.raises(OSError, match="is not reached"):
+        with pytest.raises(OSError, match="cannot be reached"):
             remote.read("a")
 
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../outside", "a/b", "a\\b", ".", "..", "", "a b", "a\n", "é", "a\0", "a" * 256])
-def test_a_name_is_no_path(remote, name, tmp_path):
+def test_paths_are_rejected_as_names(remote, name, tmp_path):
     outside = tmp_path / "outside"
     outside.write_bytes(b"mine")
     for place in (remote, Place(str(tmp_path / "states"))):
         for method in ("create", "replace", "put"):
-            with pytest.raises(ValueError, match="where one of letters, digits, '-' and '.' was expected"):
+            with pytest.raises(ValueError, match="is invalid: a name of letters, digits, '-' and '.' was expected"):
                 place.call(method, name, b"x") if isinstance(place, Place) else getattr(place, method)(name, b"x")
         for method in ("read", "has", "remove", "get"):
-            with pytest.raises(ValueError, match="where one of letters, digits, '-' and '.' was expected"):
+            with pytest.raises(ValueError, match="is invalid: a name of letters, digits, '-' and '.' was expected"):
                 place.call(method, name) if isinstance(place, Place) else getattr(place, method)(name)
     assert outside.read_bytes() == b"mine" and list(tmp_path.iterdir()) == [outside] and remote.names("") == []
 
 
 @pytest.mark.parametrize("call", ["", "exec a", "__init__ a", "call a", "create", "_folder", "get \x00", "answer a"])
-def test_a_wrong_call_gets_a_sentence(remote, call):
-    channel = connected(remote)
-    kind, sentence = called(channel, call, b"x")
+def test_invalid_calls_get_a_one_line_message(remote, call):
+    channel = connect(remote)
+    kind, sentence = call_raw(channel, call, b"x")
     assert kind == "refused" and b"was expected" in sentence and b"\n" not in sentence and b"Traceback" not in sentence
-    # and the next call its answer
-    assert called(channel, "has a") == ("False", b"")
+    # the connection still answers the next call
+    assert call_raw(channel, "has a") == ("False", b"")
 
 
 class Evil:
@@ -243,13 +243,13 @@ class Evil:
         return (open, (str(self.path), "w"))
 
 
-def test_what_is_no_message_of_the_key_ends_the_connection(remote, tmp_path):
+def test_invalid_messages_close_the_connection(remote, tmp_path):
     code = b"\0" * 32
     for bytes_sent in [
         b"GET / HTTP/1.0\r\n\r\n",
         pickle.dumps(Evil(tmp_path / "ran")),
-        b"n" * 32 + struct.pack(">HQ", 5, 1 << 62),  # a length that would take all memory
-        b"n" * 32 + struct.pack(">HQ", 0, 0) + code,  # a code without the key
+        b"n" * 32 + struct.pack(">HQ", 5, 1 << 62),  # a length that would exhaust the memory
+        b"n" * 32 + struct.pack(">HQ", 0, 0) + code,  # a code made without the key
         b"n" * 32 + struct.pack(">HQ", 8, 0) + b"remove a" + code,
     ]:
         with socket.create_connection(remote._address, 5) as end:
@@ -259,9 +259,9 @@ def test_what_is_no_message_of_the_key_ends_the_connection(remote, tmp_path):
                 end.shutdown(socket.SHUT_WR)
                 while end.recv(100):
                     pass
-    # with the key, a message that is too long, or whose code is wrong
+    # authenticated, then a message that is too long, or that has an invalid code
     for spoil in (lambda parts: [struct.pack(">HQ", 5, 1 << 62)], lambda parts: [*parts[:-1], code], lambda parts: [parts[0], b"xxx", *parts[2:]]):
-        channel = connected(remote)
+        channel = connect(remote)
         parts = []
         file, channel._file = channel._file, SimpleNamespace(write=parts.append, flush=lambda: None)
         channel.send("put", b"x")
@@ -273,29 +273,29 @@ def test_what_is_no_message_of_the_key_ends_the_connection(remote, tmp_path):
     assert remote.names("") == [] and list(tmp_path.iterdir()) == []
 
 
-def test_a_message_that_is_sent_again_is_refused(remote):
+def test_replayed_messages_are_rejected(remote):
     sent = []
 
     def recorded():
-        channel = connected(remote)
+        channel = connect(remote)
         file = channel._file
         channel._file = SimpleNamespace(write=lambda part: sent.append(part) or file.write(part), flush=file.flush, read=file.read)
         return channel
 
     channel = recorded()
-    assert called(channel, "create a", b"1") == ("True", b"")
+    assert call_raw(channel, "create a", b"1") == ("True", b"")
     message, sent[:] = b"".join(sent), []
     channel._file.write(message)
     channel._file.flush()
     with pytest.raises(OSError):
         channel.receive()
-    # nor is it taken by another connection
-    channel = connected(remote)
+    # another connection rejects it too
+    channel = connect(remote)
     channel._file.write(message)
     channel._file.flush()
     with pytest.raises(OSError):
         channel.receive()
-    # what a worker says is not taken for what the driver says
+    # the worker's message did not change the place
     assert remote.read("a") == b"1"
 
 
@@ -306,23 +306,23 @@ def until(true, seconds=60.0):
     return true()
 
 
-def test_connections_are_bounded_and_forgotten(monkeypatch):
-    # strangers stay while they are counted, however slow the machine is
-    monkeypatch.setattr(_place, "STRANGE", 3600.0)
+def test_the_number_of_connections_is_bounded(monkeypatch):
+    # unauthenticated connections do not time out while they are counted, however slow the machine is
+    monkeypatch.setattr(_place, "AUTH_TIMEOUT", 3600.0)
     server = Server("127.0.0.1", 1)
     with server as remote:
         assert remote.create("a", b"1")
-        strangers = [socket.create_connection(remote._address, 5) for _ in range(2 * server._most)]
-        assert until(lambda: len(server._ends) == server._most)
-        monkeypatch.setattr(_place, "STRANGE", 0.1)
-        server._ends.update({end: 0.0 for end, until in server._ends.items() if until < float("inf")})
-        # a worker is heard once strangers have had their time, and those that had the key stay
-        assert connected(remote) is not None and remote.read("a") == b"1"
-        assert len(server._ends) <= server._most
-        for end in strangers:
+        unauthenticated = [socket.create_connection(remote._address, 5) for _ in range(2 * server._max_connections)]
+        assert until(lambda: len(server._connections) == server._max_connections)
+        monkeypatch.setattr(_place, "AUTH_TIMEOUT", 0.1)
+        server._connections.update({end: 0.0 for end, until in server._connections.items() if until < float("inf")})
+        # a worker connects once unauthenticated connections have timed out; authenticated ones stay open
+        assert connect(remote) is not None and remote.read("a") == b"1"
+        assert len(server._connections) <= server._max_connections
+        for end in unauthenticated:
             end.close()
-        assert until(lambda: len(server._ends) == 1)
+        assert until(lambda: len(server._connections) == 1)
         for _ in range(100):
-            connected(remote).close()
-        assert until(lambda: len(server._ends) == 1)
-    assert until(lambda: not server._ends)
+            connect(remote).close()
+        assert until(lambda: len(server._connections) == 1)
+    assert until(lambda: not server._connections)

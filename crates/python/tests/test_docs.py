@@ -1,4 +1,4 @@
-"""What people read: examples in docstrings, scripts, stubs."""
+"""Documentation: examples in docstrings, example scripts, type stubs."""
 
 import doctest
 import logging
@@ -27,22 +27,22 @@ def test_every_parameter_is_described():
         cls = getattr(kmill, name)
         for parameter in getattr(cls, "_parameters", []):
             assert f"\n{parameter.name} : " in cls.__doc__, (name, parameter.name)
-    # a parameter that a solver gains is one of its estimator's; weights are an argument of the fit
+    # every parameter of the solver is a parameter of the estimator; weights are an argument of fit
     svc = {parameter.engine for parameter in kmill.SVC._parameters} - {None}
     assert svc == {p["name"] for p in _parameters._SOLVERS["svm"]["parameters"]} - {"weights"}
 
 
-def test_stubs_are_those_of_the_classes():
+def test_stubs_match_the_classes():
     assert subprocess.run([sys.executable, ROOT / "stubs.py", "--check"]).returncode == 0
 
 
-def test_a_users_script_is_well_typed():
+def test_a_user_script_passes_mypy():
     pytest.importorskip("mypy")
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", ROOT / "tests" / "typed.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
-def test_a_users_script_is_well_typed_for_pyright_too():
+def test_a_user_script_passes_pyright():
     pytest.importorskip("pyright")
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, ROOT / "tests" / "typed.py"]
     done = subprocess.run(command, capture_output=True, text=True)

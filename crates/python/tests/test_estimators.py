@@ -1,4 +1,4 @@
-"""Every estimator under scikit-learn's own checks, and beside scikit-learn's own estimators."""
+"""scikit-learn's estimator checks, and comparisons with scikit-learn's estimators."""
 
 import inspect
 import logging
@@ -22,20 +22,20 @@ import kmill
 ESTIMATORS = [
     cls for cls in (getattr(kmill, name) for name in kmill.__all__) if inspect.isclass(cls) and cls is not kmill.Error
 ]
-# why a check cannot hold
+# checks that are expected to fail, with the reason
 _EQUIVALENCE = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
 EXPECTED = {
-    "KernelPCA": dict.fromkeys(_EQUIVALENCE, "the check shuffles the rows: components are alike to 1e-12 up to their signs, which depend on "
-                               "the order of the landmarks; see test_weights_are_rows_that_are_repeated"),
-    "OneClassSVM": dict.fromkeys(_EQUIVALENCE, "rows on the margin have scores that differ by 4e-14, and predict tells their signs"),
+    "KernelPCA": dict.fromkeys(_EQUIVALENCE, "the check shuffles the rows: components agree to 1e-12 up to their signs, which depend on "
+                               "the order of the landmarks; see test_weights_equal_repeated_rows"),
+    "OneClassSVM": dict.fromkeys(_EQUIVALENCE, "rows on the margin have scores that differ by 4e-14, and predict returns their signs"),
     "KernelKMeans": dict.fromkeys(["check_sample_weights_shape", "check_sample_weights_not_overwritten"],
-                                  "its rows have four different places, and more groups than places are refused"),
+                                  "the rows have four distinct values, and more clusters than distinct rows raise an error"),
 }
-# the check compares to 1e-7: float32 and the default gaps of the machines end before
-_MACHINE = {"precision": "f64", "tol": 1e-12, "max_iter": 5000}
+# the check compares to 1e-7, which float32 and the default tolerances of the SVMs do not reach
+_SVM = {"precision": "f64", "tol": 1e-12, "max_iter": 5000}
 TIGHT = {
     **dict.fromkeys(["KernelRidge", "KernelRidgeClassifier", "KernelLogisticRegression", "KernelPCA", "KernelKMeans"], {"precision": "f64"}),
-    **dict.fromkeys(["SVC", "SVR", "OneClassSVM"], _MACHINE),
+    **dict.fromkeys(["SVC", "SVR", "OneClassSVM"], _SVM),
 }
 
 
@@ -43,11 +43,11 @@ def checks(estimator):
     expected = EXPECTED.get(type(estimator).__name__, {})
     name = type(estimator).__name__
     tight = type(estimator)(**TIGHT.get(name, {}))
-    return [(tight if check.func.__name__ in _EQUIVALENCE else found, check, expected)
-            for found, check in estimator_checks_generator(estimator)]
+    return [(tight if check.func.__name__ in _EQUIVALENCE else instance, check, expected)
+            for instance, check in estimator_checks_generator(estimator)]
 
 
-def test_coordinates_are_those_of_scikit_learn():
+def test_coordinates_match_scikit_learn():
     from sklearn.cross_decomposition import PLSRegression
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -70,14 +70,14 @@ def test_coordinates_are_those_of_scikit_learn():
         assert abs(abs(np.corrcoef(a, b)[0, 1]) - 1) < 1e-6
 
 
-def test_class_weights_are_repeated_rows():
+def test_class_weights_equal_repeated_rows():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 2))
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0.8, "rare", "common")
     rare = y == "rare"
     again = lambda values: np.concatenate([values, values[rare], values[rare]])
     for make in (kmill.KernelLogisticRegression, kmill.SVC):
-        # every row a landmark, so that repeated rows choose no others
+        # every row is a landmark, so that repeated rows do not change the landmarks
         weighted = make(rank=300, precision="f64", gamma=0.5, landmarks=X, class_weight={"rare": 3.0}, C=1.0).fit(X, y)
         plain = make(rank=300, precision="f64", gamma=0.5, landmarks=X, C=1.0).fit(X, y)
         repeated = make(rank=300, precision="f64", gamma=0.5, landmarks=X, C=1.0).fit(again(X), again(y))
@@ -93,7 +93,7 @@ def test_class_weights_are_repeated_rows():
 
 
 @pytest.mark.parametrize("cls", [kmill.SVC, kmill.KernelLogisticRegression, kmill.KernelRidgeClassifier])
-def test_a_class_whose_rows_weigh_nothing_is_none(cls):
+def test_a_class_of_zero_weight_is_ignored(cls):
     X, y = rows(150)
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     weight = np.where(labels == "a", 0.0, 1.0)
@@ -107,15 +107,15 @@ def test_a_class_whose_rows_weigh_nothing_is_none(cls):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
-def test_scikit_learns_checks(cls):
+def test_scikit_learn_checks(cls):
     logging.disable(logging.WARNING)
     failed, passed = [], 0
-    # at rank 50 the checks' fits are semidefinite programmes of several seconds each
+    # at rank 50 each fit solves a semidefinite programme, which takes several seconds
     estimator = cls(rank=10) if cls is kmill.MaximumVarianceUnfolding else cls()
-    for found, check, expected in checks(estimator):
+    for instance, check, expected in checks(estimator):
         name = check.func.__name__
         try:
-            check(found)
+            check(instance)
             passed += 1
         except Exception as error:
             if "SkipTest" in type(error).__name__:
@@ -123,7 +123,7 @@ def test_scikit_learns_checks(cls):
             if name not in expected:
                 failed.append((name, error))
     assert not failed
-    # a ranker is no regressor and no classifier: it has the fewest checks
+    # rankers have the fewest checks, because they are neither regressors nor classifiers
     assert passed >= 40
 
 
@@ -138,20 +138,20 @@ def test_scikit_learns_checks(cls):
         lambda: kmill.KernelPCA(n_components=3, gamma=0.5, precision="f64", rank=400),
     ],
 )
-def test_weights_are_rows_that_are_repeated(make):
+def test_weights_equal_repeated_rows(make):
     X, y = rows(90, 3)
     weight = np.arange(90) % 4
     target = y > 0 if make()._target == "classes" else y
     again = np.repeat(np.arange(90), weight)
     weighted, plain = make().fit(X, target, sample_weight=weight), make().fit(X[again], target[again])
 
-    def tell(model):
-        told = next(getattr(model, name) for name in ("decision_function", "transform", "predict") if hasattr(model, name))(X)
-        return np.abs(told) if hasattr(model, "transform") else told  # components up to their signs
+    def outputs(model):
+        values = next(getattr(model, name) for name in ("decision_function", "transform", "predict") if hasattr(model, name))(X)
+        return np.abs(values) if hasattr(model, "transform") else values  # the signs of components are arbitrary
 
-    np.testing.assert_allclose(tell(weighted), tell(plain), atol=1e-6)
+    np.testing.assert_allclose(outputs(weighted), outputs(plain), atol=1e-6)
     if not isinstance(plain, kmill.KernelKMeans):
-        assert np.abs(tell(make().fit(X, target)) - tell(plain)).max() > 1e-3
+        assert np.abs(outputs(make().fit(X, target)) - outputs(plain)).max() > 1e-3
     if hasattr(plain, "eigenvalues_"):
         np.testing.assert_allclose(weighted.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
 
@@ -172,7 +172,7 @@ def rows(n=300, d=4, seed=0):
     ids=lambda kernel: kernel["kernel"],
 )
 @pytest.mark.parametrize("weighted", [False, True])
-def test_kernel_ridge_is_scikit_learns_at_full_rank(kernel, weighted):
+def test_kernel_ridge_matches_scikit_learn_at_full_rank(kernel, weighted):
     X, y = rows()
     weight = np.random.default_rng(1).uniform(0.1, 2.0, len(X)) if weighted else None
     new, _ = rows(50, seed=2)
@@ -181,7 +181,7 @@ def test_kernel_ridge_is_scikit_learns_at_full_rank(kernel, weighted):
     np.testing.assert_allclose(ours.predict(new), theirs, atol=1e-10)
 
 
-def test_machines_are_scikit_learns_at_full_rank():
+def test_svms_match_scikit_learn_at_full_rank():
     X, y = rows()
     new, _ = rows(50, seed=2)
     theirs = svm.SVC(C=2.0, tol=1e-6).fit(X, y > 0).decision_function(new)
@@ -190,7 +190,7 @@ def test_machines_are_scikit_learns_at_full_rank():
     np.testing.assert_allclose(kmill.SVR(C=2.0, tol=1e-6).fit(X, y).predict(new), theirs, atol=1e-3)
 
 
-def test_features_make_the_kernel():
+def test_inner_products_of_features_approximate_the_kernel():
     X, _ = rows()
     kernel = np.exp(-0.3 * ((X[:, None] - X[None]) ** 2).sum(2))
     ours = kmill.Nystroem(gamma=0.3, n_components=300, precision="f64").fit_transform(X)
@@ -206,7 +206,7 @@ def test_features_make_the_kernel():
     assert np.abs(fourier @ fourier.T - kernel).max() < 0.12
 
 
-def test_components_are_scikit_learns_at_full_rank():
+def test_components_match_scikit_learn_at_full_rank():
     X, _ = rows()
     theirs = KernelPCA(n_components=3, kernel="rbf", gamma=0.3).fit(X)
     ours = kmill.KernelPCA(n_components=3, gamma=0.3, precision="f64").fit(X)
@@ -214,7 +214,7 @@ def test_components_are_scikit_learns_at_full_rank():
     np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)), atol=1e-7)
 
 
-def test_the_surface_chooses_and_folds_are_scikit_learns():
+def test_the_surface_selects_the_model_and_folds_match_scikit_learn():
     X, y = rows(600)
     model = kmill.KernelRidge(alphas=[1e-3, 1e-1, 1e1], ranks=[20, 100], gamma=0.3).fit(X, y)
     assert len(model.surface_["rank"]) == 6 and model.rank_ in (20, 100)
@@ -222,7 +222,7 @@ def test_the_surface_chooses_and_folds_are_scikit_learns():
     assert (model.surface_["rank"][best], model.surface_["lambda"][best]) == (model.rank_, model.lambda_)
     assert model.alpha_ == pytest.approx(model.lambda_ * 600)
 
-    # the fold column of a splitter: the error of a cell by hand
+    # the splits of a splitter become folds: compute the error of each cell directly
     groups = np.arange(600) % 3
     folds = list(GroupKFold(3).split(X, y, groups))
     for cv in [folds, TimeSeriesSplit(3)]:
@@ -230,14 +230,14 @@ def test_the_surface_chooses_and_folds_are_scikit_learns():
         for place, alpha in enumerate([1e-1, 1e1]):
             errors = []
             for train, test in check_cv(cv).split(X, y):
-                # alpha is for all rows, and the penalty per row is the same in every fold
+                # alpha refers to all rows; lambda, the parameter per row, is the same in each fold
                 own = kmill.KernelRidge(lambdas=alpha / 600, gamma=0.3, rank=600, precision="f64").fit(X[train], y[train])
                 errors.extend((own.predict(X[test]) - y[test]) ** 2)
             assert model.surface_["cv_mse"][place] == pytest.approx(np.mean(errors), rel=1e-6)
 
 
 
-def test_a_metric_makes_a_better_model():
+def test_a_learned_metric_improves_the_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 12))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
@@ -250,19 +250,19 @@ def test_a_metric_makes_a_better_model():
         kmill.KernelRidge(metric="other").fit(X, y)
 
 
-def test_metrics_and_landmarks_that_are_given(tmp_path):
+def test_metrics_and_landmarks_as_arrays(tmp_path):
     X, y = rows(600)
     own = {"alpha": 0.1, "gamma": 0.3, "precision": "f64", "rank": 100}
     factors = np.array([2.0, 1.0, 0.5, 0.0])
-    given = kmill.KernelRidge(metric=factors, **own).fit(X, y)
-    np.testing.assert_allclose(given.predict(X), kmill.KernelRidge(**own).fit(X * factors, y).predict(X * factors), atol=1e-8)
+    diagonal = kmill.KernelRidge(metric=factors, **own).fit(X, y)
+    np.testing.assert_allclose(diagonal.predict(X), kmill.KernelRidge(**own).fit(X * factors, y).predict(X * factors), atol=1e-8)
     matrix = kmill.KernelRidge(metric=np.diag(factors), **own).fit(X, y)
-    np.testing.assert_allclose(given.predict(X), matrix.predict(X), atol=1e-8)
-    given.save(tmp_path / "m.safetensors")
+    np.testing.assert_allclose(diagonal.predict(X), matrix.predict(X), atol=1e-8)
+    diagonal.save(tmp_path / "m.safetensors")
     named = kmill.KernelRidge(metric=str(tmp_path / "m.safetensors"), **own).fit(X, y)
-    assert np.array_equal(named.predict(X), given.predict(X))
+    assert np.array_equal(named.predict(X), diagonal.predict(X))
 
-    # ridge regression in the span of the given points, by the formula
+    # ridge regression in the span of these landmarks, in closed form
     kernel = lambda a, b: np.exp(-0.3 * ((a[:, None] - b[None]) ** 2).sum(2))
     points, K = X[:50], kernel(X, X[:50])
     weights = np.linalg.solve(K.T @ K + 0.1 * kernel(points, points), K.T @ y)
@@ -273,13 +273,13 @@ def test_metrics_and_landmarks_that_are_given(tmp_path):
         kmill.KernelRidge(landmarks="other").fit(X, y)
 
 
-def test_a_tolerance_chooses_the_rank():
+def test_a_tolerance_selects_the_rank():
     X, y = rows(600)
     model = kmill.KernelRidge(tolerance=0.05, gamma=0.05, rank=300).fit(X, y)
     assert model.rank_ < 300 and model.trace_error_ <= 0.05
 
 
-def test_deviations_and_several_targets():
+def test_standard_deviations_and_multiple_targets():
     X, y = rows()
     noisy = y + np.random.default_rng(3).normal(scale=0.5, size=len(y))
     mean, deviation = kmill.KernelRidge(alpha=1.0, gamma=0.3, std=True).fit(X, noisy).predict(X, return_std=True)
@@ -306,7 +306,7 @@ def test_frames_in_and_out():
     assert list(out.columns) == ["kernelpca0", "kernelpca1"]
 
 
-def test_kernels_that_are_refused():
+def test_invalid_kernels_raise_errors():
     X, y = rows()
     with pytest.raises(ValueError, match="kernel must be"):
         kmill.KernelRidge(kernel=3).fit(X, y)
@@ -320,8 +320,8 @@ def test_kernels_that_are_refused():
         kmill.KernelRidge(kernel="matern(nu=2.5, sigma=3)", gamma=1.0).fit(X, y)
 
 
-def test_machines_with_the_kernel_itself_are_those_of_libsvm():
-    """`map="exact"` is scikit-learn's own machine: the same classes, values and support vectors."""
+def test_exact_svms_match_libsvm():
+    """`map="exact"` agrees with LIBSVM: classes, predictions and support vectors."""
     X, y = make_blobs(600, 4, centers=5, cluster_std=3.0, random_state=0)
     exact = kmill.SVC(C=3.0, gamma=0.05, map="exact", pairs=True, tol=1e-7, scale="none", precision="f64").fit(X, y)
     reference = svm.SVC(C=3.0, gamma=0.05, tol=1e-6).fit(X, y)
@@ -333,7 +333,7 @@ def test_machines_with_the_kernel_itself_are_those_of_libsvm():
     exact = kmill.SVR(C=5.0, epsilon=0.2, gamma=0.3, map="exact", tol=1e-8, scale="none", precision="f64").fit(X, y)
     reference = svm.SVR(C=5.0, epsilon=0.2, gamma=0.3, tol=1e-7).fit(X, y)
     np.testing.assert_allclose(exact.predict(X), reference.predict(X), atol=2e-3)
-    # the same machine, up to the tolerance of either: coefficients of every row, and scores made of them
+    # the dual coefficients agree up to the tolerances, and reproduce the scores
     dual = np.zeros((2, len(X)))
     dual[0, exact.support_], dual[1, reference.support_] = exact.dual_coef_[0], reference.dual_coef_[0]
     assert np.linalg.norm(dual[0] - dual[1]) < 0.01 * np.linalg.norm(dual[1])
@@ -343,7 +343,7 @@ def test_machines_with_the_kernel_itself_are_those_of_libsvm():
     assert not hasattr(kmill.SVR(rank=20).fit(X, y), "dual_coef_")
 
 
-def test_learning_goes_on_where_the_fit_ended():
+def test_partial_fit_continues_the_fit():
     random = np.random.default_rng(5)
     X = random.normal(size=(900, 2))
     y = np.sin(X[:, 0]) + X[:, 0] * X[:, 1] + 0.1 * random.normal(size=900)
@@ -364,22 +364,22 @@ def test_learning_goes_on_where_the_fit_ended():
     assert whole.partial_fit(X, y).running_mse_ < 0.02
 
 
-def test_rankers_order_rows_in_groups():
+def test_rankers_order_rows_within_groups():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(900, 3))
     query = np.array(["a", "b", "c", "d", "e", "f"])[rng.integers(6, size=900)]
     grade = np.round(2 * np.sin(X[:, 0]) + X[:, 1] * X[:, 2]) + 5 * (query == "a")
     model = kmill.KernelRanker(rank=100, lambdas=1e-5).fit(X, grade, group=query)
     assert model.score(X, grade, group=query) > 0.95 > 0.9 > model.score(X, grade)
-    # two rows of equal scores, one pair in the wrong order, one in the right one
-    class Told(kmill.KernelRanker):
+    # pairs in the wrong order, in the right order, and with equal scores
+    class FixedScores(kmill.KernelRanker):
         def predict(self, X):
             return np.asarray(X).ravel()
-    assert Told().score([0.0, 1.0, 1.0, 3.0], [2, 0, 1, 1], group=[0, 0, 1, 1]) == 0.0
-    assert Told().score([0.0, 0.0, 1.0], [0, 1, 2]) == pytest.approx(2.5 / 3)
+    assert FixedScores().score([0.0, 1.0, 1.0, 3.0], [2, 0, 1, 1], group=[0, 0, 1, 1]) == 0.0
+    assert FixedScores().score([0.0, 0.0, 1.0], [0, 1, 2]) == pytest.approx(2.5 / 3)
     chosen = kmill.KernelRanker(rank=50, lambdas=[1e-6, 1e-2], cv=3).fit(X, grade, group=query)
     assert chosen.lambda_ in (1e-6, 1e-2)
-    # only the order in a group counts
+    # only the order within a group matters
     moved = kmill.KernelRanker(rank=100, lambdas=1e-5).fit(X, np.exp(grade), group=query)
     np.testing.assert_array_equal(moved.predict(X), model.predict(X))
     with pytest.raises(ValueError, match="no pair can be ranked"):
@@ -388,7 +388,7 @@ def test_rankers_order_rows_in_groups():
         model.score(X, np.ones(900), group=query)
 
 
-def test_logistic_regression_is_silent_at_its_defaults():
+def test_logistic_regression_converges_at_its_defaults_without_warnings():
     from sklearn.datasets import make_classification
 
     for seed in range(3):
@@ -402,7 +402,7 @@ def test_logistic_regression_is_silent_at_its_defaults():
             assert np.array_equal(single.predict_log_proba(X), np.log(single.predict_proba(X)))
 
 
-def test_models_of_a_linear_kernel_have_weights_of_the_columns():
+def test_linear_models_have_coef_and_intercept():
     from sklearn.linear_model import Ridge
 
     random = np.random.default_rng(0)
@@ -419,7 +419,7 @@ def test_models_of_a_linear_kernel_have_weights_of_the_columns():
     assert not hasattr(kmill.KernelRidge(rank=10).fit(X, y), "coef_") and not hasattr(kmill.KernelRidge(kernel="linear"), "coef_")
 
 
-def test_distances_from_the_centres_of_clusters():
+def test_distances_to_cluster_centres():
     from sklearn.datasets import make_blobs
     from sklearn.metrics.pairwise import rbf_kernel
 
@@ -434,7 +434,7 @@ def test_distances_from_the_centres_of_clusters():
     assert list(model.get_feature_names_out()) == ["kernelkmeans0", "kernelkmeans1", "kernelkmeans2"]
 
 
-def test_support_vector_regression_is_as_near_the_optimum_as_that_of_scikit_learn():
+def test_svr_converges_to_the_optimum_of_scikit_learn():
     from sklearn.datasets import load_diabetes
 
     X, y = load_diabetes(return_X_y=True)
@@ -443,6 +443,6 @@ def test_support_vector_regression_is_as_near_the_optimum_as_that_of_scikit_lear
         for options in ({"map": "exact"}, {"rank": len(y)}):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                found = kmill.SVR(C=C, **options).fit(X, y).predict(X)
-            # a thousandth of the deviation of the target, which is 77
-            assert np.abs(found - expected).max() < 0.077, (C, options)
+                actual = kmill.SVR(C=C, **options).fit(X, y).predict(X)
+            # a thousandth of the standard deviation of the target, which is 77
+            assert np.abs(actual - expected).max() < 0.077, (C, options)

@@ -1,4 +1,4 @@
-"""A data frame has the defaults of the command, an array those of scikit-learn; what is wrong is said through ``warnings``."""
+"""Data frames have the defaults of the command, arrays those of scikit-learn; both issue warnings through ``warnings``."""
 
 import hashlib
 import json
@@ -25,23 +25,23 @@ def houses(n=1500):
     return frame, price.to_numpy() + 0.05 * random.normal(size=n)
 
 
-def test_a_frame_is_scaled_and_its_length_found(tmp_path):
+def test_a_frame_is_scaled_and_its_length_scale_chosen(tmp_path):
     frame, price = houses()
-    new, paid = frame[1200:], price[1200:]
+    new, new_price = frame[1200:], price[1200:]
     model = kmill.KernelRidge(rank=300, alpha=1e-2).fit(frame[:1200], price[:1200])
-    assert model.score(new, paid) > 0.95
+    assert model.score(new, new_price) > 0.95
     assert 900 < model.report_["length"]["rows"] < 1100
-    # the file has the bytes of the frame
+    # a fit on a file gives the same predictions
     frame[:1200].assign(price=price[:1200]).to_parquet(tmp_path / "houses.parquet")
-    filed = kmill.KernelRidge(rank=300, lambdas=1e-2 / 1200).fit_files(tmp_path / "houses.parquet", "price")
-    assert np.allclose(filed.predict(new), model.predict(new), atol=1e-9)
-    # and a frame of numbers alone that of the others
+    from_file = kmill.KernelRidge(rank=300, lambdas=1e-2 / 1200).fit_files(tmp_path / "houses.parquet", "price")
+    assert np.allclose(from_file.predict(new), model.predict(new), atol=1e-9)
+    # a purely numeric frame has the same defaults
     numbers = frame[["area", "rooms"]]
     assert "length" in kmill.SVR().fit(numbers, price).report_
     assert "length" not in kmill.SVR(gamma=0.5).fit(numbers, price).report_
 
 
-def test_numbers_that_are_times_of_day_or_count_the_rows_are_what_they_are_in_files(tmp_path):
+def test_times_of_day_and_row_counters_are_recognised_as_in_files(tmp_path):
     random = np.random.default_rng(5)
     minute = random.integers(0, 1440, 2000)
     frame = pandas.DataFrame({"id": np.arange(2000), "dep": minute // 60 * 100 + minute % 60, "x": random.normal(size=2000)})
@@ -51,27 +51,27 @@ def test_numbers_that_are_times_of_day_or_count_the_rows_are_what_they_are_in_fi
         warnings.simplefilter("ignore")
         model = kmill.KernelRidge(**options).fit(frame, late)
         frame.assign(late=late).to_parquet(tmp_path / "flights.parquet")
-        filed = kmill.KernelRidge(**options).fit_files(tmp_path / "flights.parquet", "late")
+        from_file = kmill.KernelRidge(**options).fit_files(tmp_path / "flights.parquet", "late")
     assert model.feature_names_in_.tolist() == ["dep", "x"] and model._card()["features"][:2] == ["dep", "dep.hour.sin"]
     model.save(tmp_path / "frame")
-    filed.save(tmp_path / "file")
-    assert np.array_equal(model.predict(frame), filed.predict(frame))
-    # a few new rows show nothing of it, and are read by their names
+    from_file.save(tmp_path / "file")
+    assert np.array_equal(model.predict(frame), from_file.predict(frame))
+    # a few new rows do not show the type of a column; they are matched by name
     assert np.array_equal(model.predict(frame[:7]), model.predict(frame)[:7])
     loaded = kmill.load(tmp_path / "frame")
     assert np.array_equal(loaded.predict(frame[:7]), model.predict(frame)[:7])
 
 
-def test_a_stray_value_of_a_new_row_is_that_of_the_edge_in_a_frame():
+def test_new_rows_of_a_frame_are_clipped_to_the_training_range():
     frame, price = houses()
     numbers = frame[["area", "rooms"]]
     model, plain = kmill.KernelRidge(rank=200, lambdas=1e-6).fit(numbers, price), kmill.KernelRidge(rank=200, lambdas=1e-6, clip=False).fit(numbers, price)
-    stray, edge = numbers[:1].assign(area=1e6), numbers[:1].assign(area=numbers["area"].max())
-    assert np.allclose(model.predict(stray), model.predict(edge)) and not np.allclose(plain.predict(stray), plain.predict(edge))
+    outlier, edge = numbers[:1].assign(area=1e6), numbers[:1].assign(area=numbers["area"].max())
+    assert np.allclose(model.predict(outlier), model.predict(edge)) and not np.allclose(plain.predict(outlier), plain.predict(edge))
     assert np.allclose(model.predict(numbers), plain.predict(numbers))
 
 
-def test_an_array_keeps_the_defaults_of_scikit_learn_and_warns():
+def test_an_array_has_the_defaults_of_scikit_learn_and_warns():
     frame, price = houses(300)
     X = frame[["area", "rooms"]].to_numpy()
     with pytest.warns(UserWarning, match="scale='standard'"):
@@ -84,25 +84,25 @@ def test_an_array_keeps_the_defaults_of_scikit_learn_and_warns():
         kmill.KernelRidge().fit(frame[["area", "rooms"]], price)
 
 
-def test_a_warning_is_given_once_and_not_by_every_fold():
+def test_a_warning_is_issued_once_for_all_folds():
     frame, price = houses(300)
     X = frame[["area", "rooms"]].to_numpy()
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("default")
         cross_val_score(kmill.SVR(), X, price, cv=5)
-    assert len([warning for warning in found if "deviations" in str(warning.message)]) == 1
+    assert len([warning for warning in issued if "deviations" in str(warning.message)]) == 1
 
 
 @pytest.mark.parametrize("missing", ["mean", "indicator"])
-def test_missing_values_are_treated_as_the_constructor_says(missing):
+def test_the_constructor_defines_the_treatment_of_missing_values(missing):
     frame, price = houses(400)
-    holed = frame.copy()
-    holed.loc[::7, "rooms"] = np.nan
+    incomplete = frame.copy()
+    incomplete.loc[::7, "rooms"] = np.nan
     with pytest.raises(ValueError, match="rooms"):
-        kmill.KernelRidge().fit(holed, price)
-    model = kmill.KernelRidge(missing=missing).fit(holed, price)
-    assert np.isfinite(model.predict(holed)).all()
-    X = holed[["area", "rooms"]].to_numpy()
+        kmill.KernelRidge().fit(incomplete, price)
+    model = kmill.KernelRidge(missing=missing).fit(incomplete, price)
+    assert np.isfinite(model.predict(incomplete)).all()
+    X = incomplete[["area", "rooms"]].to_numpy()
     with pytest.raises(ValueError, match="NaN"):
         kmill.KernelRidge().fit(X, price)
     model = kmill.KernelRidge(missing=missing, scale="standard").fit(X, price)
@@ -141,7 +141,7 @@ def test_a_second_view_may_have_several_columns():
         assert first.shape == second.shape == (200, 1) and np.corrcoef(first[:, 0], second[:, 0])[0, 1] > 0.8
 
 
-def test_a_column_without_a_value_is_missing_in_new_rows_and_no_feature_of_a_fit():
+def test_a_column_without_values_is_missing_in_new_rows_and_omitted_by_a_fit():
     frame, price = houses(400)
     frame.loc[::7, "rooms"] = np.nan
     model = kmill.KernelRidge(rank=50, lambdas=1e-4, missing="indicator").fit(frame, price)

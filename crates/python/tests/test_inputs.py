@@ -1,4 +1,4 @@
-"""Every kind of rows to fit with every kind to predict: the same numbers, or a refusal; and rows that are damaged or lack something."""
+"""Every row type in the fit with every row type in the prediction; damaged rows, and rows with missing values."""
 
 import logging
 import warnings
@@ -16,14 +16,14 @@ N = 200
 
 
 def numbers():
-    """Two columns of numbers, of which the second has three values, and their sum."""
+    """Returns two numeric columns, the second with three distinct values, and their sum."""
     random = np.random.default_rng(0)
     X = np.column_stack([random.normal(size=N), np.array([10.0, 20.0, 30.0])[random.integers(0, 3, N)]])
     return X, X[:, 0] + X[:, 1]
 
 
 def kinds(X):
-    """The rows as every kind of table and array."""
+    """Returns the rows as every type of table and array."""
     frame = pandas.DataFrame({"x0": X[:, 0], "x1": X[:, 1]})
     every = {"array": X, "float32": X.astype(np.float32), "fortran": np.asfortranarray(X), "list": X.tolist(), "csr": sparse.csr_matrix(X),
              "csc": sparse.csc_array(X), "coo": sparse.coo_matrix(X), "pandas": frame, "whole": frame.astype({"x1": int}),
@@ -46,13 +46,13 @@ MODELS = {
 
 def outputs(model, X):
     names = ["predict", "decision_function", "predict_proba", "transform"]
-    # rows of a stream can be read once
+    # a stream can be read only once, so each call gets a new one
     return [getattr(model, name)(kinds(numbers()[0])["batches"] if hasattr(X, "read_next_batch") else X) for name in names if hasattr(model, name)]
 
 
 @pytest.mark.parametrize("what", MODELS)
 @pytest.mark.parametrize("categories", [None, "x1"])
-def test_rows_of_every_kind_are_predicted_alike_or_refused(what, categories):
+def test_all_row_types_give_the_same_predictions_or_an_error(what, categories):
     X, y = numbers()
     target = {"values": y, "classes": y > 20, "components": None}[what]
     with warnings.catch_warnings():
@@ -62,29 +62,29 @@ def test_rows_of_every_kind_are_predicted_alike_or_refused(what, categories):
             assert np.abs(expected[0] - y).max() < 0.1
         for fitted_with, rows in kinds(X).items():
             model = MODELS[what](categories=categories).fit(rows, target)
-            taken = []
+            accepted = []
             for name, new in kinds(X).items():
                 try:
-                    found = outputs(model, new)
+                    actual = outputs(model, new)
                 except (ValueError, TypeError) as error:
                     assert categories is not None and "table" in str(error), (fitted_with, name, error)
                     continue
-                taken.append(name)
-                for ours, theirs in zip(found, expected):
+                accepted.append(name)
+                for ours, theirs in zip(actual, expected):
                     assert ours.shape == theirs.shape, (fitted_with, name)
                     if ours.dtype.kind == "f":
-                        # single precision rounds the rows themselves
+                        # float32 rounds the rows themselves
                         np.testing.assert_allclose(ours, theirs, atol=2e-2 if "float32" in (fitted_with, name) else 1e-4, err_msg=f"{fitted_with}, {name}")
                     else:
                         assert np.array_equal(ours, theirs), (fitted_with, name)
-            # of the same kind always, and where no column is a category all
-            assert fitted_with in taken and (categories is not None or set(taken) == set(kinds(X))), (fitted_with, taken)
+            # the row type of the fit is always accepted; all types are accepted without categories
+            assert fitted_with in accepted and (categories is not None or set(accepted) == set(kinds(X))), (fitted_with, accepted)
 
 
-def test_numbers_of_another_width_are_no_rows():
+def test_a_wrong_number_of_columns_raises_an_error():
     X, y = numbers()
     model = MODELS["values"](categories="x1").fit(X, y)
-    # as many columns as the model has features
+    # X has as many columns as the model has encoded features
     with pytest.raises(ValueError, match="features"):
         model.predict(np.zeros((3, 4)))
     with pytest.raises(ValueError, match="3 columns: the model has 4 features"):
@@ -109,7 +109,7 @@ def damaged():
         yield name, matrix
 
 
-def test_sparse_matrices_that_point_outside_are_refused():
+def test_sparse_matrices_with_invalid_indices_raise_errors():
     X, y = sparse.random(60, 8, density=0.3, format="csr", random_state=0), np.arange(60.0)
     fitted = kmill.KernelRidge(rank=20).fit(X, y)
     for name, matrix in damaged():
@@ -120,7 +120,7 @@ def test_sparse_matrices_that_point_outside_are_refused():
         assert name
 
 
-def test_memory_that_is_read_stays_where_it_is():
+def test_arrays_in_use_cannot_be_resized():
     whole = np.arange(40.0)
     part = whole.reshape(20, 2)
     table = kmill._kmill.Table.from_array(part, ["a", "b"])
@@ -135,7 +135,7 @@ def test_memory_that_is_read_stays_where_it_is():
     whole.resize(10**3, refcheck=False)
 
 
-def test_distances_below_0_are_refused_for_new_rows_too():
+def test_negative_distances_of_new_rows_raise_an_error():
     at = np.arange(30.0)
     D = np.abs(at[:, None] - at)
     model = kmill.KernelRidge(kernel="distances", rank=5).fit(D, at)
@@ -144,21 +144,21 @@ def test_distances_below_0_are_refused_for_new_rows_too():
 
 
 @pytest.mark.parametrize("what", MODELS)
-def test_a_row_that_the_fit_would_have_dropped_has_no_prediction(what, tmp_path):
+def test_rows_that_the_fit_would_drop_have_no_prediction(what, tmp_path):
     X, y = numbers()
     target = {"values": y, "classes": y > 20, "components": None}[what]
     X[::9, 0] = np.nan
-    lacks = np.isnan(X[:, 0])
+    incomplete = np.isnan(X[:, 0])
     for rows in [X, pandas.DataFrame(X, columns=["x0", "x1"]), arrow.table({"x0": X[:, 0], "x1": X[:, 1]})]:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             model = MODELS[what](missing="drop").fit(rows, target)
-            found = [getattr(model, name)(rows) for name in ("decision_function", "predict_proba", "transform") if hasattr(model, name)]
+            actual = [getattr(model, name)(rows) for name in ("decision_function", "predict_proba", "transform") if hasattr(model, name)]
         assert any("have a missing value and no prediction" in str(text.message) for text in told) or what == "values"
-        for values in found:
-            assert len(values) == N and np.array_equal(np.isnan(np.reshape(values, (N, -1))).any(axis=1), lacks)
+        for values in actual:
+            assert len(values) == N and np.array_equal(np.isnan(np.reshape(values, (N, -1))).any(axis=1), incomplete)
         if what == "values":
-            assert np.array_equal(np.isnan(model.predict(rows)), lacks)
+            assert np.array_equal(np.isnan(model.predict(rows)), incomplete)
             alone = np.isnan(model.predict(rows[:1] if not isinstance(rows, arrow.Table) else rows.slice(0, 1)))
             assert alone.tolist() == [True]
         if what == "classes":
@@ -166,7 +166,7 @@ def test_a_row_that_the_fit_would_have_dropped_has_no_prediction(what, tmp_path)
                 model.predict(rows)
 
 
-def test_what_a_fit_and_a_prediction_say_comes_as_warnings(tmp_path):
+def test_messages_of_fits_and_predictions_are_warnings(tmp_path):
     random = np.random.default_rng(0)
     n = 300
     X = pandas.DataFrame({"a": random.normal(size=n), "s": np.array(["u", "v"])[random.integers(0, 2, n)], "id": [f"id{i}" for i in range(n)],
@@ -189,7 +189,7 @@ def test_what_a_fit_and_a_prediction_say_comes_as_warnings(tmp_path):
     assert told(lambda: model.predict(X)) == ""
     X.assign(s="zz").to_csv(tmp_path / "u.csv", index=False)
     assert "column s: 300 of 300" in told(lambda: model.predict_files(tmp_path / "u.csv", tmp_path / "p.csv"))
-    # frames of numbers alone
+    # purely numeric frames
     plain = kmill.KernelRidge(rank=30).fit(X[["a"]], y)
     assert "outside the training range" in told(lambda: plain.predict(pandas.DataFrame({"a": [1e6, 0.0]}))) and told(lambda: plain.predict(X[["a"]])) == ""
 

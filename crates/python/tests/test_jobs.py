@@ -1,4 +1,4 @@
-"""Jobs around the estimators: files, models, signals, threads, forks, memory, costs of a call."""
+"""Jobs: files, model files, signals, threads, forks, memory, and the cost of a call."""
 
 import logging
 import multiprocessing
@@ -49,19 +49,19 @@ def test_files_in_and_out(tmp_path):
     classes = kmill.KernelLogisticRegression(rank=50).fit_files(pattern, "kind", features=["x*"])
     assert list(classes.classes_) == ["down", "up"]
     assert classes.predict_files(pattern, tmp_path / "c.csv", extras=["probabilities"]) == 2000
-    # the column of folds is no feature: gamma is 1/5
+    # the fold column is not a feature, so gamma is 1/5
     grouped = kmill.KernelRidge(lambdas=[1e-6, 1e-3], rank=50, cv="column:kind", gamma="auto").fit_files(pattern, "y")
     assert grouped.kernel_ == f"gaussian(sigma={np.sqrt(2.5)})" and len(grouped.report_["surface"]) == 2
     assert sorted(os.listdir(tmp_path)) == ["c.csv", "p.parquet", "part0.parquet", "part1.parquet"]
 
 
-def test_a_system_that_refuses_threads_is_no_failure():
+def test_fits_run_if_the_system_refuses_threads():
     script = """
 import os, resource, warnings
 import numpy as np, kmill
 warnings.simplefilter("ignore")
 X = np.random.default_rng(0).normal(size=(9000, 3))
-# modules are loaded while they can be read
+# load all modules before the user changes
 kmill.KernelRidge(rank=20, lambdas=1e-3).fit(X[:500], X[:500, 0]).score(X, X[:, 0])
 os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
@@ -70,12 +70,12 @@ print(np.isfinite(model.predict(X)).all())
 try:
     kmill.KernelRidge(rank=20, memory="1MiB").fit(X, X[:, 0])
 except MemoryError:
-    print("told")
+    print("rejected")
 """
     if os.getuid() != 0:
         pytest.skip("the limit of threads is set for another user")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-    assert ended.stdout.split() == ["True", "told"] and "panicked" not in ended.stderr, ended.stderr
+    assert ended.stdout.split() == ["True", "rejected"] and "panicked" not in ended.stderr, ended.stderr
 
 
 def test_types_and_missing_words_of_text_files(tmp_path):
@@ -83,11 +83,11 @@ def test_types_and_missing_words_of_text_files(tmp_path):
     (tmp_path / "t.csv").write_text("zip,kind,y\n" + "\n".join(lines))
     own = {"lambdas": 1e-6, "rank": 40, "missing": "indicator"}
     plain = kmill.KernelRidge(**own).fit_files(tmp_path / "t.csv", "y")
-    told = kmill.KernelRidge(**own).fit_files(tmp_path / "t.csv", "y", types={"zip": "number"}, missing_words=["-"])
-    features = [model.model_.features for model in (plain, told)]
-    # seven codes and three words; a number, two words and an indicator
+    typed = kmill.KernelRidge(**own).fit_files(tmp_path / "t.csv", "y", types={"zip": "number"}, missing_words=["-"])
+    features = [model.model_.features for model in (plain, typed)]
+    # zip has seven categories, kind three; then zip is a number, and kind has two categories and an indicator
     assert features == [10, 4], features
-    assert told.predict_files(tmp_path / "t.csv", tmp_path / "p.csv") == 400
+    assert typed.predict_files(tmp_path / "t.csv", tmp_path / "p.csv") == 400
     assert np.corrcoef(np.loadtxt(tmp_path / "p.csv", skiprows=1), [i % 7 + i % 2 for i in range(400)])[0, 1] > 0.9
     chosen = kmill.tune(str(tmp_path / "t.csv"), "y", "ridge", work="1,0", task="regression", types={"zip": "number"}, missing="indicator")
     assert "zip" in chosen.model_.card()
@@ -99,13 +99,13 @@ ESTIMATORS = sorted(name for name in kmill.__all__ if name[0].isupper() and name
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_models_are_saved_opened_and_pickled(name, tmp_path):
+def test_models_are_saved_loaded_and_pickled(name, tmp_path):
     X, y = rows(300)
     cls = getattr(kmill, name)
-    # estimators that learn classes have a decision function
+    # classifiers have a decision function
     y = y > 0 if hasattr(cls, "decision_function") else y
     sizes = {"n_clusters": 3, "n_components": 20, "rank": 20}
-    # two classes have one discriminant; few columns have few directions, and few landmarks few coordinates
+    # the number of components is limited by the classes, the columns and the landmarks
     sizes["n_components"] = {"KernelFisher": 1, "KernelDimensionReduction": 2, "MaximumVarianceUnfolding": 2, "MDS": 4}.get(name, 19)
     model = cls(**{size: value for size, value in sizes.items() if size in cls().get_params()}).fit(X, y)
     model.save(tmp_path / "m.safetensors")
@@ -115,29 +115,29 @@ def test_models_are_saved_opened_and_pickled(name, tmp_path):
             np.testing.assert_array_equal(again.transform(X), model.transform(X))
         return
     loaded = kmill.load(tmp_path / "m.safetensors")
-    # a map without landmarks is told by its parameters, not by its class
+    # the file has the parameters of a feature map, but not the estimator class RandomFourier
     assert type(loaded) is (kmill.Nystroem if name == "RandomFourier" else cls)
     assert loaded.model_.to_bytes() == model.model_.to_bytes() == pickle.loads(pickle.dumps(model)).model_.to_bytes()
     assert clone(model).fit(X, y).model_.to_bytes() == model.model_.to_bytes()
     if name not in ("RandomFourier", "MaximumVarianceUnfolding"):
-        # the file holds the parameters of the fit; of mvu the number of landmarks is not among them
+        # the file has the parameters of the fit, except for the number of landmarks of mvu
         loaded = loaded.set_params(map=None) if "map" in loaded.get_params() else loaded
         again = loaded.fit(X, y).model_.predict(X)
         np.testing.assert_allclose(again, model.model_.predict(X), rtol=1e-6, atol=1e-6)
 
 
-def test_two_fits_at_once_have_the_bits_of_one_after_the_other():
+def test_concurrent_fits_are_bit_identical_to_sequential_fits():
     X, y = rows()
     alone = [kmill.KernelRidge(rank=100, random_state=seed).fit(X, y).model_.to_bytes() for seed in range(4)]
-    found = [b""] * 4
+    concurrent = [b""] * 4
 
     def fit(seed):
-        found[seed] = kmill.KernelRidge(rank=100, random_state=seed, n_jobs=1 + seed % 2).fit(X, y).model_.to_bytes()
+        concurrent[seed] = kmill.KernelRidge(rank=100, random_state=seed, n_jobs=1 + seed % 2).fit(X, y).model_.to_bytes()
 
     threads = [threading.Thread(target=fit, args=[seed]) for seed in range(4)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    assert found == alone
+    assert concurrent == alone
 
 
 def _forked(queue, X, y):
@@ -165,7 +165,7 @@ def test_ctrl_c_stops_within_a_second(tmp_path):
     code = """
 import sys, time, numpy as np, kmill
 X = np.random.default_rng(0).normal(size=(200_000, 20))
-kmill.KernelRidge(rank=10).fit(X[:100], X[:100, 0])  # what is imported and loaded once
+kmill.KernelRidge(rank=10).fit(X[:100], X[:100, 0])  # loads modules
 print("go", flush=True)
 try:
     kmill.KernelRidge(rank=3000, n_jobs=2).fit(X, X[:, 0])
@@ -174,7 +174,7 @@ except KeyboardInterrupt:
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.stdout.readline() == "go\n"
-    # the engine is at work once it has used its threads for a while, however many other processes there are
+    # the engine is running once the process has used a second of processor time, whatever the load of the machine
     began = processor_seconds(process.pid)
     while processor_seconds(process.pid) < began + 1.0:
         assert process.poll() is None
@@ -184,11 +184,11 @@ except KeyboardInterrupt:
     word, ended = process.stdout.readline().split()
     process.wait()
     assert os.listdir(tmp_path) == [] and word == "stopped"
-    # a second of two threads, in seconds of processors: those of others do not count
+    # one second of two threads; processor time does not depend on other processes
     assert float(ended) - began < 2.0
 
 
-def test_fits_do_not_grow_memory():
+def test_repeated_fits_do_not_leak_memory():
     pages = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096
     if not os.path.exists("/proc/self/statm"):
         pytest.skip("needs /proc")
@@ -200,18 +200,18 @@ def test_fits_do_not_grow_memory():
     assert pages() - before < 16 << 20
 
 
-def test_a_row_at_a_time_is_cheap():
+def test_predicting_single_rows_is_fast():
     X, y = rows(4000, 10)
     model = kmill.KernelRidge(rank=1000, gamma="median").fit(X, y)
     assert model.rank_ == 1000
     row = X[:1].copy()
     times = []
     for _ in range(2000):
-        # in seconds of processors: those of other tests do not count
+        # processor time does not depend on other processes
         began = time.process_time()
         model.predict(row)
         times.append(time.process_time() - began)
-    assert np.median(times) < 500e-6  # 100 on a machine of one's own
+    assert np.median(times) < 500e-6  # about 100 us on an idle machine
     assert model.predict(row)[0] == model.predict(X)[0]
 
 
@@ -230,47 +230,47 @@ ESTIMATORS = [name for name in kmill.__all__ if isinstance(getattr(kmill, name),
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_parameter_of_a_wrong_type_is_named(name):
+def test_type_errors_name_the_parameter(name):
     X, y = rows(60, 3)
     y = y > 0 if is_classifier(getattr(kmill, name)()) else np.column_stack([y, -y]) if name in ("KernelCCA", "KernelPLSSVD") else y
     for parameter in getattr(kmill, name)._parameters:
         for wrong in ["a", 1j, object, [None], {}]:
             try:
                 check(parameter.name, wrong, parameter.type)
-                continue  # a text, or what is looked at elsewhere
+                continue  # valid for this type, or checked elsewhere
             except ValueError as error:
-                said = str(error)
+                message = str(error)
             model = getattr(kmill, name)(**{parameter.name: wrong})
-            with pytest.raises(ValueError) as refused:
+            with pytest.raises(ValueError) as raised:
                 model.fit(X, y)
-            assert str(refused.value) == said and "\n" not in said, (parameter, wrong)
-            assert said.startswith(f"{parameter.name} must be ") and "got " in said
+            assert str(raised.value) == message and "\n" not in message, (parameter, wrong)
+            assert message.startswith(f"{parameter.name} must be ") and "got " in message
 
 
-def test_what_is_asked_of_files_is_named(tmp_path):
+def test_type_errors_name_the_argument(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
     X, y = rows(60, 3)
     pyarrow.parquet.write_table(arrow.table({f"x{j}": X[:, j] for j in range(3)} | {"y": y}), tmp_path / "t.parquet")
     path = tmp_path / "t.parquet"
-    for asked in [{"hash": "a"}, {"where": 5}, {"rows": 5}, {"missing": 5}, {"features": 5}, {"categories": 5}, {"target": 5},
+    for arguments in [{"hash": "a"}, {"where": 5}, {"rows": 5}, {"missing": 5}, {"features": 5}, {"categories": 5}, {"target": 5},
                   {"sample_weight": 5}, {"memory": 1j}, {"patience": "a"}]:
-        name = next(iter(asked))
+        name = next(iter(arguments))
         with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
-            kmill.KernelRidge(rank=5).fit_files(path, **{"target": "y", **asked})
+            kmill.KernelRidge(rank=5).fit_files(path, **{"target": "y", **arguments})
     model = kmill.KernelRidge(rank=5).fit_files(path, "y")
-    for asked in [{"keep": 5}, {"extras": 5}, {"where": 5}, {"rows": 5}, {"missing": 5}, {"memory": 1j}]:
-        name = next(iter(asked))
+    for arguments in [{"keep": 5}, {"extras": 5}, {"where": 5}, {"rows": 5}, {"missing": 5}, {"memory": 1j}]:
+        name = next(iter(arguments))
         with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
-            model.predict_files(path, tmp_path / "p.csv", **asked)
+            model.predict_files(path, tmp_path / "p.csv", **arguments)
     for call in [lambda: kmill.curve(X, ranks=5), lambda: kmill.curve(X, sample="a"), lambda: kmill.curve(X, repeats="a"),
                  lambda: kmill.tune(X, y, sample="a"), lambda: kmill.tune(X, y, kernels=5), lambda: kmill.tune(X, y, time="a")]:
         with pytest.raises(ValueError, match="must be .*, got "):
             call()
 
 
-def test_dates_are_features_wherever_the_rows_are(tmp_path):
+def test_dates_are_features_in_frames_and_files(tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     days = pandas.date_range("2019-01-01", periods=900)
@@ -286,17 +286,17 @@ def test_dates_are_features_wherever_the_rows_are(tmp_path):
         model.save(tmp_path / name)
         assert np.array_equal(model.predict(table), of_frame.predict(table))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert "day.weekday.sin" in of_files[0]._names_of_card()["features"]
+    assert "day.weekday.sin" in of_files[0]._read_card()["features"]
     left_out = new().fit_files(tmp_path / "t.csv", "y", features=["a", "day"], times="position")
     assert left_out.score(table, y) < 0.5
 
 
-def test_a_column_of_durations_is_named():
+def test_errors_about_durations_name_the_column():
     pandas = pytest.importorskip("pandas")
     X, y = rows(60, 3)
     table = pandas.DataFrame(X, columns=list("abc"))
     model = kmill.KernelRidge(rank=5).fit(table, y)
     table["b"] = pandas.to_timedelta(np.arange(60), unit="D")
     for call in (lambda: model.predict(table), lambda: kmill.KernelRidge(rank=5).fit(table, y)):
-        with pytest.raises(ValueError, match="column 'b' of X holds timedelta64.*make it a number, or leave it out"):
+        with pytest.raises(ValueError, match="column 'b' of X has type timedelta64.*convert the column to numbers, or drop it"):
             call()

@@ -1,4 +1,4 @@
-"""Kernels that Python tells, sparse rows, and the way back from components."""
+"""Precomputed and callable kernels, distances, sparse rows, text, and the inverse transform of kernel PCA."""
 
 import pickle
 
@@ -23,7 +23,7 @@ def rows(n=200, d=4, seed=0):
 
 
 def overlap(a, b):
-    """The histogram kernel of two rows: no expression has it."""
+    """The histogram intersection kernel of two rows, which has no expression."""
     return np.minimum(a, b).sum()
 
 
@@ -31,7 +31,7 @@ def overlaps(A, B):
     return np.minimum(A[:, None], B[None]).sum(axis=2)
 
 
-def test_precomputed_kernels_learn_as_their_names():
+def test_precomputed_kernels_match_named_kernels():
     X, y = rows()
     new, _ = rows(50, seed=1)
     K, K_new = rbf_kernel(X, gamma=0.3), rbf_kernel(new, X, gamma=0.3)
@@ -42,13 +42,13 @@ def test_precomputed_kernels_learn_as_their_names():
         (kmill.KernelLogisticRegression, y > 0, {"C": 2.0}),
     ]:
         named = cls(gamma=0.3, **more, **EXACT).fit(X, target)
-        told = cls(kernel="precomputed", **more, **EXACT).fit(K, target)
+        precomputed = cls(kernel="precomputed", **more, **EXACT).fit(K, target)
         output = "predict" if target.ndim == 2 else "decision_function"
         near = {"atol": 1e-6 if cls is not kmill.SVC else 1e-4}
-        np.testing.assert_allclose(getattr(told, output)(K_new), getattr(named, output)(new), **near)
-        again = pickle.loads(pickle.dumps(told))
-        assert np.array_equal(again.predict(K_new), told.predict(K_new))
-    assert told.kernel_ == "precomputed" and told.trace_error_ < 1e-12
+        np.testing.assert_allclose(getattr(precomputed, output)(K_new), getattr(named, output)(new), **near)
+        again = pickle.loads(pickle.dumps(precomputed))
+        assert np.array_equal(again.predict(K_new), precomputed.predict(K_new))
+    assert precomputed.kernel_ == "precomputed" and precomputed.trace_error_ < 1e-12
     theirs = kernel_ridge.KernelRidge(kernel="precomputed", alpha=0.1).fit(K, y)
     ours = kmill.KernelRidge(kernel="precomputed", alpha=0.1, intercept="none", **EXACT).fit(K, y)
     np.testing.assert_allclose(ours.predict(K_new), theirs.predict(K_new), atol=1e-8)
@@ -60,7 +60,7 @@ def test_the_rank_and_the_tolerance_of_a_precomputed_kernel():
     low = kmill.Nystroem("precomputed", n_components=30, **EXACT).fit(K)
     features = low.transform(K)
     assert features.shape == (400, 30) and len(low.component_indices_) == 30
-    # the certificate is that of the matrix, by hand
+    # the certificate equals the trace error of the matrix
     assert low.trace_error_ == pytest.approx(1.0 - (features**2).sum() / np.trace(K), rel=1e-6)
     np.testing.assert_allclose(features @ features[low.component_indices_].T, K[:, low.component_indices_], atol=1e-8)
     some = kmill.KernelRidge(kernel="precomputed", tolerance=0.05, rank=300).fit(K, y)
@@ -69,14 +69,14 @@ def test_the_rank_and_the_tolerance_of_a_precomputed_kernel():
     assert sorted(set(surface["rank"])) == [10, 40]
 
 
-def test_functions_are_kernels():
+def test_callable_kernels():
     X, y = rows()
     X, new = np.abs(X), np.abs(rows(50, seed=1)[0])
     theirs = kernel_ridge.KernelRidge(kernel=overlap, alpha=0.1).fit(X, y).predict(new)
     ours = kmill.KernelRidge(kernel=overlap, alpha=0.1, intercept="none", **EXACT).fit(X, y)
     np.testing.assert_allclose(ours.predict(new), theirs, atol=1e-8)
     assert np.array_equal(pickle.loads(pickle.dumps(ours)).predict(new), ours.predict(new))
-    # machines take functions of two arrays, as scikit-learn's do
+    # callables for SVMs take two arrays, as in scikit-learn
     theirs = svm.SVC(kernel=overlaps, tol=1e-8).fit(X, y > 0).decision_function(new)
     ours = kmill.SVC(kernel=overlaps, tol=1e-9, **EXACT).fit(X, y > 0)
     np.testing.assert_allclose(ours.decision_function(new), theirs, atol=1e-3)
@@ -85,7 +85,7 @@ def test_functions_are_kernels():
     np.testing.assert_allclose(phi @ phi.T, 9.0 * X @ X.T, atol=1e-8)
 
 
-def test_what_functions_raise_is_raised():
+def test_exceptions_of_callables_are_raised():
     X, y = rows(50)
 
     def broken(a, b):
@@ -99,7 +99,7 @@ def test_what_functions_raise_is_raised():
         kmill.SVC(kernel=lambda A, B: np.ones((1, 1))).fit(X, y > 0)
 
 
-def test_what_such_kernels_cannot_do_is_said(tmp_path):
+def test_unsupported_uses_of_precomputed_kernels_raise_errors(tmp_path):
     X, y = rows(60)
     K = rbf_kernel(X)
     with pytest.raises(ValueError, match="square matrix. Input is a 60x4"):
@@ -118,22 +118,22 @@ def test_what_such_kernels_cannot_do_is_said(tmp_path):
         kmill.KernelRidge(kernel="precomputed").fit_files(tmp_path / "d.csv", "y")
     with pytest.raises(ValueError, match="files have no rows of a precomputed"):
         fitted.predict_files(tmp_path / "d.csv", tmp_path / "p.csv")
-    # an ordinary fit forgets the matrix of the one before
+    # a later fit with an expression discards the matrix
     fitted.set_params(kernel="rbf").fit(X, y).save(tmp_path / "m.safetensors")
 
 
-def test_searches_slice_precomputed_kernels():
+def test_grid_search_slices_precomputed_kernels():
     X, y = rows(120)
     search = GridSearchCV(kmill.KernelRidge(kernel="precomputed", **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(rbf_kernel(X), y)
     named = GridSearchCV(kmill.KernelRidge(gamma=0.25, **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(X, y)
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], named.cv_results_["mean_test_score"], atol=1e-6)
 
 
-def test_distances_learn_as_the_points_that_have_them():
+def test_distances_match_points_with_these_distances():
     X, y = rows(120)
     new, _ = rows(50, seed=1)
     D, D_new = euclidean_distances(X), euclidean_distances(new, X)
-    # another origin moves the constants alone
+    # the origin of the points affects the intercept only
     for cls, target, output, more in [
         (kmill.KernelRidge, y, "predict", {"alpha": 0.1, "intercept": "free"}),
         (kmill.SVC, y > 0, "decision_function", {"C": 2.0, "tol": 1e-9}),
@@ -142,45 +142,45 @@ def test_distances_learn_as_the_points_that_have_them():
         named = cls(kernel="linear", **more, **EXACT).fit(X, target)
         model = clone(cls(kernel="distances", rank=120, **more, **EXACT)).fit(D, target)
         assert model.kernel_ == "distances" and model.trace_error_ < 1e-12
-        told, expected = getattr(model, output)(D_new), getattr(named, output)(new)
-        sign = np.sign((told * expected).sum(axis=0)) if output == "transform" else 1.0
-        np.testing.assert_allclose(told * sign, expected, atol=1e-6 if cls is not kmill.SVC else 1e-4)
-        assert np.array_equal(getattr(pickle.loads(pickle.dumps(model)), output)(D_new), told)
-    search, named = [GridSearchCV(kmill.KernelRidge(kernel=kernel, **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(given, y)
-                     for kernel, given in [("distances", D), ("linear", X)]]
+        values, expected = getattr(model, output)(D_new), getattr(named, output)(new)
+        sign = np.sign((values * expected).sum(axis=0)) if output == "transform" else 1.0
+        np.testing.assert_allclose(values * sign, expected, atol=1e-6 if cls is not kmill.SVC else 1e-4)
+        assert np.array_equal(getattr(pickle.loads(pickle.dumps(model)), output)(D_new), values)
+    search, named = [GridSearchCV(kmill.KernelRidge(kernel=kernel, **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(matrix, y)
+                     for kernel, matrix in [("distances", D), ("linear", X)]]
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], named.cv_results_["mean_test_score"], atol=1e-6)
-    # fewer columns leave what they say they leave
+    # at a lower rank the trace error is still exact
     low = kmill.Nystroem("distances", n_components=2, **EXACT).fit(D)
     assert low.trace_error_ == pytest.approx(1.0 - (low.transform(D) ** 2).sum() / (D[0] ** 2).sum(), rel=1e-6)
 
 
-def test_distances_that_no_points_have_are_refused():
+def test_distances_that_are_not_euclidean_raise_errors():
     X, y = rows(300)
     D = euclidean_distances(X)
     for place, value, match in [((299, 1), 9.0, "row 1, column 299 has .*, and row 299, column 1 has 9.0"),
-                                ((280, 280), 1.0, "themselves must be 0: row 280, column 280 has 1.0")]:
+                                ((280, 280), 1.0, "from itself must be 0: row 280, column 280 has 1.0")]:
         wrong = D.copy()
         wrong[place] = value
         with pytest.raises(ValueError, match=match):
             kmill.KernelRidge(kernel="distances").fit(wrong, y)
     with pytest.raises(ValueError, match="at least 0"):
         kmill.KernelRidge(kernel="distances").fit(-D, y)
-    # from A to C by B is shorter than from A to C
+    # violates the triangle inequality
     detour = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
-    # distances along the edges of graphs; what is left of the diagonal is 0 where the first row is the centre, or opposite the pivot
+    # path lengths in graphs; a residual diagonal entry is 0 if the first row is the centre, or is opposite the pivot
     star = np.where(np.eye(5), 0.0, np.where((np.arange(5) == 0) | (np.arange(5)[:, None] == 0), 1.0, 2.0))
     ring = np.abs(np.arange(6) - np.arange(6)[:, None])
     for wrong in (detour, star, np.minimum(ring, 6 - ring)):
         with pytest.raises(ValueError, match="no points have these distances"):
             kmill.Nystroem("distances", **EXACT).fit(wrong)
-        # the square roots of the last two have points
+        # the square roots of the last two are Euclidean
         if wrong is not detour:
             features = kmill.Nystroem("distances", **EXACT).fit_transform(np.sqrt(wrong))
             np.testing.assert_allclose(euclidean_distances(features) ** 2, wrong, atol=1e-8)
 
 
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_array])
-def test_sparse_rows_are_the_rows(form):
+def test_sparse_rows_match_dense_rows(form):
     rng = np.random.default_rng(0)
     X = np.where(rng.random((9000, 70)) < 0.1, rng.normal(size=(9000, 70)), 0.0)
     y = X[:, 0] + np.sin(X[:, 1])
@@ -195,13 +195,13 @@ def test_sparse_rows_are_the_rows(form):
         dense = model.fit(X, **fit)
         expected, labelled = dense.model_.to_bytes(), getattr(dense, "labels_", None)
         predicted = dense.predict(X)
-        told = model.fit(form(X), **fit)
-        assert told.model_.to_bytes() == expected
-        assert np.array_equal(told.predict(form(X)), predicted)
-        assert labelled is None or np.array_equal(told.labels_, labelled)
+        sparse_model = model.fit(form(X), **fit)
+        assert sparse_model.model_.to_bytes() == expected
+        assert np.array_equal(sparse_model.predict(form(X)), predicted)
+        assert labelled is None or np.array_equal(sparse_model.labels_, labelled)
 
 
-def test_entries_of_one_place_add_up_and_wrong_ones_are_refused():
+def test_duplicate_entries_are_summed_and_invalid_entries_raise_errors():
     X, y = rows(30, 3)
     twice = sparse.csr_array((np.r_[X.ravel(), X.ravel()][np.argsort(np.tile(np.arange(90), 2) // 3, kind="stable")],
                               np.tile(np.arange(3), 60), 6 * np.arange(31)), shape=(30, 3))
@@ -217,7 +217,7 @@ def test_entries_of_one_place_add_up_and_wrong_ones_are_refused():
 
 
 def words(rows, width=3000, seed=0):
-    """Rows with a dozen words of many, of the topic that a word below 20 or not tells."""
+    """Returns sparse rows of a dozen words each, and their topic, which determines four of the words."""
     rng = np.random.default_rng(seed)
     topic = rng.integers(0, 2, rows)
     entries = [np.unique(np.r_[rng.integers(0, 20, 4) + 20 * t, rng.integers(40, width, 8)]) for t in topic]
@@ -226,14 +226,14 @@ def words(rows, width=3000, seed=0):
     return sparse.csr_array((rng.random(len(places)) + 0.5, places, starts), shape=(rows, width)), topic
 
 
-def test_thin_rows_stay_sparse():
+def test_rows_with_few_entries_stay_sparse():
     X, topic = words(900)
     dense = {"scale": "standard"}
     for estimator in [kmill.SVC(rank=60, C=10.0), kmill.SVC(kernel="linear", map="exact"), kmill.KernelLogisticRegression(rank=60, gamma=0.05)]:
         model = estimator.fit(X[:600], topic[:600])
         assert model.model_.sparse == 3000 and model.n_features_in_ == 3000
         assert model.score(X[600:], topic[600:]) > 0.8
-        # dense rows, and other forms of sparse ones, are the same rows
+        # dense rows and other sparse formats give the same predictions
         predicted = model.predict(X[600:])
         for form in (X[600:].toarray(), sparse.coo_array(X[600:]), X[600:].astype(np.float32).astype(np.float64)):
             assert (model.predict(form) == predicted).mean() > 0.99
@@ -243,17 +243,17 @@ def test_thin_rows_stay_sparse():
     theirs = svm.SVC(gamma=0.1, tol=1e-8).fit(X[:300], topic[:300])
     np.testing.assert_allclose(exact.decision_function(X[600:]), theirs.decision_function(X[600:]), atol=1e-5)
     assert sparse.issparse(exact.support_vectors_) and exact.support_vectors_.shape[1] == 3000
-    # rows of more columns than dense ones may have: 1/d and the variance count their zeros
+    # more columns than dense rows may have: 'auto' and 'scale' count the zeros
     wide = sparse.csr_array((X.data, X.indices, X.indptr), shape=(900, 150_000))
     size = 900 * 150_000
     variance = X.power(2).sum() / size - (X.sum() / size) ** 2
     for gamma, value in [("auto", 1 / 150_000), ("scale", 1 / (150_000 * variance))]:
-        told, number = [kmill.KernelRidge(rank=30, gamma=g, alpha=1e-6, **EXACT).fit(wide, topic) for g in (gamma, value)]
-        assert told.model_.sparse == 150_000
-        np.testing.assert_allclose(told.predict(wide), number.predict(wide), rtol=1e-6)
-    # what computes with columns reads the rows as dense ones
+        by_name, by_value = [kmill.KernelRidge(rank=30, gamma=g, alpha=1e-6, **EXACT).fit(wide, topic) for g in (gamma, value)]
+        assert by_name.model_.sparse == 150_000
+        np.testing.assert_allclose(by_name.predict(wide), by_value.predict(wide), rtol=1e-6)
+    # standard scaling reads the rows as dense rows
     assert kmill.SVC(rank=30, **dense).fit(X, topic).model_.sparse is None
-    # rows with more entries than any of the fit
+    # a row with more entries than any training row
     longer = sparse.csr_array(np.where(np.arange(3000) < 100, 1.0, 0.0)[None, :])
     assert exact.predict(longer).shape == (1,)
     with pytest.raises(ValueError, match="3000"):
@@ -270,14 +270,14 @@ def test_words_of_text_are_counted():
     model = kmill.SVC(kernel="linear", map="exact", text="comment").fit(frame[["comment"]][:400], topic[:400])
     assert model.score(frame[["comment"]][400:], topic[400:]) > 0.98
     assert kmill.SVC(rank=50, text=["comment:char(2,3)"]).fit(frame[["comment"]], topic).score(frame[["comment"]], topic) > 0.98
-    # beside a number, and for a target that needs both
+    # text together with a numeric column
     both = kmill.KernelRidge(rank=100, text="comment").fit(frame[:400], topic[:400] + frame["size"][:400])
     assert both.score(frame[400:], topic[400:] + frame["size"][400:]) > 0.9
-    # words of a single row are no features of dense rows
+    # as dense features, words that occur in a single row are omitted
     assert both.model_.features == 1 + 6
 
 
-def test_components_have_a_way_back():
+def test_inverse_transform_matches_scikit_learn():
     X, _ = rows(150)
     theirs = KernelPCA(20, kernel="rbf", gamma=0.1, fit_inverse_transform=True, alpha=1e-3).fit(X)
     ours = kmill.KernelPCA(20, gamma=0.1, fit_inverse_transform=True, alpha=1e-3, eigen_solver="dense", **EXACT).fit(X)
@@ -303,20 +303,20 @@ def test_components_without_variance():
 
 
 @pytest.mark.parametrize("cls", [kmill.KernelRidge, kmill.SVC, kmill.KernelLogisticRegression, kmill.KernelPCA])
-def test_a_function_is_its_text_twin_on_rows_of_few_directions(cls):
+def test_a_callable_matches_its_expression_on_degenerate_rows(cls):
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 5))
     y = X @ np.arange(5.0) > 0
     twins = [lambda a, b: a @ b.T if a.ndim > 1 else a @ b, "linear"]
     few = {"n_components": 3} if cls is kmill.KernelPCA else {}
-    # more landmarks than directions, near copies, rows that are all alike, and rows of very large and small numbers
+    # rank above the dimension, nearly equal columns, repeated rows, very large and small values, and constant rows
     for rows in [X, np.hstack([X, X[:, :2] + 1e-9 * X[:, 1:3]]), np.repeat(X[:4], 50, axis=0), 1e6 * X, 1e-4 * X, np.ones((200, 3))]:
         answers = []
         for kernel in twins:
             try:
                 model = cls(kernel=kernel, rank=50, precision="f64", **few).fit(rows, y)
                 found = model.transform(rows) if few else model.predict(rows) if cls is kmill.KernelRidge else model.decision_function(rows)
-                # signs and directions of components of equal variance are free
+                # signs, and directions of components of equal variance, are arbitrary
                 answers.append((model.rank_, found @ found.T if few else found))
             except (ValueError, kmill.Error) as error:
                 answers.append((str(error), np.zeros(1)))

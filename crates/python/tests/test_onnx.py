@@ -1,4 +1,4 @@
-"""Models as ONNX files, run by onnxruntime."""
+"""ONNX models, run with onnxruntime."""
 
 import numpy as np
 import pytest
@@ -28,10 +28,10 @@ def test_values(kernel):
     x = rows()
     y = np.sin(x[:, 0]) + 0.1 * x[:, 1]
     model = kmill.KernelRidge(kernel=kernel, scale="standard", rank=40, lambdas=1e-3, precision="f64").fit(x, y)
-    found = run(model, x)["prediction"][:, 0]
-    # a distance from two squares and a product loses half of the digits where a row is a landmark
+    actual = run(model, x)["prediction"][:, 0]
+    # |x|^2 + |z|^2 - 2 <x, z> loses half of the digits if the row is a landmark
     close = 1e-6 if "exponential" in kernel else 1e-11
-    np.testing.assert_allclose(found, model.predict(x), rtol=0, atol=close * np.abs(y).max())
+    np.testing.assert_allclose(actual, model.predict(x), rtol=0, atol=close * np.abs(y).max())
 
 
 @pytest.mark.parametrize("labels", [["bad", "good"], [3, 7, 11], [False, True]])
@@ -40,10 +40,10 @@ def test_labels(labels):
     cut = np.digitize(x[:, 0] + 5 * x[:, 2], [0] if len(labels) == 2 else [-0.5, 0.5])
     y = np.array(labels)[cut]
     model = kmill.SVC(scale="asinh", rank=40).fit(x, y)
-    found = run(model, x)
-    assert list(found["label"]) == list(model.predict(x))
+    actual = run(model, x)
+    assert list(actual["label"]) == list(model.predict(x))
     scores = np.asarray(model.decision_function(x)).reshape(len(x), -1)
-    np.testing.assert_allclose(found["scores"], scores, rtol=0, atol=1e-4 * np.abs(scores).max())
+    np.testing.assert_allclose(actual["scores"], scores, rtol=0, atol=1e-4 * np.abs(scores).max())
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -51,12 +51,12 @@ def test_labels(labels):
 def test_probabilities(model, classes):
     x = rows()
     model.fit(x, np.digitize(x[:, 0] + 5 * x[:, 2], [0] if classes == 2 else [-0.5, 0.5]))
-    found = run(model, np.vstack([x, 1e3 * x]))["probabilities"]
-    np.testing.assert_allclose(found, model.predict_proba(np.vstack([x, 1e3 * x])), rtol=0, atol=1e-10)
+    actual = run(model, np.vstack([x, 1e3 * x]))["probabilities"]
+    np.testing.assert_allclose(actual, model.predict_proba(np.vstack([x, 1e3 * x])), rtol=0, atol=1e-10)
     assert "probabilities" not in run(kmill.SVC(rank=40).fit(x, x[:, 0] > 0), x)
 
 
-def test_refusals():
+def test_unsupported_kernels_raise_errors():
     x = rows()
     model = kmill.KernelRidge(kernel="periodic(period=3)", rank=20, lambdas=1e-3).fit(x, x[:, 0])
     with pytest.raises(kmill.Error, match="the kernel periodic has no ONNX operations"):

@@ -1,4 +1,4 @@
-"""What a notebook shows."""
+"""HTML representations in notebooks."""
 
 import html
 import pickle
@@ -14,27 +14,27 @@ def rows(n=400):
     return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
 
 
-def test_a_report_is_the_page_of_the_command():
+def test_a_report_shows_the_page_of_the_command():
     X, y = rows()
     model = kmill.KernelRidge(alphas=[1e-3, 1e-1], ranks=[20, 50], metric="diagonal", scale="standard").fit(X, y)
     page = html.unescape(model.report_._repr_html_())
-    # the facts, the surface cell by cell, the certificate of each rank, the metric, the stages
+    # summary, surface with a cell for each combination, certificate of each rank, metric, stages
     assert page.startswith("<iframe srcdoc=") and page.count('class="heat"') >= 4 and 'id="certificate"' in page
     for text in ("ridge fit", "Surface", "importance", "Stages of the run", f"{model.lambda_:.3g}"[:3]):
         assert text in page, text
     assert '<pre class="command">' not in page
     assert model.report_._repr_html_() in model._repr_html_()
-    # notebooks ask for the bundle first
+    # notebooks call _repr_mimebundle_ first
     bundle = model._repr_mimebundle_(include=None, exclude=None)
     assert model.report_._repr_html_() in bundle["text/html"] and bundle["text/plain"] == repr(model)
     copy = pickle.loads(pickle.dumps(model))
     assert copy.report_ == model.report_ and copy.report_._repr_html_() == model.report_._repr_html_()
-    # no markup from names
-    pandas_like = kmill.SVC(rank=20).fit(X, np.where(y > 0, "<b>up", "down"))
-    assert "<b>up" not in html.unescape(pandas_like.report_._repr_html_())
+    # names are escaped
+    classifier = kmill.SVC(rank=20).fit(X, np.where(y > 0, "<b>up", "down"))
+    assert "<b>up" not in html.unescape(classifier.report_._repr_html_())
 
 
-def test_a_model_that_was_opened_tells_its_card(tmp_path):
+def test_a_loaded_model_shows_its_metadata(tmp_path):
     X, y = rows()
     kmill.KernelPCA(3, rank=30).fit(X).save(tmp_path / "m.safetensors")
     page = html.unescape(kmill.load(tmp_path / "m.safetensors")._repr_html_())
@@ -42,14 +42,14 @@ def test_a_model_that_was_opened_tells_its_card(tmp_path):
     assert "iframe" not in kmill.KernelPCA()._repr_html_()
 
 
-def test_a_picture_is_that_of_the_command(tmp_path):
+def test_plot_returns_a_picture(tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 2))
     y = X[:, 0] * X[:, 1] > 0
     picture = kmill.plot(kmill.SVC(gamma=1.0).fit(X, y), X, y)
     assert picture.svg.startswith("<svg") and picture.svg.count("<circle") > 200 and picture._repr_svg_() == picture.svg
     picture.save(tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").read_text() == picture.svg
-    with pytest.raises(ValueError, match="ends otherwise"):
+    with pytest.raises(ValueError, match="does not end with .svg"):
         picture.save(tmp_path / "picture.png")
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"size": X[:, 0], "age": X[:, 1], "city": np.where(y, "Ulm", "Bonn")})

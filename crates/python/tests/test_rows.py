@@ -1,4 +1,4 @@
-"""The same rows, however they come, give the same model; wrong rows are refused."""
+"""The same rows in any container give the same model; invalid rows raise errors."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def digest(fitted):
     return hashlib.sha256(fitted.model_.to_bytes()).hexdigest()
 
 
-def test_arrays_of_every_layout():
+def test_arrays_of_all_layouts():
     X, y = rows()
     expected = digest(model().fit(X, y))
     readonly = X.copy()
@@ -66,7 +66,7 @@ def test_frames_streams_and_files(tmp_path):
     assert np.array_equal(fitted.predict(features), model().fit(X, y).predict(X))
 
 
-def test_duckdb_is_a_stream():
+def test_duckdb_relations_are_streams():
     duckdb = pytest.importorskip("duckdb")
     query = """select sin(i * 1.7) as a, cos(i * 2.3) as b, (i % 13)::float as c, sin(i * 1.7) * cos(i * 2.3) as y
                from range(2000) rows(i) order by i"""
@@ -77,13 +77,13 @@ def test_duckdb_is_a_stream():
     fitted = kmill.KernelRidge(**own).fit(duckdb.sql(query), "y")
     assert list(fitted.feature_names_in_) == ["a", "b", "c"]
     again = kmill.KernelRidge(**own).fit(X, values["y"])
-    # the names are those of the columns; everything else is the same
+    # the models differ only in the names of the columns
     assert fitted.trace_error_ == again.trace_error_
     features = duckdb.sql(f"select a, b, c from ({query})")
     assert np.array_equal(fitted.predict(features), again.predict(X))
 
 
-def test_polars_is_a_stream():
+def test_polars_frames_are_streams():
     polars = pytest.importorskip("polars")
     X, y = rows()
     frame = polars.DataFrame(X, schema=NAMES)
@@ -99,7 +99,7 @@ def test_polars_is_a_stream():
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, bool, str, object, float])
-def test_labels_of_every_kind(kind, tmp_path):
+def test_labels_of_all_types(kind, tmp_path):
     X, y = rows(400)
     labels = np.where(y > 0, "up", "down").astype(object) if kind is object else (y > 0).astype(kind)
     fitted = kmill.KernelRidgeClassifier(rank=50).fit(X, labels)
@@ -110,7 +110,7 @@ def test_labels_of_every_kind(kind, tmp_path):
     assert np.array_equal(loaded.model_.predict(X), fitted.model_.predict(X))
 
 
-def test_wrong_rows_are_refused():
+def test_invalid_rows_raise_errors():
     X, y = rows(50)
     bad = X.copy()
     bad[3, 2] = np.nan
@@ -124,8 +124,8 @@ def test_wrong_rows_are_refused():
         (X, y[:-1], ValueError, "inconsistent numbers of samples"),
         (np.full((50, D), "a"), y, ValueError, "could not convert string|dtype"),
         (X + 1j, y, ValueError, "[Cc]omplex"),
-        (np.ma.array(X, mask=np.arange(50 * D).reshape(50, D) == 7), y, ValueError, "X holds masked values"),
-        (X, np.ma.array(y, mask=np.arange(50) == 7), ValueError, "y holds masked values"),
+        (np.ma.array(X, mask=np.arange(50 * D).reshape(50, D) == 7), y, ValueError, "X contains masked values"),
+        (X, np.ma.array(y, mask=np.arange(50) == 7), ValueError, "y contains masked values"),
         ([[10**400] * D] * 50, y, (ValueError, OverflowError), "too large|infinity"),
         (X, [10**400] * 50, (ValueError, OverflowError), "too large|infinity"),
         ([[{}] * D] * 50, y, TypeError, "dict"),
@@ -137,28 +137,28 @@ def test_wrong_rows_are_refused():
             model().fit(wrong, target)
     fitted = model().fit(X, y)
     masked = np.ma.array(X, mask=np.arange(50 * D).reshape(50, D) == 7)
-    for wrong, kind, text in [(bad, ValueError, "NaN"), (masked, ValueError, "X holds masked values"), (X[:, :3], ValueError, "3 features"), (X[:0], ValueError, "0 sample")]:
+    for wrong, kind, text in [(bad, ValueError, "NaN"), (masked, ValueError, "X contains masked values"), (X[:, :3], ValueError, "3 features"), (X[:0], ValueError, "0 sample")]:
         with pytest.raises(kind, match=text):
             fitted.predict(wrong)
     with pytest.raises(ValueError, match="lie|finite|overflow"):
         kmill.KernelRidge(kernel="poly", degree=9, rank=10).fit(1e200 * X, y)
 
 
-def test_a_row_is_predicted_and_whole_numbers_are_their_values():
+def test_single_rows_and_large_integers():
     X, y = rows(60)
     fitted = model().fit(X, y)
     alone = [fitted.predict(X[i : i + 1])[0] for i in range(60)]
     assert np.array_equal(alone, fitted.predict(X))
-    # beyond what float64 and int64 hold exactly
+    # integers beyond the exact range of float64 and int64
     large = np.full((60, 2), 2**64 - 1, dtype=np.uint64)
     large[::2] -= np.uint64(1) << np.uint64(60)
     assert digest(model().fit(large, y)) == digest(model().fit(large.astype(np.float64), y))
     labels = np.where(y > 0, 2**64 - 1, 7).astype(np.uint64)
-    found = kmill.SVC(rank=50).fit(X, labels).predict(X)
-    assert found.dtype == np.uint64 and set(found) == {2**64 - 1, 7}
+    actual = kmill.SVC(rank=50).fit(X, labels).predict(X)
+    assert actual.dtype == np.uint64 and set(actual) == {2**64 - 1, 7}
 
 
-def test_wrong_files_are_refused(tmp_path):
+def test_invalid_files_raise_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         model().fit_files(tmp_path / "none.parquet", "y")
     (tmp_path / "d.csv").write_text("a,b,y\n1,2,3\n2,1,4\n0,1,5\n")
@@ -173,7 +173,7 @@ def test_wrong_files_are_refused(tmp_path):
         kmill.load(tmp_path / "bad.safetensors")
 
 
-def test_names_of_columns_stay_apart():
+def test_column_names_do_not_collide():
     pandas = pytest.importorskip("pandas")
     X, y = rows(200)
     frame = pandas.DataFrame(X, columns=["y", "sample_weight", "a*", "b?", "x0"])
@@ -183,7 +183,7 @@ def test_names_of_columns_stay_apart():
     assert fitted.score(frame, y) > 0.5
 
 
-def test_an_endless_stream_ends_at_the_memory():
+def test_an_endless_stream_raises_a_memory_error():
     pa = pytest.importorskip("pyarrow")
     batch = pa.record_batch({"a": np.arange(1000.0), "y": np.arange(1000.0)})
     read = 0
@@ -197,7 +197,7 @@ def test_an_endless_stream_ends_at_the_memory():
     with pytest.raises(MemoryError, match=r"holds more than 64\.0 MiB, `memory`; write it to files"):
         model(memory="64MiB").fit(pa.RecordBatchReader.from_batches(batch.schema, batches()), "y")
     assert read < 64 * 2**20 // batch.nbytes + 2
-    # a frame is in memory already, and the memory is what the fit may take
+    # a frame is in memory already: the budget limits the fit, not the frame
     fitted = model().fit(pa.Table.from_batches([batch]), "y")
     with pytest.raises(MemoryError, match="`memory`"):
         fitted.set_params(memory="64MiB").predict(pa.RecordBatchReader.from_batches(batch.schema, batches()))

@@ -1,4 +1,4 @@
-"""Splitters of scikit-learn that are no folds of one pass: fits of their own choose rank and penalty."""
+"""Splitters of scikit-learn that the engine has no folds for: one fit for each split, rank and regularisation parameter."""
 
 import logging
 
@@ -35,26 +35,26 @@ SPLITTERS = [
 
 
 @pytest.mark.parametrize("cv", SPLITTERS, ids=lambda cv: type(cv).__name__)
-def test_any_splitter_chooses_by_fits_of_its_own(cv):
+def test_any_splitter_selects_rank_and_lambda(cv):
     X, y = rows(240)
     weight = 1.0 + np.arange(240) % 3
     own = {"gamma": 0.3, "precision": "f64"}
     for weights in (None, weight):
         model = kmill.KernelRidge(lambdas=[1e-5, 1e-1], ranks=[20, 240], cv=cv, **own).fit(X, y, sample_weight=weights)
-        found, errors = model.cv_results_, []
-        for rank, penalty in zip(found["rank"], found["lambda"]):
-            fits = [(kmill.KernelRidge(lambdas=penalty, rank=rank, **own).fit(X[train], y[train], None if weights is None else weights[train]), test)
+        results, errors = model.cv_results_, []
+        for rank, lambda_ in zip(results["rank"], results["lambda"]):
+            fits = [(kmill.KernelRidge(lambdas=lambda_, rank=rank, **own).fit(X[train], y[train], None if weights is None else weights[train]), test)
                     for train, test in cv.split(X)]
             errors.append(np.mean([np.average((fit.predict(X[test]) - y[test]) ** 2, weights=None if weights is None else weights[test])
                                    for fit, test in fits]))
-        np.testing.assert_allclose(found["mean_error"], errors, rtol=1e-12)
+        np.testing.assert_allclose(results["mean_error"], errors, rtol=1e-12)
         best = int(np.argmin(errors))
-        assert len(errors) == 4 and (model.rank_, model.lambda_) == (found["rank"][best], found["lambda"][best])
+        assert len(errors) == 4 and (model.rank_, model.lambda_) == (results["rank"][best], results["lambda"][best])
         plain = kmill.KernelRidge(lambdas=model.lambda_, rank=model.rank_, **own).fit(X, y, sample_weight=weights)
         assert np.array_equal(model.predict(X), plain.predict(X))
 
 
-def test_splitters_of_every_learner():
+def test_splitters_with_every_kind_of_estimator():
     X, y = rows(240)
     labels, query = np.where(y > 0, "yes", "no"), np.arange(240) // 8
     cv = ShuffleSplit(3, test_size=0.25, random_state=1)
@@ -63,7 +63,7 @@ def test_splitters_of_every_learner():
         fits = [(cls(lambdas=1e-6, rank=50).fit(X[train], labels[train]), test) for train, test in cv.split(X)]
         assert model.cv_results_["mean_error"][0] == pytest.approx(np.mean([1 - fit.score(X[test], labels[test]) for fit, test in fits]))
         assert model.lambda_ == 1e-6
-    # of machines earlier rows are no folds of one pass
+    # solvers other than ridge have no forward folds
     assert len(kmill.SVR(lambdas=[1e-6, 1.0], rank=50, cv=TimeSeriesSplit(3)).fit(X, y).cv_results_["errors"]) == 2
     ranker = kmill.KernelRanker(lambdas=[1e-6, 1e-2], rank=50, cv=list(GroupShuffleSplit(3, random_state=0).split(X, y, query)))
     assert ranker.fit(X, np.digitize(y, [-0.5, 0.5]), group=query).cv_results_["errors"].shape == (2, 3)
@@ -74,9 +74,9 @@ def test_splitters_of_every_learner():
     for cls, target in [(kmill.KernelPCA, None), (kmill.KernelCCA, y)]:
         with pytest.raises(ValueError, match="hold every row out once"):
             cls(rank=50, cv=cv).fit(X, target)
-    with pytest.raises(ValueError, match="needs groups, which fit does not take.*list"):
+    with pytest.raises(ValueError, match="needs groups, which fit does not accept.*list"):
         kmill.KernelRidge(alphas=[0.1, 1.0], cv=LeaveOneGroupOut()).fit(X, y)
-    # a search compares on folds
+    # tune supports folds only
     tuned = kmill.tune(X, y, work="1,1", rank=20, cv=TimeSeriesSplit(3))
     assert tuned.choice_["folds"].startswith("forward:3")
     with pytest.raises(ValueError, match="tune compares on folds"):

@@ -1,4 +1,4 @@
-"""Choosing a model: kmill.tune."""
+"""Model selection with kmill.tune."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def listed(table, column):
     return list(table[column])
 
 
-def test_numbers_by_every_solver():
+def test_regression_with_any_solver():
     X, y = rows()
     model = kmill.tune(X, y, **SMALL)
     assert type(model) is kmill.KernelRidge and model.score(X, y) > 0.95
@@ -27,9 +27,9 @@ def test_numbers_by_every_solver():
     assert means == sorted(means) and sum(listed(model.leaderboard_, "chosen")) == 1
     assert model.choice_["work"] == "30,3" and 0.0 < model.choice_["test"]["apart"]["error"] < 0.3
     assert model.choice_["metric"] in ("full", "diagonal", "low-rank") or model.choice_["metric"] is None
-    # the same bits again, from other threads
+    # the result does not depend on the number of threads, bit for bit
     assert kmill.tune(X, y, n_jobs=1, **SMALL).model_.to_bytes() == model.model_.to_bytes()
-    # the steps of the search count
+    # fewer steps try fewer kernels
     other = kmill.tune(X, y, **{**SMALL, "work": "1,2"})
     assert len(listed(other.kernels_, "kernel")) < len(listed(model.kernels_, "kernel"))
 
@@ -46,7 +46,7 @@ def test_classes_keep_their_labels():
     assert type(kmill.tune(X, (y > 0).astype(np.int32), task="regression", **SMALL)) is kmill.KernelRidge
 
 
-def test_files_and_arrays_choose_alike(tmp_path):
+def test_files_and_arrays_give_the_same_model(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
@@ -61,7 +61,7 @@ def test_files_and_arrays_choose_alike(tmp_path):
     assert list(some.classes_) == ["down", "up"] and some.report_["rows"] == 500
 
 
-def test_one_solver_and_kernels_of_ones_own():
+def test_one_solver_with_selected_kernels():
     X, y = rows()
     model = kmill.tune(X, y, "svr", kernels=["laplacian", "matern(nu=2.5)"], metric="none", scale="none", **SMALL)
     assert type(model) is kmill.SVR and model.kernel_.startswith(("laplacian", "matern"))
@@ -69,14 +69,14 @@ def test_one_solver_and_kernels_of_ones_own():
     assert set(listed(model.kernels_, "metric")) == {"none"} and model.choice_["scale"] == "none"
 
 
-def test_a_time_chooses_the_rank():
+def test_a_time_limit_selects_the_rank():
     X, y = rows(1100)
     small = {"sample": 500, "kernels": ["exponential()"], "metric": "none"}
     model = kmill.tune(X, y, time=60.0, landmarks="uniform", **small)
     assert sorted(set(model.surface_["rank"])) == [500, 1000]
 
 
-def test_the_kernel_itself_where_there_is_time():
+def test_the_exact_kernel_is_used_if_time_permits():
     X, y = rows(300)
     small = {"sample": 200, "kernels": ["exponential()"], "metric": "none"}
     model = kmill.tune(X, y, time=60.0, **small)
@@ -85,9 +85,9 @@ def test_the_kernel_itself_where_there_is_time():
     assert np.array_equal(model.predict(X), again.predict(X))
 
 
-def test_what_tune_refuses():
+def test_invalid_arguments_raise_errors():
     X, y = rows(100)
-    with pytest.raises(TypeError, match="where are for files"):
+    with pytest.raises(TypeError, match="arguments for files were passed with rows in memory: .*where"):
         kmill.tune(X, y, where="x0 > 0")
     with pytest.raises(ValueError, match="score"):
         kmill.tune(X, y, score="other")
@@ -97,7 +97,7 @@ def test_what_tune_refuses():
         kmill.tune(X, y, "other")
 
 
-def test_a_ranking_of_files_is_chosen_by_pairs_within_whole_groups(tmp_path):
+def test_a_ranking_of_files_is_tested_on_whole_groups(tmp_path):
     random = np.random.default_rng(5)
     x, groups = random.normal(size=(2000, 2)), np.arange(2000) // 10
     grades = np.digitize(x[:, 0] + 0.1 * random.normal(size=2000), [-1, 0, 1])
@@ -106,16 +106,16 @@ def test_a_ranking_of_files_is_chosen_by_pairs_within_whole_groups(tmp_path):
     model = kmill.tune(path, "grade", "ranking", group="search", rank=40, work="1,2")
     assert type(model).__name__ == "KernelRanker"
     apart = model.choice_["test"]["apart"]
-    # 40 groups of 10 rows that were held out have up to 45 pairs each; of as many rows drawn one by one few would share a group
+    # the test rows are 40 whole groups of 10 rows, with up to 45 pairs each; test rows drawn one by one would form few pairs
     assert apart["rows"] == 400 and apart["pairs"] > 1000 and apart["error"] < 0.1
 
 
-def test_integers_of_few_values_are_classes():
+def test_integers_with_few_distinct_values_are_classes():
     X, y = rows(300, 2)
-    given = {"rank": 30, "work": "1,2", "kernels": ["gaussian"]}
-    with pytest.warns(UserWarning, match="2 whole numbers, each in many rows"):
-        found = kmill.tune(X, (y > 0).astype(int), **given)
-    assert list(found.classes_) == [0, 1] and found.score(X, (y > 0).astype(int)) > 0.85
-    assert type(kmill.tune(X, (y > 0).astype(int), task="regression", **given)) is kmill.KernelRidge
-    # counts have values of few rows
-    assert type(kmill.tune(X, np.floor(np.exp(y)).astype(int), **given)) is kmill.KernelRidge
+    options = {"rank": 30, "work": "1,2", "kernels": ["gaussian"]}
+    with pytest.warns(UserWarning, match="2 distinct integer values with many rows each"):
+        model = kmill.tune(X, (y > 0).astype(int), **options)
+    assert list(model.classes_) == [0, 1] and model.score(X, (y > 0).astype(int)) > 0.85
+    assert type(kmill.tune(X, (y > 0).astype(int), task="regression", **options)) is kmill.KernelRidge
+    # counts have many distinct values with few rows each
+    assert type(kmill.tune(X, np.floor(np.exp(y)).astype(int), **options)) is kmill.KernelRidge

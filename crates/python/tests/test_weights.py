@@ -1,4 +1,4 @@
-"""A row of weight 2 counts as that row twice, and one of weight 0 not at all."""
+"""A row of weight 2 counts as two copies of the row, and a row of weight 0 is ignored."""
 
 import logging
 
@@ -12,7 +12,7 @@ logging.disable(logging.WARNING)
 
 
 @pytest.mark.parametrize("width", [4, 2000, 200_000])
-def test_gamma_scale_counts_weights(width, tmp_path):
+def test_gamma_scale_is_weighted(width, tmp_path):
     rng = np.random.default_rng(5)
     X = scipy.sparse.csr_array(scipy.sparse.random(60, width, density=min(0.5, 6 / width), random_state=1, format="csr") + scipy.sparse.csr_array(
         (10.0 * np.arange(60), (np.arange(60), np.zeros(60, int))), shape=(60, width)))
@@ -20,7 +20,7 @@ def test_gamma_scale_counts_weights(width, tmp_path):
     again = np.repeat(np.arange(60), weight)
     forms = [X] if width > 4 else [X, X.toarray()]
     for rows_ in forms:
-        weighted, plain = (kmill.SVR(gamma="scale", scale="none").fit(*given) for given in [(rows_, y, weight), (rows_[again], y[again])])
+        weighted, plain = (kmill.SVR(gamma="scale", scale="none").fit(*arguments) for arguments in [(rows_, y, weight), (rows_[again], y[again])])
         sigma = [float(model.kernel_.split("=")[1].rstrip(")")) for model in (weighted, plain)]
         assert sigma[0] == pytest.approx(sigma[1], rel=1e-12)
     if width == 4:
@@ -30,7 +30,7 @@ def test_gamma_scale_counts_weights(width, tmp_path):
         assert model.lambda_ == 1.0 / weight.sum()
 
 
-def test_what_landmarks_leave_out_counts_weights():
+def test_trace_errors_and_standard_deviations_are_weighted():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(90, 4))
     y, weight = np.sin(X[:, 0]), np.arange(90) % 4

@@ -1,4 +1,4 @@
-"""A script as a user writes it: mypy --strict accepts it."""
+"""A user script that must pass mypy --strict."""
 
 import numpy as np
 import kmill

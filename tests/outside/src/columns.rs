@@ -3,25 +3,25 @@
 use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kapprox::kpass::{Footprint, Workers};
-use kapprox::map::{Built, FeatureMap, MakingPair, MapFamily, MapShape, WithoutRows};
+use kapprox::map::{FeatureMap, MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
 
 pub(crate) static FAMILY: MapFamily = MapFamily {
     name: "columns",
     about: "the first columns of a row",
     parameters: &[],
     nested: true,
-    sparse: false,
+    supports_sparse: false,
     passes: 0,
     shape: |_, request| MapShape {
         p: request.rank.min(request.d),
         landmarks: None,
         footprint: Footprint::default(),
-        making: 0,
+        build_bytes: 0,
     },
-    making: MakingPair::without_rows(build, build),
+    constructor: MapConstructorPair::without_rows(build, build),
 };
 
-fn build<T: Real>(request: &WithoutRows<'_>) -> Built<T> {
+fn build<T: Real>(request: &RowFreeInputs<'_>) -> MapResult<T> {
     Ok(Box::new(Columns { d: request.d, p: request.rank }))
 }
 

@@ -2,7 +2,7 @@
 //! bytes each, little-endian. The last column is y.
 
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
+use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Format, Strided, TableFile, Values};
 use kstore::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -38,12 +38,18 @@ impl RawFile {
 }
 
 impl TableFile for RawFile {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let rows = (self.bytes.len() / self.stride()) as u64;
-        Facts { format: "raw", schema: &self.schema, rows, bytes: 16 + self.bytes.len() as u64, scanned: 0 }
+        FileMetadata {
+            format: "raw",
+            schema: &self.schema,
+            rows,
+            bytes: 16 + self.bytes.len() as u64,
+            bytes_scanned: 0,
+        }
     }
 
-    fn held(&self) -> usize {
+    fn resident_bytes(&self) -> usize {
         self.bytes.len()
     }
     fn footprint(&self, _: &[usize]) -> usize {
@@ -77,10 +83,10 @@ impl FileCursor for RawCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         Ok(self.rows.take().map_or(0, |rows| (rows.end - rows.start) as usize))
     }
-    fn view(&self, index: usize) -> Result<View<'_>> {
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let stride = self.file.stride();
         let bytes = &self.file.bytes[self.first * stride..];
         let strided = Strided { bytes, element: Element::F64, offset: 8 * self.columns[index], stride };
-        Ok(View { values: Values::Strided(strided), nulls: None })
+        Ok(ColumnView { values: Values::Strided(strided), nulls: None })
     }
 }

@@ -2,24 +2,24 @@
 //! p-values.
 
 use kapprox::Real;
-use kfit::features::{FitData, StoredFeatures, Wanted};
+use kfit::features::{FitData, GatherOptions, StoredFeatures};
 use ksolve::Result;
-use ksolve::statistic::{Compares, Division, MeasurePair, Measured, StatisticFamily};
+use ksolve::statistic::{Division, MeasurePair, SampleKind, StatisticFamily, TestStatistic};
 
 pub(crate) static FAMILY: StatisticFamily = StatisticFamily {
     name: "shift",
     about: "the distance between two means",
-    compares: Compares::Samples,
+    compares: SampleKind::Samples,
     plan: |plan, size, _, _| plan.term("means", 2 * 8 * size.map.p, "lower `rank`"),
-    keeps: false,
+    stores_features: false,
     measure: MeasurePair(measure, measure),
 };
 
-fn measure<T: Real>(data: &FitData<'_, T>, first: Division, _: usize) -> Result<Measured> {
-    let (features, _) = StoredFeatures::gather(data, Wanted::default())?;
+fn measure<T: Real>(data: &FitData<'_, T>, first: Division, _: usize) -> Result<TestStatistic> {
+    let (features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
     let sizes = [first as f64, (features.n - first) as f64];
     let mut difference = vec![0.0; features.p];
-    let observer = data.resources.stages.stage("means", None);
+    let observer = data.resources.stage_observer.stage("means", None);
     features.visit(&*observer, |tile| {
         for i in 0..tile.rows() {
             let factor = if tile.first + i < first { 1.0 / sizes[0] } else { -1.0 / sizes[1] };
@@ -28,5 +28,5 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: Division, _: usize) -> Result<
         Ok(())
     })?;
     let biased = difference.iter().map(|v| v * v).sum();
-    Ok(Measured { biased, ..Measured::default() })
+    Ok(TestStatistic { biased, ..TestStatistic::default() })
 }

@@ -6,9 +6,9 @@ use kapprox::Real;
 use kfit::features::FitData;
 use kfit::request::{PassShape, ProblemSize};
 use kfit::solver::parameter::{Interval, Parameter, ParameterKind};
-use kfit::solver::{Found, Settings, Solver, SolverFamily};
+use kfit::solver::{Settings, Solution, Solver, SolverFamily};
 use ksolve::{Result, Task};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(crate) static FAMILY: SolverFamily =
     SolverFamily::new("step", "one step of gradient descent", Task::Regression, &[RATE], |settings: &Settings| {
@@ -19,7 +19,7 @@ const RATE: Parameter = Parameter {
     name: "rate",
     kind: ParameterKind::Number(Interval::Positive),
     default: Some("1"),
-    about: "Length of the step",
+    help: "Length of the step",
 };
 
 #[derive(Debug)]
@@ -28,11 +28,11 @@ struct Step {
 }
 
 impl<T: Real> Solver<T> for Step {
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
+    fn plan(&self, plan: MemoryPlan, shape: &ProblemSize, _: PassShape) -> MemoryPlan {
         plan.term("gradient", 8 * shape.map.p * shape.t, "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let state = data.moments()?;
         let moments = &state.gram.folds()[0];
         let (n, p, t) = (moments.rows as f64, moments.s.len(), moments.sy.len());
@@ -41,6 +41,6 @@ impl<T: Real> Solver<T> for Step {
         let mean = |j: usize| (0..p).map(|i| weights[(i, j)] * moments.s[i] / n).sum::<f64>();
         let centre = data.targets.centre();
         let intercept = (0..t).map(|j| centre[j] + moments.sy[j] / n - mean(j)).collect();
-        Ok(Found { weights, intercept, certificate: state.certificate, passes: 1, ..Found::default() })
+        Ok(Solution { weights, intercept, certificate: state.certificate, passes: 1, ..Solution::default() })
     }
 }

@@ -1,5 +1,6 @@
 //! An external crate adds a kernel, a scheme, a map, a solver with its own option, a statistic, a
-//! format and a generator; the command's help, plans, fits, model files, predictions and messages include them.
+//! format and a generator; the command's help, plans, fits, model files, predictions and messages
+//! include them.
 
 use std::path::Path;
 use std::process::{Command, Output};

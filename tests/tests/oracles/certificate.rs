@@ -1,7 +1,7 @@
 //! The certificate compared with the dense matrix, for every registered kernel.
 
 use kapprox::kernel::{Domain, registry};
-use kapprox::landmark::{LandmarkSet, Landmarks, RpCholesky, Uniform};
+use kapprox::landmark::{LandmarkRule, LandmarkSet, RpCholesky, Uniform};
 use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::points::{Lcg, real};
 use kmill_tests::source::Points;
@@ -28,7 +28,7 @@ fn narrow(set: &LandmarkSet<f64>) -> LandmarkSet<f32> {
 }
 
 /// Compares both precisions with the oracle, on the same landmarks and on points exact in f32.
-fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
+fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn LandmarkRule<f64>) {
     let rows: Vec<Vec<f64>> = rows.iter().map(|r| r.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     let points = Points::<f64>::new(&rows);
     let set = select(&points, scheme, spec, m, 0, WHOLE);
@@ -73,7 +73,7 @@ fn certificate_is_the_dense_trace_error_for_every_kernel() {
 #[test]
 fn certificate_holds_where_the_error_is_near_zero() {
     let rows = clusters(2_000, 9, 2);
-    for scheme in [&Uniform as &dyn Landmarks<f64>, &RpCholesky] {
+    for scheme in [&Uniform as &dyn LandmarkRule<f64>, &RpCholesky] {
         check(&rows, "gaussian(sigma=5)", 500, scheme);
         check(&rows, "gaussian(sigma=20)", 300, scheme);
         // cubic polynomials of 9 variables: the kernel has rank 220
@@ -88,7 +88,7 @@ fn certificate_holds_where_the_error_is_near_zero() {
 #[test]
 fn certificate_holds_on_protein() {
     let Some(rows) = real("protein", 2_000) else { return };
-    for scheme in [&Uniform as &dyn Landmarks<f64>, &RpCholesky] {
+    for scheme in [&Uniform as &dyn LandmarkRule<f64>, &RpCholesky] {
         check(&rows, "gaussian(sigma=5)", 500, scheme);
         check(&rows, "polynomial(gamma=1, c0=1, degree=3)", 220, scheme);
         check(&rows, "matern(nu=2.5, sigma=20)", 500, scheme);

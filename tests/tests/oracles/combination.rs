@@ -7,7 +7,7 @@ use kmill_tests::kernels;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
 use ksolve::job::Combination;
-use ksolve::job::Unwatched;
+use ksolve::job::NoStageObserver;
 use kstore::Workers;
 
 type Rows = Vec<Vec<f64>>;
@@ -33,7 +33,13 @@ fn combined(x: &Rows, y: &[f64], task: Task, kernels: &[&str], threads: usize) -
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
     let workers = Workers::new(threads);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let specs: Vec<_> = kernels.iter().map(|kernel| kernel.parse().unwrap()).collect();
     combine::<f64>(&select(&path, task), &exact(task, "linear()", x.len()), &specs, &resources)
 }

@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::landmark;
-use kapprox::map::{Making, WithoutRows};
+use kapprox::map::{MapConstructor, RowFreeInputs};
 use kapprox::quality::{Approximation, SpectralOptions};
 use kapprox::{FeatureMap, Kernel, MapSpec, NystromMap};
 use kfit::request::Resources;
@@ -14,7 +14,7 @@ use kmill_tests::{kernels, table};
 use ksolve::Intercept;
 use ksolve::Task;
 use ksolve::curve::{CurveCell, CurveOptions, EXACT_ROWS, Setting};
-use ksolve::job::{Scaling, Unwatched};
+use ksolve::job::{NoStageObserver, Scaling};
 use kstore::Workers;
 
 const N: usize = 2_000;
@@ -44,13 +44,23 @@ fn options(methods: &str, repeats: u64, scaling: Scaling) -> CurveOptions {
     }
 }
 
-fn cells(rows: &[Vec<f64>], options: &CurveOptions, threads: usize) -> (Vec<CurveCell>, Option<ksolve::curve::Floor>) {
+fn cells(
+    rows: &[Vec<f64>],
+    options: &CurveOptions,
+    threads: usize,
+) -> (Vec<CurveCell>, Option<ksolve::curve::MinimumErrors>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     table::write(&path, rows, &vec![0.0; rows.len()]);
     let selected = table::select(&path, Task::Components);
     let workers = Workers::new(threads);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let setting = Setting::<f64>::open(&selected, None, options, &resources).unwrap();
     (options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect(), setting.floor())
 }
@@ -95,7 +105,7 @@ fn errors_are_those_of_the_dense_matrix() {
     let (found, floor) = cells(&rows, &options("uniform,rpcholesky,greedy,fourier", 1, Scaling::None), 2);
     assert_eq!(found.len(), 8);
     for cell in found.iter().filter(|cell| cell.method != "fourier") {
-        let scheme = landmark::by_name(&cell.method).unwrap().landmarks::<f64>();
+        let scheme = landmark::by_name(&cell.method).unwrap().typed::<f64>();
         let set = select(&points, scheme, SPEC, RANKS[1], 5, WHOLE);
         let chosen: Vec<usize> = set.rows.iter().take(cell.rank).map(|row| *row as usize).collect();
         check(cell, &residual_matrix(k.clone(), &chosen, 0.0), &k, whole, true);
@@ -106,10 +116,10 @@ fn errors_are_those_of_the_dense_matrix() {
         assert!(cell.passes >= 2 && cell.passes <= set.passes + 1 && cell.bytes_read > 0 && cell.seconds > 0.0);
     }
     let spec: MapSpec = "fourier".parse().unwrap();
-    let Making::WithoutRows(make) = spec.making::<f64>() else { panic!("random features look at no rows") };
+    let MapConstructor::WithoutRows(make) = spec.builder::<f64>() else { panic!("random features look at no rows") };
     let kernel = Kernel::parse(SPEC).unwrap();
     for cell in found.iter().filter(|cell| cell.method == "fourier") {
-        let map = make(&WithoutRows { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();
+        let map = make(&RowFreeInputs { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();
         check(cell, &left(&*map, &points, &k), &k, whole, false);
         assert_eq!((cell.kernel_evaluations, cell.passes), (0, 1));
     }
@@ -131,7 +141,7 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let points = Points::<f64>::new(&rows);
     let (found, _) = cells(&rows, &options("uniform", 1, Scaling::None), 2);
     let any = kernel(SPEC);
-    let scheme = landmark::by_name("uniform").unwrap().landmarks::<f64>();
+    let scheme = landmark::by_name("uniform").unwrap().typed::<f64>();
     let map = NystromMap::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), &Workers::sequential()).unwrap();
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };

@@ -14,7 +14,7 @@ use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
 use kmodel::{Folds, RidgeFold, Targets};
 use ksolve::Task;
-use ksolve::job::Unwatched;
+use ksolve::job::NoStageObserver;
 use ksolve::{FoldSpec, Intercept};
 use kstore::{MemoryRows, Pass, Workers};
 
@@ -111,7 +111,13 @@ fn fit(map: &str, rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], fol
     let options = TrainOptions { map: map.parse().unwrap(), folds, ..table::exact(Task::Regression, spec, rows.len()) };
     let ridge = Ridge { lambdas: lambdas.to_vec(), intercept: Intercept::None, ..Ridge::default() };
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 

@@ -153,7 +153,7 @@ fn what_has_no_direction_is_said() {
     let fourier = TrainOptions { map: "fourier".parse().unwrap(), ..options.clone() };
     assert!(refused(&y, &fourier, &Options::new()).contains("landmarks"));
     let metric = kapprox::metric::Metric::diagonal(vec![1.0; x[0].len()]).unwrap();
-    let given = TrainOptions { metric: MetricSource::of(metric.into()), ..options.clone() };
+    let given = TrainOptions { metric: MetricSource::from_metric(metric.into()), ..options.clone() };
     assert!(refused(&y, &given, &Options::new()).contains("the columns as they are"));
     // there are at most as many directions as columns
     let many = fitted(&x, &y, &options, &Options::new().set("components", 10), 1).unwrap();

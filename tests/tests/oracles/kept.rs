@@ -6,20 +6,20 @@ use kfit::train::{Trained, forecast, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::job::Stages;
-use kstore::pass::{Observer, Unobserved};
+use ksolve::job::StageObserver;
+use kstore::pass::{NoObserver, Observer};
 use kstore::scratch::Scratch;
-use kstore::{Selected, Workers};
+use kstore::{SelectedTable, Workers};
 use std::sync::Mutex;
 
 /// Records the names of the stages and the warnings.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
-impl Stages for Heard {
+impl StageObserver for Heard {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         self.0.lock().unwrap().push(name.to_string());
-        Box::new(Unobserved)
+        Box::new(NoObserver)
     }
     fn warn(&self, text: String) {
         self.0.lock().unwrap().push(text);
@@ -38,24 +38,25 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
 }
 
 /// Returns the smallest budget, in steps of 1 MiB, that holds all but the features of all rows.
-fn tight<T: kapprox::Real>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
+fn tight<T: kapprox::Real>(selected: &SelectedTable, options: &TrainOptions, name: &str, threads: usize) -> usize {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let solver = solver(name);
     let fits = |memory: &usize| {
-        let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
+        let resources =
+            Resources { memory: *memory, workers: &workers, stage_observer: &heard, journal: None, scratch: None };
         forecast(selected, options, T::pick(&*solver), &resources).unwrap().fits()
     };
     (16..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }
 
 fn fit<T: kapprox::Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
     name: &str,
     (memory, threads, scratch): (usize, usize, Option<&Scratch>),
 ) -> (Trained<T>, Vec<String>) {
     let (workers, heard) = (Workers::new(threads), Heard::default());
-    let resources = Resources { memory, workers: &workers, stages: &heard, journal: None, scratch };
+    let resources = Resources { memory, workers: &workers, stage_observer: &heard, journal: None, scratch };
     let trained = train(selected, options, T::pick(&*solver(name)), &resources).unwrap();
     (trained, heard.0.into_inner().unwrap())
 }

@@ -12,8 +12,8 @@ use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, write};
 use ksolve::Intercept;
 use ksolve::Task;
-use ksolve::job::{LandmarkSource, Unwatched};
-use kstore::{Selected, Workers};
+use ksolve::job::{LandmarkSource, NoStageObserver};
+use kstore::{SelectedTable, Workers};
 use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ fn rows(value: &Value) -> Vec<Vec<f64>> {
 }
 
 /// Writes a table to disk; the folder lives as long as the returned guard.
-fn table(x: &[Vec<f64>], y: &[f64], task: Task) -> (TempDir, Selected) {
+fn table(x: &[Vec<f64>], y: &[f64], task: Task) -> (TempDir, SelectedTable) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
@@ -39,9 +39,15 @@ fn table(x: &[Vec<f64>], y: &[f64], task: Task) -> (TempDir, Selected) {
 
 type Job = (TrainOptions, Ridge);
 
-fn fit<T: kapprox::Real>(selected: &Selected, (options, ridge): &Job, threads: usize, memory: usize) -> Trained<T> {
+fn fit<T: kapprox::Real>(
+    selected: &SelectedTable,
+    (options, ridge): &Job,
+    threads: usize,
+    memory: usize,
+) -> Trained<T> {
     let workers = Workers::new(threads);
-    let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources =
+        Resources { memory, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch: None };
     train::<T>(selected, options, ridge, &resources).unwrap()
 }
 
@@ -159,7 +165,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             // nor can it if rounding in `T` moves the matrix by ten λn: refinement does not
             // contract
             let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
-            let asked = options.1.tolerated::<T>();
+            let asked = options.1.tolerance::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };
             assert!(residual <= reached, "{} {lambda:e}: {residual:e}", T::NAME);
         }
@@ -372,22 +378,24 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     let job = (options.clone(), ridge.clone());
     let budget = 1 << 30;
     let workers = Workers::new(2);
-    let resources = Resources { memory: budget, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources =
+        Resources { memory: budget, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch: None };
     let found = forecast::<f32>(&selected, &options, &ridge, &resources).unwrap();
-    let plans: Vec<kstore::Plan> = found.stages.into_iter().map(|stage| stage.plan).collect();
+    let plans: Vec<kstore::MemoryPlan> = found.stages.into_iter().map(|stage| stage.plan).collect();
     let last = plans.last().unwrap();
     let kept = last.terms.last().unwrap();
     assert!(kept.name.contains("kernel blocks of all rows"), "{}", kept.name);
     let trained = fit::<f32>(&selected, &job, 1, budget);
     assert!(trained.report.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.report.method);
     // the preceding stage stores the blocks too
-    let memory = plans.iter().map(kstore::Plan::bytes).max().unwrap() - kept.bytes / 2;
+    let memory = plans.iter().map(kstore::MemoryPlan::bytes).max().unwrap() - kept.bytes / 2;
     // blocks recomputed each time, stored in scratch, and partly both
     let folder = tempfile::tempdir().unwrap();
     for (bytes, in_scratch, computed) in [(0, false, true), (1 << 30, true, false), (30 << 20, true, true)] {
         let scratch = kstore::scratch::Scratch::open(folder.path(), bytes).unwrap();
         let (workers, scratch) = (Workers::new(3), (bytes > 0).then_some(&scratch));
-        let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch };
+        let resources =
+            Resources { memory, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch };
         let again = train::<f32>(&selected, &options, &ridge, &resources).unwrap();
         let why = &again.report.method.as_ref().unwrap().why;
         assert_eq!(
@@ -401,6 +409,6 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
             "other bits: {why}"
         );
         assert!(again.report.passes > trained.report.passes, "{} {}", again.report.passes, trained.report.passes);
-        assert_eq!(scratch.map_or(bytes, kstore::scratch::Scratch::left), bytes, "scratch is given back");
+        assert_eq!(scratch.map_or(bytes, kstore::scratch::Scratch::remaining), bytes, "scratch is given back");
     }
 }

@@ -1,6 +1,8 @@
 //! Every landmark scheme compared with slow oracles and the properties its paper proves.
 
-use kapprox::landmark::{Bless, Farahat, Greedy, KMeans, Landmarks, Leverage, NO_ROW, Predictive, Uniform, registry};
+use kapprox::landmark::{
+    Bless, Farahat, Greedy, KMeans, LandmarkRule, Leverage, NO_ROW, Predictive, Uniform, registry,
+};
 use kmill_tests::dense::trace_error;
 use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::kernels::kernel;
@@ -12,7 +14,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn error(points: &Points<f64>, scheme: &dyn Landmarks<f64>, spec: &str, m: usize, seed: u64) -> f64 {
+fn error(points: &Points<f64>, scheme: &dyn LandmarkRule<f64>, spec: &str, m: usize, seed: u64) -> f64 {
     certify(points, select(points, scheme, spec, m, seed, WHOLE), spec).0.trace_error
 }
 
@@ -52,7 +54,7 @@ fn greedy_stops_at_its_tolerance() {
     let (certificate, rank) = certify(&points, set.clone(), spec);
     assert!(rank < 200 && certificate.trace_error <= 1e-3, "{rank} {certificate:?}");
     let shorter: Vec<usize> = (0..rank / 2).collect();
-    assert!(certify(&points, set.keep(&shorter), spec).0.trace_error > 1e-3);
+    assert!(certify(&points, set.subset(&shorter), spec).0.trace_error > 1e-3);
 }
 
 /// Selects by the exact criterion, all dense; returns the pivots and ‖K − K̂‖_F / ‖K‖_F.
@@ -164,9 +166,10 @@ fn informed_schemes_beat_uniform_on_unequal_clusters() {
     }
     let points = Points::<f64>::new(&rows);
     let spec = "gaussian(sigma=1)";
-    let at = |scheme: &dyn Landmarks<f64>| median((0..9).map(|seed| error(&points, scheme, spec, 60, seed)).collect());
+    let at =
+        |scheme: &dyn LandmarkRule<f64>| median((0..9).map(|seed| error(&points, scheme, spec, 60, seed)).collect());
     let uniform = at(&Uniform);
-    let schemes: [(&str, &dyn Landmarks<f64>); 4] =
+    let schemes: [(&str, &dyn LandmarkRule<f64>); 4] =
         [("leverage", &Leverage), ("bless", &Bless), ("greedy", &Greedy { tolerance: 0.0 }), ("farahat", &Farahat)];
     for (name, scheme) in schemes {
         let error = at(scheme);
@@ -186,7 +189,7 @@ fn predictive_landmarks_explain_the_targets_sooner() {
     let source = kstore::MemoryRows::new(flat, 2).unwrap().with_targets(y.clone(), 1).unwrap();
     let explained = |weight: f64| {
         let workers = kstore::Workers::new(2);
-        let observer = &kstore::pass::Unobserved;
+        let observer = &kstore::pass::NoObserver;
         let pass =
             kstore::Pass { tile: 64, segment: 128, lanes: 2, prefetch: 1, workers: &workers, observer, journal: None };
         let data = kapprox::landmark::Scan { source: &source, pass, count: 400 };
@@ -302,7 +305,7 @@ fn every_scheme_obeys_the_laws() {
     // the targets are constant too
     let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]).with_sums();
     for scheme in registry() {
-        let object = scheme.landmarks::<f32>();
+        let object = scheme.typed::<f32>();
         let run = |points: &Points<f32>, m, seed, cut| select(points, object, "gaussian(sigma=400)", m, seed, cut);
         let one = run(&spiral, 30, 1, (2048, 1 << 16, 1));
         assert!((20..=30).contains(&one.len()), "{}: {} landmarks", scheme.name, one.len());

@@ -5,7 +5,7 @@ use crate::solvers::close;
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
-use kmodel::model::{Basis, Head};
+use kmodel::model::{Basis, LinearHead};
 use ksolve::job::{ElementType, Fit, Fitted, Run};
 use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::predict::Predictor;
@@ -41,7 +41,7 @@ fn model(fitted: &Fitted) -> &Model<f64> {
     }
 }
 
-fn functions(model: &Model<f64>, Head { weights, intercept }: &Head, x: &[f64]) -> Vec<f64> {
+fn functions(model: &Model<f64>, LinearHead { weights, intercept }: &LinearHead, x: &[f64]) -> Vec<f64> {
     let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
     let k = kernels::kernel(KERNEL);
     let b: Vec<f64> = points.chunks(x.len()).map(|z| k(x, z)).collect();
@@ -79,7 +79,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let fitted = run(&fit(20, 300).set("folds", "blocks:5"), &table(&x, &y), 2).unwrap();
     let (model, k) = (model(&fitted), kernels::kernel(KERNEL));
     let leaves = model.leaves.as_ref().unwrap();
-    let all = Head { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
+    let all = LinearHead { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
     assert_eq!((leaves.counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
     let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
     // a model without the first fold, on the same landmarks
@@ -90,7 +90,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let unseen = fit(20, 300).without_ranks().rank(20).landmarks(LandmarkSource::Rows(Box::new(landmarks.unwrap())));
     let unseen = run(&unseen, &table(&x[200..].to_vec(), &y[200..]), 2).unwrap();
     let unseen = self::model(&unseen);
-    let before = Head { weights: unseen.coefficients.clone(), intercept: unseen.intercept.clone() };
+    let before = LinearHead { weights: unseen.coefficients.clone(), intercept: unseen.intercept.clone() };
     let (mut first, mut found) = (0, vec![0; 1000]);
     let mut machines: Vec<(Rows, Vec<f64>)> = Vec::new();
     let mut held_out: Vec<[f64; 3]> = Vec::new();

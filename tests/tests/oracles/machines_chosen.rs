@@ -61,13 +61,13 @@ fn pairs_are_those_of_libsvm() {
     let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("pairs", true).set("gap", 1e-8);
     for map in MAPS {
         let trained = fit(map, &golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
-        assert!(trained.model.card.pairs && trained.model.intercept.len() == 3);
+        assert!(trained.model.metadata.pairs && trained.model.intercept.len() == 3);
         for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
             let got = predict(&trained, &golden.kernel, x);
             got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 2e-3, "pairs"));
         }
         let (test, labels) = (rows(&golden.cases["test"]), numbers(&case["labels"]));
-        let classes = classes(3).in_pairs();
+        let classes = classes(3).one_vs_one();
         let decided = test.iter().map(|x| classes.decide(predict(&trained, &golden.kernel, x)));
         let same = decided.zip(&labels).filter(|(got, label)| *got == **label as usize).count();
         assert!(same as f64 >= 0.998 * labels.len() as f64, "{map}: {same} of {}", labels.len());
@@ -99,7 +99,7 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         );
         assert_eq!(figure(&trained, "C"), [0.1, 1.0, 30.0]);
         let errors = figure(&trained, "held-out error at each");
-        let classes = if pairs { classes(k as i64).in_pairs() } else { classes(k as i64) };
+        let classes = if pairs { classes(k as i64).one_vs_one() } else { classes(k as i64) };
         for (penalty, error) in path.into_iter().zip(errors) {
             let mut wrong = 0;
             for fold in 0..3 {
@@ -125,7 +125,7 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         assert!(
             alone.model.coefficients == trained.model.coefficients && alone.model.intercept == trained.model.intercept
         );
-        assert!(alone.model.card.link.is_none() && trained.model.card.link.is_none());
+        assert!(alone.model.metadata.link.is_none() && trained.model.metadata.link.is_none());
     }
 }
 
@@ -209,12 +209,12 @@ fn probabilities_are_calibrated() {
     let ((x, y), (test, _)) = (sample(600), sample(400));
     let solver = Options::new().set("C", 1.0).set("probabilities", true);
     for map in MAPS {
-        let trained = fit(map, &x, &y, "gaussian(sigma=3)", FoldSpec::Hash(5), &solver, 2);
-        let Some(Link::Platt { a, b }) = &trained.model.card.link else {
-            panic!("{map}: {:?}", trained.model.card.link)
+        let trained = fit(map, &x, &y, "gaussian(sigma=3)", FoldSpec::Random(5), &solver, 2);
+        let Some(Link::Platt { a, b }) = &trained.model.metadata.link else {
+            panic!("{map}: {:?}", trained.model.metadata.link)
         };
         assert!(a[0] < 0.0 && b[0].is_finite(), "{a:?} {b:?}");
-        let link = trained.model.card.link.as_ref().unwrap();
+        let link = trained.model.metadata.link.as_ref().unwrap();
         let off = |x: &Vec<f64>| {
             let mut out = Vec::new();
             link.probabilities(&predict(&trained, "gaussian(sigma=3)", x), &mut out);

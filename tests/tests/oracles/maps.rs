@@ -6,7 +6,7 @@ use kapprox::kernel::registry;
 use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::Sampling;
-use kapprox::map::{Additive, Ensemble, Making, MapSpec, Projected, TensorSketch, WithoutRows};
+use kapprox::map::{Additive, Ensemble, MapConstructor, MapSpec, Projected, RowFreeInputs, TensorSketch};
 use kapprox::{FeatureMap, FourierMap, Kernel, NystromMap};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
@@ -138,8 +138,8 @@ fn random_features_are_unbiased() {
     let kernel = Kernel::parse("skewed_chi_squared(skew=0.3)").unwrap();
     let skewed: Random = Box::new(move |seed, p| {
         let spec: MapSpec = "fourier".parse().unwrap();
-        let Making::WithoutRows(make) = spec.making::<f64>() else { panic!() };
-        make(&WithoutRows { spec: &spec, kernel: &kernel, d, rank: p, seed }).unwrap()
+        let MapConstructor::WithoutRows(make) = spec.builder::<f64>() else { panic!() };
+        make(&RowFreeInputs { spec: &spec, kernel: &kernel, d, rank: p, seed }).unwrap()
     });
     let skewed_chi2 = |x: &[f64], z: &[f64]| {
         x.iter().zip(z).map(|(a, b)| 2.0 * ((a + 0.3) * (b + 0.3)).sqrt() / (a + b + 0.6)).product::<f64>()
@@ -250,7 +250,7 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
     let r = 20;
     let data = rows_of(&points, &workers);
     let quarter = |q: usize| {
-        NystromMap::new(&any, set.keep(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), &Workers::sequential()).unwrap()
+        NystromMap::new(&any, set.subset(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), &Workers::sequential()).unwrap()
     };
     let maps: Vec<(&str, Box<dyn FeatureMap<f64>>)> = vec![
         ("eigen", Box::new(Projected::eigen(&any, set.clone(), r).unwrap())),
@@ -300,7 +300,7 @@ fn an_ensemble_is_the_mean_of_its_parts() {
     let spec = "gaussian(sigma=1.5)";
     let set = select(&points, &Uniform, spec, 30, 1, WHOLE);
     let part = |from: usize| {
-        let own = set.keep(&(from..from + 10).collect::<Vec<_>>());
+        let own = set.subset(&(from..from + 10).collect::<Vec<_>>());
         NystromMap::new(&kernel(spec), own, &Workers::sequential()).unwrap()
     };
     let parts = || [0, 10, 20].map(part);

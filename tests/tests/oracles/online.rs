@@ -8,8 +8,8 @@ use kmill_tests::points::Lcg;
 use ksolve::AnyModel;
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
 use ksolve::job::{LandmarkSource, Scaling};
-use ksolve::predict::{Extras, Learned, Predictor, Scores};
-use kstore::{Selected, Selection, Table};
+use ksolve::predict::{Extras, OnlineUpdate, Predictor, Scores};
+use kstore::{SelectedTable, Selection, Table};
 use std::ops::Range;
 
 type Rows = Vec<Vec<f64>>;
@@ -202,7 +202,7 @@ fn several_targets_are_learned_as_each_alone() {
 }
 
 /// Continues learning with the rows of `table`, starting from a fitted model.
-fn learned(model: &AnyModel, table: &Table, forgetting: f64, threads: usize) -> Learned {
+fn learned(model: &AnyModel, table: &Table, forgetting: f64, threads: usize) -> OnlineUpdate {
     let predictor = Predictor::new(model.clone()).unwrap();
     let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
     let selected = predictor.select(table, selection).unwrap();
@@ -213,7 +213,7 @@ fn part(x: &Rows, y: &[f64], rows: Range<usize>) -> Table {
     table(&x[rows.clone()].to_vec(), &y[rows])
 }
 
-fn unlabelled(x: &Rows) -> Selected {
+fn unlabelled(x: &Rows) -> SelectedTable {
     let selection = Selection { features: vec!["x*".to_string()], ..Selection::default() };
     table(x, &vec![0.0; x.len()]).select(&selection).unwrap()
 }
@@ -224,13 +224,13 @@ fn on_landmarks(solver: &str, x: &Rows) -> Fit {
     plain(solver, 30).landmarks(landmarks)
 }
 
-fn predictions(model: &AnyModel, selected: &Selected) -> (Vec<f64>, Vec<f64>) {
+fn predictions(model: &AnyModel, selected: &SelectedTable) -> (Vec<f64>, Vec<f64>) {
     let predictor = Predictor::new(model.clone()).unwrap();
     let (mut scores, mut deviations) = (Vec::new(), Vec::new());
     let extras = Extras { std: true, ..Extras::default() };
     let deliver = |part: &Scores| {
         scores.extend_from_slice(&part.scores);
-        deviations.extend(predictor.deviations(part));
+        deviations.extend(predictor.standard_deviations(part));
         Ok(())
     };
     predictor.scores(selected, extras, Vec::new(), &Run::new().memory(1 << 30), deliver).unwrap();
@@ -257,7 +257,7 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
         };
         let began = of(solver, first);
         let went_on = learned(&began.model, &part(&x, &y, first..all), 1.0, 2);
-        assert_eq!((went_on.rows, went_on.model.card().rows, went_on.model.card().learned), (500, 400, 500));
+        assert_eq!((went_on.rows, went_on.model.metadata().rows, went_on.model.metadata().learned), (500, 400, 500));
         let whole = of("ridge", all);
         let ((got, spread), (expected, of_all)) =
             (predictions(&went_on.model, &selected), predictions(&whole.model, &selected));
@@ -286,7 +286,7 @@ fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     let fit = plain("ridge", 60).set("lambda", 1e-6).kernel(kernel).set("std", true).clip(true);
     let first = run(&fit, &part(&x, &y, 0..200), 1).unwrap();
     let more = learned(&first.model, &part(&x, &y, 200..400), 1.0, 1);
-    assert_eq!(more.model.card().ranges, [[0.0, 1.995]]);
+    assert_eq!(more.model.metadata().ranges, [[0.0, 1.995]]);
     let predictor = Predictor::new(more.model).unwrap();
     let mut out = vec![0.0; 400];
     predictor.predict(&x.concat(), &mut out).unwrap();

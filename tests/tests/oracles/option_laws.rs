@@ -133,7 +133,9 @@ fn each_option_of_each_solver_fits_or_is_refused_in_a_sentence() {
                 let line = || format!("{} {own:?} beside {what}", family.name);
                 match outcome {
                     Ok(Ok(())) => fitted += 1,
-                    Ok(Err(ksolve::Error::Store(kstore::Error::Worker))) => wrong.push(format!("{}: a worker", line())),
+                    Ok(Err(ksolve::Error::Store(kstore::Error::WorkerPanicked))) => {
+                        wrong.push(format!("{}: a worker", line()))
+                    }
                     Ok(Err(error)) if error.to_string().contains('\n') => wrong.push(format!("{}: {error}", line())),
                     Ok(Err(_)) => refused += 1,
                     Err(_) => wrong.push(line()),

@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatMut, MatRef};
 use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, Range, Value};
-use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme};
+use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scan, Scheme};
 use kapprox::{AnyKernel, Kernel, KernelFunction, NystromMap, Real};
 use kmill_tests::dense;
 use kmill_tests::fit::{WHOLE, certify_kernel, kernel, rows_of, select_for};
@@ -82,13 +82,13 @@ impl<T: Real> Fold<T> for Every {
     }
 }
 
-impl<T: Real> Landmarks<T> for Every {
+impl<T: Real> LandmarkRule<T> for Every {
     fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, _: u64) -> kapprox::Result<LandmarkSet<T>> {
         let (met, _) = data.pass.fold(data.source, self)?;
-        let d = data.source.shape().features;
+        let d = data.source.shape().inputs;
         let set = LandmarkSet { points: met.points, rows: met.rows, d, passes: 1, evaluations: 0 };
         let first: Vec<usize> = (0..m.min(set.len())).collect();
-        Ok(set.keep(&first))
+        Ok(set.subset(&first))
     }
 }
 
@@ -97,7 +97,7 @@ impl<T: Real> Landmarks<T> for Every {
 fn a_kernel_and_a_scheme_from_outside_are_certified() {
     let rows = Lcg(11).normals(900, 5);
     let (points, kernel) = (Points::<f64>::new(&rows), Arc::new(InverseMultiquadric) as Arc<dyn AnyKernel>);
-    let schemes: [&dyn Landmarks<f64>; 2] = [&Every { stride: 11 }, &RpCholesky];
+    let schemes: [&dyn LandmarkRule<f64>; 2] = [&Every { stride: 11 }, &RpCholesky];
     let errors = schemes.map(|scheme| {
         let set = select_for(&points, scheme, &kernel, 60, 3, WHOLE);
         let chosen: Vec<_> = set.rows.iter().map(|row| rows[*row as usize].clone()).collect();
@@ -117,7 +117,7 @@ fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let kernel = Kernel::parse("gaussian(sigma=1, on=x0..x2)*delta(on=x3) + linear()").unwrap();
     let kernel = kernel.resolve_columns(&["x0", "x1", "x2", "x3"]).unwrap().build().unwrap();
     let workers = Workers::new(2);
-    let one = Landmarks::<f32>::select(&Every { stride: 7 }, &rows_of(&points, &workers), &kernel, 40, 0).unwrap();
+    let one = LandmarkRule::<f32>::select(&Every { stride: 7 }, &rows_of(&points, &workers), &kernel, 40, 0).unwrap();
     let other = select_for(&points, &Every { stride: 7 }, &kernel, 40, 0, (33, 99, 3));
     assert_eq!(one, other);
     assert_eq!(one.rows, (0..40).map(|i| 7 * i).collect::<Vec<u64>>());
@@ -161,7 +161,7 @@ static OWN: KernelFamily = KernelFamily {
         range: Range::Positive,
         reason: "it is a length",
     }],
-    metric: Some(Distance::L2),
+    distance: Some(Distance::L2),
     ..KernelFamily::new("own_gaussian", "exp(-|x-z|^2/(2 length^2))", "own_gaussian(length=2)", |text, values| {
         Arc::new(Renamed { text, kernel: kernel(&format!("gaussian(sigma={})", values[0])) })
     })

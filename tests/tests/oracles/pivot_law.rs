@@ -1,7 +1,7 @@
 //! Randomly pivoted Cholesky by blocks with rejection has the pivot law of one-at-a-time sampling.
 
-use kapprox::landmark::{Landmarks, RpCholesky, Scan};
-use kapprox::matrix::{self, Function};
+use kapprox::landmark::{LandmarkRule, RpCholesky, Scan};
+use kapprox::matrix::{self, FnEntries};
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::fit::kernel;
 use kmill_tests::kernels;
@@ -112,7 +112,7 @@ fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>>
 
 /// Returns the library's pivots of the matrix itself.
 fn of_matrix(k: &[Vec<f64>], m: usize, seeds: u64) -> Vec<Vec<u64>> {
-    let entries = Function { n: k.len() as u64, entry: |i: u64, j: u64| k[i as usize][j as usize] };
+    let entries = FnEntries { n: k.len() as u64, entry: |i: u64, j: u64| k[i as usize][j as usize] };
     let pivots = |seed| matrix::rpcholesky(&entries, m, 0.0, seed, &Workers::sequential()).unwrap().pivots;
     (0..seeds).map(pivots).collect()
 }

@@ -10,7 +10,7 @@ use kmill_tests::{kernels, table};
 use kmodel::Quadratic;
 use ksolve::Intercept;
 use ksolve::Task;
-use ksolve::job::Unwatched;
+use ksolve::job::NoStageObserver;
 use kstore::Workers;
 
 const N: usize = 90;
@@ -31,7 +31,13 @@ fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, interce
         TrainOptions { map: map.parse().unwrap(), rank, ranks: vec![rank], ..table::exact(Task::Regression, spec, N) };
     let ridge = Ridge { lambdas: vec![LAMBDA], intercept, variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
@@ -63,7 +69,7 @@ fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, 
 
 fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept) {
     let model = table::model(trained);
-    let Quadratic { units: noise, .. } = trained.model.quadratic.as_ref().unwrap();
+    let Quadratic { output_scales: noise, .. } = trained.model.quadratic.as_ref().unwrap();
     // near the rows, between them, and far away
     let at: Vec<Vec<f64>> = rows[..5].iter().cloned().chain(Lcg(22).normals(20, 2)).chain([vec![9.0, -7.0]]).collect();
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
@@ -123,7 +129,7 @@ fn random_features_have_the_variances_of_their_own_kernel() {
     let (rows, y) = problem();
     for intercept in INTERCEPTS {
         let trained = fit(&rows, &y, "gaussian(sigma=1)", "fourier", 40, intercept);
-        assert!(trained.model.quadratic.as_ref().unwrap().features.is_none());
+        assert!(trained.model.quadratic.as_ref().unwrap().feature_coefficients.is_none());
         let functions = table::model(&trained).functions().unwrap();
         let phi = |x: &[f64]| {
             let mut out = Mat::<f64>::zeros(1, 40);

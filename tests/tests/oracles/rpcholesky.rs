@@ -1,6 +1,6 @@
 //! Randomly pivoted Cholesky compared with its distribution and with independently measured errors.
 
-use kapprox::landmark::{Landmarks, RpCholesky, Uniform};
+use kapprox::landmark::{LandmarkRule, RpCholesky, Uniform};
 use kmill_tests::dense::pivoted_cholesky;
 use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::points::{Lcg, robspiral, smile};
@@ -24,7 +24,7 @@ fn errors_on_smile_and_robspiral_are_the_published_ones() {
         ("uniform", 100, 1.2e-2, 0.0775, 0.15),
     ];
     for (scheme, k, on_smile, on_spiral, margin) in table {
-        let scheme: &dyn Landmarks<f64> = if scheme == "rp" { &RpCholesky } else { &Uniform };
+        let scheme: &dyn LandmarkRule<f64> = if scheme == "rp" { &RpCholesky } else { &Uniform };
         let run = |points: &Points<f64>, spec: &str, seed: u64| {
             certify(points, select(points, scheme, spec, k, seed, WHOLE), spec).0.trace_error
         };

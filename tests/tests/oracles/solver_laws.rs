@@ -7,7 +7,7 @@ use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
 use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::predict::Predictor;
 use ksolve::{AnyModel, Task};
-use kstore::{Selected, Selection, Table};
+use kstore::{SelectedTable, Selection, Table};
 
 type Rows = Vec<Vec<f64>>;
 
@@ -31,7 +31,7 @@ pub(crate) fn table(x: &Rows, y: &[f64]) -> Table {
     Table::from_rows(&x.concat(), x[0].len(), y).unwrap()
 }
 
-fn select(fit: &Fit, table: &Table) -> ksolve::Result<Selected> {
+fn select(fit: &Fit, table: &Table) -> ksolve::Result<SelectedTable> {
     let targets = if fit.family().task.has_target() { vec!["y".to_string()] } else { Vec::new() };
     let selection = Selection { features: vec!["x*".to_string()], targets, ..Selection::default() };
     Ok(table.select(&fit.selection(selection)?)?)
@@ -70,7 +70,7 @@ fn every_solver_is_saved_read_and_predicts_with_the_same_bits_on_any_threads() {
             assert!(file == bytes(&again.model), "{what}: other bits on three threads");
             let (own, read) = (Predictor::new(fitted.model).unwrap(), Predictor::from_bytes(&file).unwrap());
             assert!(read.to_bytes().unwrap() == file, "{what}: the file has another model");
-            assert_eq!(read.card().solver, family.name);
+            assert_eq!(read.metadata().solver, family.name);
             let (expected, got) = (predicted(&own, &golden.new), predicted(&read, &golden.new));
             assert!(expected == got, "{what}: the file predicts otherwise");
             assert!(expected.iter().flatten().all(|v| v.is_finite()) && read.outputs() > 0, "{what}");

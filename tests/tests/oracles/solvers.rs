@@ -229,7 +229,7 @@ fn more_clusters_than_points_are_refused() {
     let selected = select(&path, Task::Clusters);
     let all = TrainOptions { rank: 2, ..exact(Task::Clusters, &twins.kernel, 30) };
     let refused = try_solve::<f64>(&selected, &all, "kmeans", &options, 1).unwrap_err();
-    assert!(matches!(refused, ksolve::Error::Clusters { asked: 3, distinct: 2 }), "{refused}");
+    assert!(matches!(refused, ksolve::Error::TooFewPoints { asked: 3, distinct: 2 }), "{refused}");
 }
 
 /// Runs the textbook perceptron: α counts the mistakes on each row; `one` 0 means no intercept.

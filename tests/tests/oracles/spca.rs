@@ -59,7 +59,7 @@ fn components_solve_their_equation() {
         let trained = fitted(&x, y, task, &given, 1).unwrap();
         let again = fitted(&x, y, task, &given, 3).unwrap();
         assert!(
-            trained.model.coefficients == again.model.coefficients && trained.model.card.task == Task::Components,
+            trained.model.coefficients == again.model.coefficients && trained.model.metadata.task == Task::Components,
             "other bits"
         );
         let l = centred(y.iter().map(|a| y.iter().map(|b| on_target(*a, *b)).collect()).collect());

@@ -8,10 +8,10 @@ use kfit::request::{PassShape, Resources, TrainOptions};
 use kmill_tests::table::write;
 use kmodel::Targets;
 use ksolve::Task;
-use ksolve::job::{LandmarkSource, Scaling, Unwatched};
-use ksolve::statistic::{Compared, Measured, Outcome, by_name, herd, measure};
+use ksolve::job::{LandmarkSource, NoStageObserver, Scaling};
+use ksolve::statistic::{TestInput, TestOutcome, TestStatistic, by_name, herd, measure};
 use kstore::scratch::Scratch;
-use kstore::{Selected, Selection, Table, Workers};
+use kstore::{SelectedTable, Selection, Table, Workers};
 use serde_json::Value;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn golden(section: &str) -> (String, Value) {
 fn options(kernel: &Kernel, other: &Kernel, rank: usize, permutations: usize) -> (TrainOptions, usize) {
     let options = TrainOptions {
         scaling: Scaling::None,
-        with: Some(other.clone()),
+        second_kernel: Some(other.clone()),
         landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: Some(50_000),
         ..TrainOptions::new(Task::Components, kernel.clone(), rank)
@@ -45,17 +45,17 @@ const USUAL: Machine<'_> = Machine { threads: 1, memory: 1 << 30, scratch: None 
 fn on<T: kapprox::Real>(
     machine: Machine<'_>,
     name: &str,
-    rows: Compared<'_>,
+    rows: TestInput<'_>,
     options: &(TrainOptions, usize),
-) -> Outcome {
+) -> TestOutcome {
     let workers = Workers::new(machine.threads);
     let scratch = machine.scratch.map(|folder| Scratch::open(folder, 1 << 30).unwrap());
     let (memory, scratch) = (machine.memory, scratch.as_ref());
-    let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch };
+    let resources = Resources { memory, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch };
     measure::<T>(by_name(name).unwrap(), rows, &options.0, options.1, &resources).unwrap()
 }
 
-fn selected(path: &Path, features: &str, rows: std::ops::Range<u64>) -> Selected {
+fn selected(path: &Path, features: &str, rows: std::ops::Range<u64>) -> SelectedTable {
     let table = Table::open(&[path]).unwrap();
     let features = features.split(',').map(str::to_string).collect();
     table.select(&Selection { features, rows: Some(rows), ..Selection::default() }).unwrap()
@@ -72,7 +72,7 @@ fn table(folder: &Path, points: &[Vec<f64>]) -> std::path::PathBuf {
     path
 }
 
-fn agrees(measured: &Measured, case: &Value, tolerance: f64) {
+fn agrees(measured: &TestStatistic, case: &Value, tolerance: f64) {
     for (name, got) in [("biased", measured.biased), ("unbiased", measured.unbiased)] {
         let expected = case[name].as_f64().unwrap();
         assert!((got - expected).abs() < tolerance, "{name}: {got} against {expected}");
@@ -87,29 +87,29 @@ fn mean_discrepancy_is_that_of_the_formula() {
     let path = table(folder.path(), &both(&a, &b));
     let (m, n) = (a.len() as u64, (a.len() + b.len()) as u64);
     let (first, second) = (selected(&path, "x*", 0..m), selected(&path, "x*", m..n));
-    let compared = Compared::Samples(&first, &second);
+    let compared = TestInput::Samples(&first, &second);
     let kernel: Kernel = kernel.parse().unwrap();
     let all = options(&kernel, &kernel, n as usize, 99);
-    let by_features = on::<f64>(USUAL, "mmd", compared, &all).measured;
+    let by_features = on::<f64>(USUAL, "mmd", compared, &all).statistic;
     agrees(&by_features, &case, 1e-10);
     close(by_features.p_values.spectrum.unwrap(), case["spectrum"].as_f64().unwrap(), 1e-8, "spectrum");
     close(by_features.p_values.gamma.unwrap(), case["gamma"].as_f64().unwrap(), 1e-8, "gamma");
     let exact = (TrainOptions { map: "exact".parse().unwrap(), ..all.0.clone() }, all.1);
     let by_kernel = on::<f64>(USUAL, "mmd", compared, &exact);
-    agrees(&by_kernel.measured, &case, 1e-12);
-    assert!(by_kernel.ranks.is_empty() && by_kernel.measured.p_values.spectrum.is_none());
+    agrees(&by_kernel.statistic, &case, 1e-12);
+    assert!(by_kernel.ranks.is_empty() && by_kernel.statistic.p_values.spectrum.is_none());
     // the same random labels, by features and by kernel values
-    for (features, kernel) in by_features.permuted.iter().zip(&by_kernel.measured.permuted) {
+    for (features, kernel) in by_features.permuted.iter().zip(&by_kernel.statistic.permuted) {
         assert!((features - kernel).abs() < 1e-10, "{features} {kernel}");
     }
-    assert_eq!(by_features.p_values.permutation, by_kernel.measured.p_values.permutation);
+    assert_eq!(by_features.p_values.permutation, by_kernel.statistic.p_values.permutation);
     // f32 agrees up to the rounding of means
-    let single = on::<f32>(USUAL, "mmd", compared, &all).measured;
+    let single = on::<f32>(USUAL, "mmd", compared, &all).statistic;
     agrees(&single, &case, 1e-6);
-    let exact = on::<f32>(USUAL, "mmd", compared, &exact).measured;
+    let exact = on::<f32>(USUAL, "mmd", compared, &exact).statistic;
     agrees(&exact, &case, 1e-6);
     // the mean over all labels is the trace of the covariance; here over a thousand labels
-    let many = on::<f64>(USUAL, "mmd", compared, &(all.0, 1000)).measured;
+    let many = on::<f64>(USUAL, "mmd", compared, &(all.0, 1000)).statistic;
     let mean = many.permuted.iter().sum::<f64>() / 1000.0;
     let k = kmill_tests::kernels::kernel(&kernel.to_string());
     let points = both(&a, &b);
@@ -136,7 +136,7 @@ fn discrepancy_by_distances_is_half_the_energy_distance() {
     let all = options(&kernel, &kernel, 160, 0);
     let exact = (TrainOptions { map: "exact".parse().unwrap(), ..all.0.clone() }, all.1);
     for options in [all, exact] {
-        let got = on::<f64>(USUAL, "mmd", Compared::Samples(&a, &b), &options).measured.biased;
+        let got = on::<f64>(USUAL, "mmd", TestInput::Samples(&a, &b), &options).statistic.biased;
         assert!((got / expected - 1.0).abs() < 1e-8, "{got} against {expected}");
     }
 }
@@ -154,12 +154,12 @@ fn the_independence_criterion_is_that_of_the_formula() {
         spec.on(columns).unwrap().resolve_columns(&selected.feature_names()).unwrap()
     };
     let all = options(&of("x0..x1"), &of("x2"), points.len(), 499);
-    let found = on::<f64>(USUAL, "hsic", Compared::Columns(&selected), &all).measured;
+    let found = on::<f64>(USUAL, "hsic", TestInput::Columns(&selected), &all).statistic;
     agrees(&found, &case, 1e-10);
     close(found.alignment.unwrap(), case["alignment"].as_f64().unwrap(), 1e-9, "alignment");
     close(found.p_values.spectrum.unwrap(), case["spectrum"].as_f64().unwrap(), 1e-8, "spectrum");
     close(found.p_values.gamma.unwrap(), case["gamma"].as_f64().unwrap(), 1e-8, "gamma");
-    let single = on::<f32>(USUAL, "hsic", Compared::Columns(&selected), &all).measured;
+    let single = on::<f32>(USUAL, "hsic", TestInput::Columns(&selected), &all).statistic;
     agrees(&single, &case, 1e-6);
     // mean over all permutations: tr(HKH) tr(HLH) / (n² (n − 1))
     let k = kmill_tests::kernels::kernel(&kernel);
@@ -195,7 +195,7 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
     let kernel: Kernel = "gaussian(sigma=median)".parse().unwrap();
     let mut options = options(&kernel, &kernel, 150, 20);
     options.0.candidates = Some(1000);
-    let samples = Compared::Samples(&first, &second);
+    let samples = TestInput::Samples(&first, &second);
     let usual = on::<f32>(USUAL, "mmd", samples, &options);
     let three = on::<f32>(Machine { threads: 3, ..USUAL }, "mmd", samples, &options);
     let small = Machine { memory: 56 << 20, ..USUAL };
@@ -203,15 +203,15 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
     let scratch = on::<f32>(Machine { scratch: Some(folder.path()), ..small }, "mmd", samples, &options);
     assert_eq!((usual.passes + 1, usual.passes), (recomputed.passes, scratch.passes));
     for other in [&three, &recomputed, &scratch] {
-        assert_eq!((&usual.measured, &usual.kernels), (&other.measured, &other.kernels));
+        assert_eq!((&usual.statistic, &usual.kernels), (&other.statistic, &other.kernels));
     }
     let all = selected(&path, "x*", 0..30_000);
     let of = |columns: &str| kernel.clone().on(columns).unwrap().resolve_columns(&all.feature_names()).unwrap();
-    let options = (TrainOptions { kernel: of("x0"), with: Some(of("x1..x2")), rank: 40, ..options.0 }, 5);
-    let usual = on::<f32>(USUAL, "hsic", Compared::Columns(&all), &options);
-    let three = on::<f32>(Machine { threads: 3, ..USUAL }, "hsic", Compared::Columns(&all), &options);
-    assert_eq!(usual, Outcome { planned_bytes: usual.planned_bytes, ..three });
-    assert_eq!(usual.measured.permuted.len(), 5);
+    let options = (TrainOptions { kernel: of("x0"), second_kernel: Some(of("x1..x2")), rank: 40, ..options.0 }, 5);
+    let usual = on::<f32>(USUAL, "hsic", TestInput::Columns(&all), &options);
+    let three = on::<f32>(Machine { threads: 3, ..USUAL }, "hsic", TestInput::Columns(&all), &options);
+    assert_eq!(usual, TestOutcome { planned_bytes: usual.planned_bytes, ..three });
+    assert_eq!(usual.statistic.permuted.len(), 5);
 }
 
 #[test]
@@ -221,28 +221,34 @@ fn samples_without_a_value_are_refused() {
     let kernel: Kernel = "gaussian(sigma=1)".parse().unwrap();
     let options = options(&kernel, &kernel, 5, 10);
     let workers = Workers::sequential();
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let mmd = by_name("mmd").unwrap();
     for (m, n) in [(1, 20), (19, 20)] {
         let (first, second) = (selected(&path, "x*", 0..m), selected(&path, "x*", m..n));
         for map in ["nystrom", "exact"] {
             let options = TrainOptions { map: map.parse().unwrap(), ..options.0.clone() };
-            let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, 10, &resources).unwrap_err();
+            let error = measure::<f64>(mmd, TestInput::Samples(&first, &second), &options, 10, &resources).unwrap_err();
             assert!(error.to_string().contains("at least 2 rows, and 1 is left"), "{error}");
         }
     }
     let few = selected(&path, "x*", 0..3);
     let error =
-        measure::<f64>(by_name("hsic").unwrap(), Compared::Columns(&few), &options.0, 10, &resources).unwrap_err();
+        measure::<f64>(by_name("hsic").unwrap(), TestInput::Columns(&few), &options.0, 10, &resources).unwrap_err();
     assert!(error.to_string().contains("at least 4 rows"), "{error}");
     let tight = Resources { memory: 33 << 20, ..resources };
     let (first, second) = (selected(&path, "x*", 0..9), selected(&path, "x*", 9..20));
-    let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &options.0, 1_000_000, &tight).unwrap_err();
+    let error = measure::<f64>(mmd, TestInput::Samples(&first, &second), &options.0, 1_000_000, &tight).unwrap_err();
     assert!(error.to_string().contains("lower `permutations`"), "{error}");
 }
 
 /// Returns the fractions of p-values up to 5 %: by permutations, spectrum, gamma distribution.
-fn rejections(trials: u64, measure: impl Fn(u64) -> Measured) -> [f64; 3] {
+fn rejections(trials: u64, measure: impl Fn(u64) -> TestStatistic) -> [f64; 3] {
     let mut rejected = [0.0; 3];
     for trial in 0..trials {
         let p = measure(trial).p_values;
@@ -274,13 +280,13 @@ fn power(trials: u64, n: u64, shift: f64, share: f64) -> ([f64; 3], [f64; 3]) {
         let (first, second) =
             (selected(&path, "x0,x2", from..from + n), selected(&path, "x0,x2", from + n..from + 2 * n));
         let options = (TrainOptions { seed: trial, ..options(&kernel, &kernel, 30, 99).0 }, 99);
-        on::<f64>(USUAL, "mmd", Compared::Samples(&first, &second), &options).measured
+        on::<f64>(USUAL, "mmd", TestInput::Samples(&first, &second), &options).statistic
     });
     let hsic = rejections(trials, |trial| {
         let all = selected(&path, "x0,x1", 2 * n * trial..2 * n * (trial + 1));
         let of = |column: &str| kernel.clone().on(column).unwrap().resolve_columns(&all.feature_names()).unwrap();
         let options = (TrainOptions { seed: trial, ..options(&of("x0"), &of("x1"), 20, 99).0 }, 99);
-        on::<f64>(USUAL, "hsic", Compared::Columns(&all), &options).measured
+        on::<f64>(USUAL, "hsic", TestInput::Columns(&all), &options).statistic
     });
     (mmd, hsic)
 }
@@ -343,22 +349,27 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
     let map = kapprox::NystromMap::new(&kmill_tests::fit::kernel(spec), all, &Workers::sequential()).unwrap();
     let picks = |threads: usize, keep: FeatureTier| {
         let workers = Workers::new(threads);
-        let resources =
-            Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+        let resources = Resources {
+            memory: 1 << 30,
+            workers: &workers,
+            stage_observer: &NoStageObserver,
+            journal: None,
+            scratch: None,
+        };
         let kernel = Kernel::parse(spec).unwrap();
         let features = FitData {
             source: &points,
             kernel: &kernel,
             map: &map,
-            second: 0,
+            second_features: 0,
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: 120,
             weight_unit: 1.0,
-            cut: PassShape { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
+            pass_shape: PassShape { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
             options: &TrainOptions::new(Task::Components, spec.parse().unwrap(), 120),
             resources: &resources,
-            keep,
-            spare: 0,
+            tier: keep,
+            spare_bytes: 0,
             folds: &kmodel::Folds::None,
             points: Points::Map,
         };

@@ -7,7 +7,7 @@ use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
 use kmodel::Folds;
 use ksolve::Task;
-use ksolve::job::{Scaling, Unwatched};
+use ksolve::job::{NoStageObserver, Scaling};
 use ksolve::{FoldSpec, Intercept};
 use kstore::Workers;
 use std::path::Path;
@@ -48,7 +48,13 @@ fn one_cell((options, ridge): &(TrainOptions, Ridge)) -> (TrainOptions, Ridge) {
 fn fit(path: &Path, (options, ridge): &(TrainOptions, Ridge), threads: usize) -> (Trained<f64>, u64) {
     let selected = table::select(path, Task::Regression);
     let workers = Workers::new(threads);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let trained = train::<f64>(&selected, options, ridge, &resources).unwrap();
     (trained, selected.table().bytes_read())
 }

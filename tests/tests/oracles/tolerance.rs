@@ -40,7 +40,9 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
             };
             let trained = solve::<f64>(&select(&path, family.task), &options, family.name, &given, 2);
             // directions of the columns are not functions of the landmarks
-            if let Some(certificate) = trained.report.certificate.filter(|_| trained.model.card.kernel == "linear()") {
+            if let Some(certificate) =
+                trained.report.certificate.filter(|_| trained.model.metadata.kernel == "linear()")
+            {
                 assert!(certificate.trace_error <= tolerance && trained.report.rank < n, "{}", family.name);
                 continue;
             }

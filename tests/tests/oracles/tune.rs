@@ -9,11 +9,11 @@ use kfit::train::train;
 use kmill_tests::table::{exact, select, write};
 use kmodel::lists;
 use ksolve::Task;
-use ksolve::job::Unwatched;
-use ksolve::tune::{Memory, Score, Search, TuneOptions, Tuned};
+use ksolve::job::NoStageObserver;
+use ksolve::tune::{KernelSearch, KernelSearchResult, Score, SearchJournal, TuneOptions};
 use ksolve::{FoldSpec, Intercept};
 use kstore::key::{Purpose, Stream};
-use kstore::{Selected, Workers};
+use kstore::{SelectedTable, Workers};
 
 /// Rows and target of a table.
 struct Points {
@@ -22,7 +22,7 @@ struct Points {
 }
 
 /// Writes 2,000 noisy rows of two features; the target has a sine of period `wave` in the first.
-fn waves(folder: &std::path::Path, wave: f64, classes: bool) -> (Selected, Points) {
+fn waves(folder: &std::path::Path, wave: f64, classes: bool) -> (SelectedTable, Points) {
     let stream = Stream::new(3, Purpose::Data, 0);
     let x: Vec<Vec<f64>> = (0..2000).map(|i| (0..2).map(|j| 4.0 * stream.uniform(3 * i + j) - 2.0).collect()).collect();
     let noise = |i: usize| 0.4 * (stream.uniform(3 * i as u64 + 2) - 0.5);
@@ -39,30 +39,36 @@ fn options(task: Task, score: Score) -> TuneOptions {
         rank: 150,
         ranks: vec![75, 150],
         candidates: Some(2000),
-        folds: if score == Score::Gcv { FoldSpec::None } else { FoldSpec::Hash(4) },
+        folds: if score == Score::Gcv { FoldSpec::None } else { FoldSpec::Random(4) },
         ..exact(task, "linear()", 60)
     };
     let kernels = vec!["gaussian(sigma=median)".parse().unwrap(), "linear()".parse().unwrap()];
     TuneOptions {
         training,
-        blocks: false,
+        may_use_blocks: false,
         whole_groups: false,
-        lambdas: lists::penalties("lambda", "1e-7..1e-3").unwrap(),
+        lambdas: lists::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,
-        factors: lists::factors("0.0625..4").unwrap(),
+        factors: lists::parse_factors("0.0625..4").unwrap(),
         score,
-        select: None,
+        measure: None,
         sample: 1600,
     }
 }
 
-fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
+fn tuned(selected: &SelectedTable, options: &TuneOptions, threads: usize) -> KernelSearchResult {
     let workers = Workers::new(threads);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let mut search = Search::<f64>::open(selected, options, &resources).unwrap();
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
+    let mut search = KernelSearch::<f64>::open(selected, options, &resources).unwrap();
     let runs = search.runs();
-    let (mut steps, mut memory) = (0, Memory::open(None).unwrap());
+    let (mut steps, mut memory) = (0, SearchJournal::open(None).unwrap());
     while search.upcoming().is_some() {
         search.step(&mut memory, &|_| false).unwrap();
         steps += 1;
@@ -73,13 +79,19 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
 
 /// Returns the quantity that a score estimates, smaller is better: the cross-validated error at the
 /// best cell on all rows, or minus the alignment of the dense kernel matrix of half of the rows.
-fn badness(selected: &Selected, options: &TuneOptions, kernel: &Kernel, points: &Points) -> f64 {
+fn badness(selected: &SelectedTable, options: &TuneOptions, kernel: &Kernel, points: &Points) -> f64 {
     if options.score == Score::Alignment {
         return -dense_alignment(kernel, points, options.training.task == Task::Classification);
     }
     let workers = Workers::sequential();
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let folds = FoldSpec::Hash(4);
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
+    let folds = FoldSpec::Random(4);
     let training = TrainOptions { kernel: kernel.clone(), folds, ..options.training.clone() };
     let ridge = Ridge { lambdas: options.lambdas.clone(), ..Ridge::default() };
     let trained = train::<f64>(selected, &training, &ridge, &resources).unwrap();

@@ -10,11 +10,11 @@ use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
 use ksolve::Task;
 use ksolve::job::{ElementType, Fitted};
-use ksolve::job::{Scaling, Unwatched};
+use ksolve::job::{NoStageObserver, Scaling};
 use ksolve::predict::Predictor;
 use ksolve::{AnyModel, FoldSpec, Intercept};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Selected, Selection, Table, Workers};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
+use kstore::{SelectedTable, Selection, Table, Workers};
 use std::path::Path;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
@@ -33,14 +33,14 @@ fn problem(n: usize) -> Rows {
 }
 
 /// Writes the rows and selects x0 and x1, the target and, if `weights`, the weights.
-fn select(path: &Path, rows: &Rows, selection: Selection, weights: bool) -> Selected {
+fn select(path: &Path, rows: &Rows, selection: Selection, weights: bool) -> SelectedTable {
     let columns = ["x0", "x1", "y", "w", "g"]
         .map(|name| OutputColumn::new(name, if name == "g" { OutputKind::I64 } else { OutputKind::F64 }));
     let mut out = sink::create(path, &columns).unwrap();
     let values: Vec<Vec<f64>> = (0..4).map(|c| rows.iter().map(|row| row[c]).collect()).collect();
     let groups: Vec<i64> = rows.iter().map(|row| row[4] as i64).collect();
-    let mut batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
-    batch.push(Output::I64(&groups));
+    let mut batch: Vec<OutputValues<'_>> = values.iter().map(|column| OutputValues::F64(column)).collect();
+    batch.push(OutputValues::I64(&groups));
     out.write(&batch).unwrap();
     out.finish().unwrap();
     let weight = weights.then(|| "w".to_string());
@@ -62,7 +62,13 @@ fn fit(
     let lambdas = vec![1e-4, 1e-2];
     let ridge = Ridge { lambdas, intercept, leave_one_out: true, variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     train::<f64>(&selected, &options, &ridge, &resources)
 }
 
@@ -121,8 +127,13 @@ fn weights_are_repetitions() {
             assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
         }
         let [a, b] = [&weighted, &plain].map(|trained| trained.model.quadratic.as_ref().unwrap());
-        assert!((a.units[0] / b.units[0] - 1.0).abs() < 1e-6, "{:?} {:?}", a.units, b.units);
-        assert!((a.residual / b.residual - 1.0).abs() < 1e-12);
+        assert!(
+            (a.output_scales[0] / b.output_scales[0] - 1.0).abs() < 1e-6,
+            "{:?} {:?}",
+            a.output_scales,
+            b.output_scales
+        );
+        assert!((a.residual_factor / b.residual_factor - 1.0).abs() < 1e-12);
     }
 }
 
@@ -208,10 +219,11 @@ fn learned(family: &SolverFamily, rows: &Rows, weights: Option<f64>, scaling: Sc
 fn told(fitted: &Fitted) -> (Vec<f64>, Vec<f64>) {
     let predictor = Predictor::new(fitted.model.clone()).unwrap();
     let points: Vec<Vec<f64>> = problem(40).iter().map(|row| row[..2].to_vec()).collect();
-    let components = predictor.card().task == Task::Components;
+    let components = predictor.metadata().task == Task::Components;
     let scores = solver_laws::predicted(&predictor, &points).concat();
     let AnyModel::F64(model) = &fitted.model else { panic!("a model of f64") };
-    let deviations = model.quadratic.as_ref().map_or(Vec::new(), |q| vec![q.units[0], q.constant, q.residual]);
+    let deviations =
+        model.quadratic.as_ref().map_or(Vec::new(), |q| vec![q.output_scales[0], q.constant, q.residual_factor]);
     (scores.into_iter().map(|score| if components { score.abs() } else { score }).collect(), deviations)
 }
 
@@ -242,9 +254,9 @@ fn weights_are_repetitions_in_all_that_is_learned_of_the_rows() {
             near(&what, (&a.scaler.centre, &b.scaler.centre), 1e-12);
             near(&what, (&a.scaler.scale, &b.scaler.scale), 1e-12);
             near(&what, (&a.scaler.knots, &b.scaler.knots), 1e-12);
-            assert_eq!((&a.card.ranges, &a.card.classes), (&b.card.ranges, &b.card.classes), "{what}");
+            assert_eq!((&a.metadata.ranges, &a.metadata.classes), (&b.metadata.ranges, &b.metadata.classes), "{what}");
             let length = |kernel: &str| -> f64 { kernel.split(['=', ')']).nth(1).unwrap().parse().unwrap() };
-            near(&what, (&[length(&a.card.kernel)], &[length(&b.card.kernel)]), 1e-9);
+            near(&what, (&[length(&a.metadata.kernel)], &[length(&b.metadata.kernel)]), 1e-9);
             let ((a, c), (b, d)) = (told(&weighted), told(&plain));
             near(&what, (&a, &b), 1e-5);
             near(&what, (&c, &d), 1e-6);

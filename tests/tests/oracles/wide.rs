@@ -6,7 +6,7 @@ use kfit::train::{Trained, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
 use ksolve::Task;
-use ksolve::job::{LandmarkSource, Unwatched};
+use ksolve::job::{LandmarkSource, NoStageObserver};
 use kstore::Workers;
 use std::path::Path;
 
@@ -22,8 +22,13 @@ fn fit<T: kapprox::Real>(path: &Path, sigma: f64) -> Trained<T> {
         ..table::exact(Task::Regression, &format!("gaussian(sigma={sigma})"), 150)
     };
     let ridge = Ridge { lambdas: vec![LAMBDA], ..Ridge::default() };
-    let resources =
-        Resources { memory: 1 << 30, workers: &Workers::new(2), stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &Workers::new(2),
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     train::<T>(&table::select(path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 

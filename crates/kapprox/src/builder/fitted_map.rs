@@ -8,19 +8,19 @@ use kpass::{MemoryRows, Workers};
 use std::sync::Arc;
 
 /// Points whose values are finite and in the domain of the kernel.
-pub(super) struct Checked {
+pub(super) struct CheckedPoints {
     pub(super) values: Vec<f64>,
     pub(super) d: usize,
 }
 
-impl Checked {
+impl CheckedPoints {
     pub(super) fn new<P: Points + ?Sized>(x: &P, kernel: &Kernel) -> Result<Self> {
         let (values, d) = x.row_major()?;
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let what = format!("the value of row {}, column {} (counted from 0)", at / d, at % d);
             return Err(Error::NotFinite { what, remedy: "remove the row, or fill in the value".into() });
         }
-        kernel.check_features(d)?;
+        kernel.check_input_count(d)?;
         let checked = Self { values, d };
         kernel.check_values(checked.matrix(), 0)?;
         Ok(checked)
@@ -40,7 +40,7 @@ impl Checked {
 #[derive(Debug)]
 pub struct FittedMap {
     pub(super) kernel: Kernel,
-    pub(super) built: Arc<dyn AnyKernel>,
+    pub(super) kernel_function: Arc<dyn AnyKernel>,
     pub(super) map: Box<dyn FeatureMap<f64>>,
     pub(super) workers: Workers,
 }
@@ -52,7 +52,7 @@ impl FittedMap {
     /// [`Error::Shape`] if the points do not have as many columns as the points of the fit; a value
     /// that is not finite or outside the domain of the kernel.
     pub fn transform<P: Points + ?Sized>(&self, x: &P) -> Result<Mat<f64>> {
-        Ok(self.features(&self.checked(x)?))
+        Ok(self.features(&self.check_points(x)?))
     }
 
     /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x).
@@ -66,23 +66,23 @@ impl FittedMap {
         if !self.map.is_projection() {
             return Ok(None);
         }
-        let x = self.checked(x)?;
+        let x = self.check_points(x)?;
         let features = self.features(&x);
         let mut diagonal = vec![0.0; features.nrows()];
-        self.built.typed::<f64>().diag(x.matrix(), &mut diagonal);
+        self.kernel_function.typed::<f64>().diag(x.matrix(), &mut diagonal);
         let mut buffer = Vec::new();
-        let left: f64 = (0..features.nrows())
+        let residual_sum: f64 = (0..features.nrows())
             .map(|i| {
                 let squares: f64 = row(features.as_ref(), i, &mut buffer).iter().map(|v| v * v).sum();
                 (diagonal[i] - squares).max(0.0)
             })
             .sum();
         let trace: f64 = diagonal.iter().sum();
-        if !trace.is_finite() || !left.is_finite() {
+        if !trace.is_finite() || !residual_sum.is_finite() {
             let remedy = "scale the columns, or choose a kernel that is bounded".into();
             return Err(Error::NotFinite { what: "the trace of the kernel on the points".into(), remedy });
         }
-        Ok(Some(if trace > 0.0 { left / trace } else { 0.0 }))
+        Ok(Some(if trace > 0.0 { residual_sum / trace } else { 0.0 }))
     }
 
     /// Returns the kernel, with all parameters resolved to numbers.
@@ -95,15 +95,15 @@ impl FittedMap {
         &*self.map
     }
 
-    fn checked<P: Points + ?Sized>(&self, x: &P) -> Result<Checked> {
-        let (x, d) = (Checked::new(x, &self.kernel)?, self.map.dims().0);
+    fn check_points<P: Points + ?Sized>(&self, x: &P) -> Result<CheckedPoints> {
+        let (x, d) = (CheckedPoints::new(x, &self.kernel)?, self.map.dims().0);
         match x.d == d {
             true => Ok(x),
             false => Err(Error::Shape { what: "columns of the points", expected: d, got: x.d }),
         }
     }
 
-    fn features(&self, x: &Checked) -> Mat<f64> {
+    fn features(&self, x: &CheckedPoints) -> Mat<f64> {
         let mut features = Mat::zeros(x.matrix().nrows(), self.map.dims().1);
         self.map.apply(x.matrix(), features.as_mut(), &self.workers);
         features

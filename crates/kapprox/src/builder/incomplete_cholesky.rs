@@ -1,7 +1,7 @@
 //! Incomplete Cholesky factors of matrices.
 
 use crate::Result;
-use crate::matrix::{self, Entries, Function, PartialCholesky};
+use crate::matrix::{self, Entries, FnEntries, PartialCholesky};
 use kpass::Workers;
 
 /// Incomplete Cholesky factorisation of a positive semi-definite matrix: K ≈ F Fᵀ, from `rank`
@@ -62,7 +62,7 @@ impl IncompleteCholesky {
     /// the matrix; an entry that is not finite.
     pub fn run(&self, n: usize, entry: impl Fn(usize, usize) -> f64 + Sync) -> Result<PartialCholesky> {
         // indices below n fit in the caller's usize
-        self.run_on(&Function { n: n as u64, entry: |i: u64, j: u64| entry(i as usize, j as usize) })
+        self.run_on(&FnEntries { n: n as u64, entry: |i: u64, j: u64| entry(i as usize, j as usize) })
     }
 
     /// Factors a matrix, such as a faer matrix in memory or mapped from a file.

@@ -1,6 +1,6 @@
 //! The Nyström approximation of points in memory.
 
-use super::{FittedMap, Points, fitted_map::Checked};
+use super::{FittedMap, Points, fitted_map::CheckedPoints};
 use crate::landmark::{self, Scan};
 use crate::{Error, Kernel, NystromMap, Result};
 use kpass::{Pass, Workers};
@@ -38,7 +38,7 @@ impl Nystrom {
     /// distance of the points.
     pub fn new(kernel: Kernel, rank: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { kernel, rank, landmarks: landmark::usual().name.to_string(), seed: 0, threads }
+        Self { kernel, rank, landmarks: landmark::default_scheme().name.to_string(), seed: 0, threads }
     }
 
     /// Sets the landmark scheme by its name in [`landmark::registry`]; `rpcholesky` by default.
@@ -73,14 +73,14 @@ impl Nystrom {
         if scheme.needs_targets {
             return Err(Error::NoTargets { scheme: scheme.name });
         }
-        let x = Checked::new(x, &self.kernel)?;
+        let x = CheckedPoints::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;
-        let (built, workers) = (kernel.build()?, Workers::new(self.threads.max(1)));
+        let (kernel_function, workers) = (kernel.build()?, Workers::new(self.threads.max(1)));
         let n = x.matrix().nrows();
         let rows = x.into_rows()?;
         let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: n as u64 };
-        let landmarks = scheme.landmarks::<f64>().select(&scan, &built, self.rank.min(n), self.seed)?;
-        let map = Box::new(NystromMap::new(&built, landmarks, &workers)?);
-        Ok(FittedMap { kernel, built, map, workers })
+        let landmarks = scheme.typed::<f64>().select(&scan, &kernel_function, self.rank.min(n), self.seed)?;
+        let map = Box::new(NystromMap::new(&kernel_function, landmarks, &workers)?);
+        Ok(FittedMap { kernel, kernel_function, map, workers })
     }
 }

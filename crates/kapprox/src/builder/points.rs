@@ -22,11 +22,14 @@ pub trait Points {
 
 fn matrix<T: Real>(x: MatRef<'_, T>) -> Result<(Vec<f64>, usize)> {
     let (n, d) = (x.nrows(), x.ncols());
-    of_rows(n, (0..n).map(|i| (0..d).map(move |j| x[(i, j)].to_f64())))
+    collect_rows(n, (0..n).map(|i| (0..d).map(move |j| x[(i, j)].to_f64())))
 }
 
 /// Collects the values of `n` rows, which must all have as many columns as the first.
-fn of_rows<R: ExactSizeIterator<Item = f64>>(n: usize, rows: impl Iterator<Item = R>) -> Result<(Vec<f64>, usize)> {
+fn collect_rows<R: ExactSizeIterator<Item = f64>>(
+    n: usize,
+    rows: impl Iterator<Item = R>,
+) -> Result<(Vec<f64>, usize)> {
     let (mut values, mut width) = (Vec::new(), None);
     for row in rows {
         let d = *width.get_or_insert_with(|| {
@@ -59,20 +62,20 @@ impl<T: Real> Points for Mat<T> {
 
 impl<T: Real, const D: usize> Points for [[T; D]] {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
-        of_rows(self.len(), self.iter().map(|row| row.iter().map(|v| v.to_f64())))
+        collect_rows(self.len(), self.iter().map(|row| row.iter().map(|v| v.to_f64())))
     }
 }
 
 impl<T: Real> Points for [Vec<T>] {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
-        of_rows(self.len(), self.iter().map(|row| row.iter().map(|v| v.to_f64())))
+        collect_rows(self.len(), self.iter().map(|row| row.iter().map(|v| v.to_f64())))
     }
 }
 
 /// A single column.
 impl<T: Real> Points for [T] {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
-        of_rows(self.len(), self.iter().map(|v| std::iter::once(v.to_f64())))
+        collect_rows(self.len(), self.iter().map(|v| std::iter::once(v.to_f64())))
     }
 }
 
@@ -97,7 +100,7 @@ where
 #[cfg(feature = "ndarray")]
 impl<T: Real, S: ndarray::Data<Elem = T>> Points for ndarray::ArrayBase<S, ndarray::Ix2> {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
-        of_rows(
+        collect_rows(
             self.nrows(),
             self.rows().into_iter().map(|row| row.into_iter().map(|v| v.to_f64()).collect::<Vec<_>>().into_iter()),
         )

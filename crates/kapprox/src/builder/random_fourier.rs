@@ -1,7 +1,7 @@
 //! Random Fourier features of points in memory.
 
-use super::{FittedMap, Points, fitted_map::Checked};
-use crate::map::{self, Making, WithoutRows, random::Sampling};
+use super::{FittedMap, Points, fitted_map::CheckedPoints};
+use crate::map::{self, MapConstructor, RowFreeInputs, random::Sampling};
 use crate::{Kernel, Result};
 use kpass::Workers;
 
@@ -25,7 +25,7 @@ use kpass::Workers;
 #[derive(Clone, Debug)]
 pub struct RandomFourier {
     kernel: Kernel,
-    count: usize,
+    features: usize,
     sampling: Sampling,
     seed: u64,
 }
@@ -34,7 +34,7 @@ impl RandomFourier {
     /// Returns a map to `features` features. `sigma=median` selects the median distance of the
     /// points.
     pub fn new(kernel: Kernel, features: usize) -> Self {
-        Self { kernel, count: features, sampling: Sampling::Plain, seed: 0 }
+        Self { kernel, features, sampling: Sampling::Plain, seed: 0 }
     }
 
     /// Sets how the frequencies are drawn; independently by default.
@@ -56,12 +56,14 @@ impl RandomFourier {
     /// Points that the kernel rejects; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel
     /// without a spectral density, such as a polynomial.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
-        let x = Checked::new(x, &self.kernel)?;
+        let x = CheckedPoints::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;
-        let built = kernel.build()?;
-        let spec = map::MapSpec::of(map::random::family(self.sampling));
-        let Making::WithoutRows(make) = spec.making::<f64>() else { unreachable!("random features see no rows") };
-        let map = make(&WithoutRows { spec: &spec, kernel: &kernel, d: x.d, rank: self.count, seed: self.seed })?;
-        Ok(FittedMap { kernel, built, map, workers: Workers::sequential() })
+        let kernel_function = kernel.build()?;
+        let spec = map::MapSpec::with_defaults(map::random::family(self.sampling));
+        let MapConstructor::WithoutRows(build) = spec.builder::<f64>() else {
+            unreachable!("random features see no rows")
+        };
+        let map = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d: x.d, rank: self.features, seed: self.seed })?;
+        Ok(FittedMap { kernel, kernel_function, map, workers: Workers::sequential() })
     }
 }

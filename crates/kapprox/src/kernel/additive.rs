@@ -8,20 +8,20 @@
 //! The histogram intersection kernel is Σ min(x, z) (Barla, Odone, Verri, *Histogram Intersection
 //! Kernel for Image Classification*, ICIP 2003).
 
-use super::family::{Domain, Explicit, Homogeneous, KernelFamily};
+use super::family::{Domain, ExplicitForm, Homogeneous, KernelFamily};
 use super::terms::{HarmonicMeans, Minima};
-use super::{direct::raw, linear::Linear};
+use super::{direct::sum_kernel, linear::Linear};
 
 pub(super) const CHI_SQUARED: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    explicit: Some(Explicit::Additive(Homogeneous::ChiSquared)),
+    explicit: Some(ExplicitForm::Additive(Homogeneous::ChiSquared)),
     ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
-        raw(text, HarmonicMeans, Linear)
+        sum_kernel(text, HarmonicMeans, Linear)
     })
 };
 
 pub(super) const INTERSECTION: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    explicit: Some(Explicit::Additive(Homogeneous::Intersection)),
-    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| raw(text, Minima, Linear))
+    explicit: Some(ExplicitForm::Additive(Homogeneous::Intersection)),
+    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| sum_kernel(text, Minima, Linear))
 };

@@ -4,9 +4,9 @@
 //! The first operand writes the block; each further operand is computed one panel at a time, so no
 //! second block is needed.
 
-use super::fixed::{FEW, Fixed, KernelColumns};
+use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
 use super::points::{fill_column, pieces, row};
-use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::Weighted};
+use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::WeightedPairs};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
@@ -33,20 +33,20 @@ impl Operation {
 
 /// The kernel Σ k_i or Π k_i, entry by entry.
 #[derive(Debug)]
-pub(super) struct Combined {
+pub(super) struct CombinedKernel {
     pub(super) text: String,
     pub(super) operation: Operation,
     /// At least two kernels.
     pub(super) kernels: Vec<Arc<dyn AnyKernel>>,
 }
 
-impl Combined {
+impl CombinedKernel {
     fn typed<T: Real>(&self) -> Vec<Arc<dyn KernelFunction<T>>> {
         self.kernels.iter().map(|kernel| kernel.typed()).collect()
     }
 }
 
-impl<T: Real> KernelFunction<T> for Combined {
+impl<T: Real> KernelFunction<T> for CombinedKernel {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -85,9 +85,10 @@ impl<T: Real> KernelFunction<T> for Combined {
         let (first, others) = kernels.split_first()?;
         let panels = |kernel: &Arc<dyn KernelFunction<T>>| {
             let kernel = kernel.clone();
-            pieces(z.nrows(), PANEL_COLUMNS).map(move |(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns)))
+            pieces(z.nrows(), PANEL_COLUMNS)
+                .map(move |(j, columns)| FixedKernel::new(kernel.clone(), z.subrows(j, columns)))
         };
-        let (first, others) = (Fixed::new(first.clone(), z), others.iter().flat_map(panels).collect());
+        let (first, others) = (FixedKernel::new(first.clone(), z), others.iter().flat_map(panels).collect());
         Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
     }
 
@@ -97,7 +98,7 @@ impl<T: Real> KernelFunction<T> for Combined {
 
     /// The gradient of a factor is weighted with the values of all other factors.
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
-        let pairs = Weighted::new(x, z, weights, &out);
+        let pairs = WeightedPairs::new(x, z, weights, &out);
         if !KernelFunction::<T>::differentiable(self) {
             return false;
         }
@@ -115,12 +116,12 @@ impl<T: Real> KernelFunction<T> for Combined {
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        let (kernels, mut more) = (self.typed::<T>(), vec![0.0; out.len()]);
+        let (kernels, mut operand_diagonal) = (self.typed::<T>(), vec![0.0; out.len()]);
         let [first, others @ ..] = &kernels[..] else { return };
         first.diag(x, out);
         for other in others {
-            other.diag(x, &mut more);
-            for (out, &more) in out.iter_mut().zip(&more) {
+            other.diag(x, &mut operand_diagonal);
+            for (out, &more) in out.iter_mut().zip(&operand_diagonal) {
                 *out = self.operation.apply(*out, more);
             }
         }
@@ -128,8 +129,12 @@ impl<T: Real> KernelFunction<T> for Combined {
 }
 
 /// Adds the gradient of the product of `kernels` for a tile of pairs.
-fn product_gradient<T: Real>(kernels: &[Arc<dyn KernelFunction<T>>], pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
-    let Weighted { x, z, weights } = pairs;
+fn product_gradient<T: Real>(
+    kernels: &[Arc<dyn KernelFunction<T>>],
+    pairs: WeightedPairs<'_, T>,
+    mut out: MatMut<'_, T>,
+) {
+    let WeightedPairs { x, z, weights } = pairs;
     let values = |kernel: &Arc<dyn KernelFunction<T>>| {
         let mut values = Mat::zeros(x.nrows(), z.nrows());
         kernel.block(x, z, values.as_mut());
@@ -146,17 +151,18 @@ fn product_gradient<T: Real>(kernels: &[Arc<dyn KernelFunction<T>>], pairs: Weig
 }
 
 /// Fixed points, prepared as a whole for the first operand and panel by panel for the others, as in
-/// [`Combined`]'s blocks: a kernel centres its points, so another split would change the bits.
+/// [`CombinedKernel`]'s blocks: a kernel centres its points, so another split would change the
+/// bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
-    first: Fixed<T>,
-    others: Vec<Fixed<T>>,
+    first: FixedKernel<T>,
+    others: Vec<FixedKernel<T>>,
 }
 
 impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
     fn scratch(&self) -> usize {
         let inner = self.others.iter().chain([&self.first]).map(KernelColumns::scratch).max();
-        FEW * PANEL_COLUMNS + inner.unwrap_or_default()
+        MAX_FEW_ROWS * PANEL_COLUMNS + inner.unwrap_or_default()
     }
 
     fn bytes(&self) -> usize {
@@ -165,7 +171,7 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
 
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (b, m) = (x.nrows(), z.nrows());
-        let (panel, scratch) = scratch.split_at_mut(FEW * PANEL_COLUMNS);
+        let (panel, scratch) = scratch.split_at_mut(MAX_FEW_ROWS * PANEL_COLUMNS);
         self.first.rows(x, z, out, scratch);
         for (other, (j, columns)) in self.others.iter().zip(pieces(m, PANEL_COLUMNS).cycle()) {
             let panel = &mut panel[..b * columns];

@@ -4,8 +4,8 @@
 //! kernels (Stitson et al., *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou,
 //! Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004). Costs one exponential per feature and pair.
 
-use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Profile, direct::swept, matern::FAR, sweep::Features};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
+use super::{Profile, direct::difference_kernel, matern::FAR, sweep::DifferenceFold};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -15,17 +15,19 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number(
             "degree",
             2.0,
-            Range::Whole { from: 1, to: 31 },
+            Range::Integer { from: 1, to: 31 },
             "only integer powers are positive definite, and higher powers overflow",
         ),
     ],
-    facts: Facts::INVARIANT,
+    properties: KernelProperties::TRANSLATION_INVARIANT,
     ..KernelFamily::new(
         "anova",
         "(sum exp(-(x-z)^2 / (2 sigma^2)))^degree",
         "anova(sigma=0.5, degree=2)",
         // in units of √(2 ln 2) σ the Gaussian is 2^−r²
-        |text, values| swept(text, values[0] * (2.0 * LN_2).sqrt(), Gaussians, Power { degree: values[1] as u32 }),
+        |text, values| {
+            difference_kernel(text, values[0] * (2.0 * LN_2).sqrt(), Gaussians, Power { degree: values[1] as u32 })
+        },
     )
 };
 
@@ -51,7 +53,7 @@ impl Profile for Power {
 #[derive(Debug)]
 struct Gaussians;
 
-impl Features for Gaussians {
+impl DifferenceFold for Gaussians {
     const START: f64 = 0.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {

@@ -3,16 +3,16 @@
 //! The rational quadratic kernel with α = 1 and length scale σ/√2; positive definite for every σ >
 //! 0 (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
 
-use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
+use super::distance_argument::{AtZero, l2};
+use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
 use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Distance::L2),
-    facts: Facts::ALL,
+    distance: Some(Distance::L2),
+    properties: KernelProperties::ALL,
     ..KernelFamily::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
         l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)
     })
@@ -21,7 +21,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 impl Kernel {
     /// Returns the kernel 1 / (1 + ‖x − z‖² / sigma²).
     pub fn cauchy(sigma: impl Into<Value>) -> Self {
-        Self::of(&FAMILY, [sigma.into()])
+        Self::from_family(&FAMILY, [sigma.into()])
     }
 }
 

@@ -6,18 +6,18 @@
 //! and Kernels for Classification of Texture and Object Categories*, IJCV 73, 2007; they take the
 //! mean χ² distance as σ).
 
-use super::family::{Distance, Domain, Facts, KernelFamily, SIGMA};
-use super::{Profile, direct::raw, terms::ChiSquares};
+use super::family::{Distance, Domain, KernelFamily, KernelProperties, SIGMA};
+use super::{Profile, direct::sum_kernel, terms::ChiSquares};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Distance::ChiSquared),
+    distance: Some(Distance::ChiSquared),
     rate: Some(f64::recip),
     domain: Domain::NotNegative,
-    facts: Facts::BOUNDED,
+    properties: KernelProperties::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
-        raw(text, ChiSquares, ChiSquared { sigma: values[0] })
+        sum_kernel(text, ChiSquares, ChiSquared { sigma: values[0] })
     })
 };
 

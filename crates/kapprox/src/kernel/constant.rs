@@ -9,8 +9,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Kernel, Law, Profile, direct::product};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
+use super::{Kernel, Law, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -20,14 +20,16 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         Range::NotNegative,
         "a negative constant breaks positive definiteness",
     )],
-    facts: Facts::INVARIANT,
-    ..KernelFamily::new("constant", "value", "constant(value=0.5)", |text, values| product(text, Constant(values[0])))
+    properties: KernelProperties::TRANSLATION_INVARIANT,
+    ..KernelFamily::new("constant", "value", "constant(value=0.5)", |text, values| {
+        inner_product_kernel(text, Constant(values[0]))
+    })
 };
 
 impl Kernel {
     /// Returns the kernel with this value for all points.
     pub fn constant(value: f64) -> Self {
-        Self::of(&FAMILY, [value.into()])
+        Self::from_family(&FAMILY, [value.into()])
     }
 }
 

@@ -2,17 +2,17 @@
 //!
 //! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel on the unit sphere.
 
-use super::applied::{KernelTransform, applied};
-use super::embedded::{Embedding, embedded};
-use super::family::{Facts, KernelFamily};
-use super::{AnyKernel, direct::product, linear::Linear};
+use super::embedded::{Embedding, embedded_kernel};
+use super::family::{KernelFamily, KernelProperties};
+use super::transform::{KernelTransform, transformed_kernel};
+use super::{AnyKernel, direct::inner_product_kernel, linear::Linear};
 use crate::Real;
 use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    facts: Facts::BOUNDED,
+    properties: KernelProperties::BOUNDED,
     ..KernelFamily::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
-        embedded(text, Sphere, product("linear()".into(), Linear))
+        embedded_kernel(text, Sphere, inner_product_kernel("linear()".into(), Linear))
     })
 };
 
@@ -22,7 +22,7 @@ struct Sphere;
 
 impl Embedding for Sphere {
     fn on_sparse(&self, text: String, kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
-        Some(applied(text, KernelTransform::Normalised, kernel))
+        Some(transformed_kernel(text, KernelTransform::Normalised, kernel))
     }
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
@@ -44,9 +44,9 @@ impl Embedding for Sphere {
             return gradient.fill(T::ZERO);
         }
         let norm = norm(x, largest);
-        let along: f64 = image.iter().zip(by_image).map(|(image, by)| image.to_f64() * by.to_f64()).sum();
+        let projection: f64 = image.iter().zip(by_image).map(|(image, by)| image.to_f64() * by.to_f64()).sum();
         for ((gradient, image), by) in gradient.iter_mut().zip(image).zip(by_image) {
-            *gradient = T::from_f64((by.to_f64() - along * image.to_f64()) / largest / norm);
+            *gradient = T::from_f64((by.to_f64() - projection * image.to_f64()) / largest / norm);
         }
     }
 }

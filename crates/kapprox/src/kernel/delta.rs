@@ -4,14 +4,14 @@
 //! sets, such as categories, only. Categories are numbers here, compared exactly; scaling keeps
 //! equal values equal.
 
-use super::family::{Facts, KernelFamily};
-use super::{Profile, direct::raw, terms::Magnitudes};
+use super::family::{KernelFamily, KernelProperties};
+use super::{Profile, direct::sum_kernel, terms::Magnitudes};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     // not on other sets: a distribution without atoms has mean 0 in feature space
-    facts: Facts { of: "discrete sets", ..Facts::ALL },
-    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, Delta))
+    properties: KernelProperties { scope: "discrete sets", ..KernelProperties::ALL },
+    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| sum_kernel(text, Magnitudes, Delta))
 };
 
 #[derive(Debug)]

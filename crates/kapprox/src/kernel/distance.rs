@@ -11,28 +11,28 @@
 //! 2004; Sejdinovic, Sriperumbudur, Gretton, Fukumizu, "Equivalence of distance-based and
 //! RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
 
-use super::applied::{PairFunction, applied};
-use super::distances::{AtZero, l2};
-use super::family::{Facts, KernelFamily};
+use super::distance_argument::{AtZero, l2};
+use super::family::{KernelFamily, KernelProperties};
 use super::points::{Lengths, row};
-use super::{KernelFunction, Profile, gradient::Weighted};
+use super::transform::{PairFunction, transformed_kernel};
+use super::{KernelFunction, Profile, gradient::WeightedPairs};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     // not universal: k(0, ·) is 0, so no sum of kernel sections approximates 1 at the origin
-    facts: Facts { characteristic: true, of: "laws with a mean", ..Facts::NONE },
+    properties: KernelProperties { characteristic: true, scope: "laws with a mean", ..KernelProperties::NONE },
     ..KernelFamily::new("distance", "(|x| + |z| - |x-z|) / 2", "distance()", |text, _| {
-        let between = l2("distance()".to_string(), Lengths::Same(1.0), AtZero::Cusp, Between);
-        applied(text, HalfNorms, between)
+        let distance = l2("distance()".to_string(), Lengths::Same(1.0), AtZero::Cusp, NegativeHalfDistance);
+        transformed_kernel(text, HalfNorms, distance)
     })
 };
 
 /// The part −‖x − z‖ / 2 of the kernel; by itself it is only conditionally positive definite.
 #[derive(Debug)]
-struct Between;
+struct NegativeHalfDistance;
 
-impl Profile for Between {
+impl Profile for NegativeHalfDistance {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let half = T::from_f64(-0.5);
         inlined!(|squared: T| half * squared.larger(T::ZERO).root())
@@ -50,9 +50,15 @@ struct HalfNorms;
 
 impl PairFunction for HalfNorms {
     /// Writes ‖x‖ of each point to the scratch, and ‖x‖ / 2 to `numbers`.
-    fn prepare<T: Real>(self, _: &dyn KernelFunction<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
-        norms(points, own);
-        numbers.iter_mut().zip(own).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());
+    fn prepare<T: Real>(
+        self,
+        _: &dyn KernelFunction<T>,
+        points: MatRef<'_, T>,
+        diagonal: &mut [f64],
+        numbers: &mut [T],
+    ) {
+        norms(points, diagonal);
+        numbers.iter_mut().zip(diagonal).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());
     }
 
     #[inline(always)]
@@ -60,11 +66,11 @@ impl PairFunction for HalfNorms {
         ((x + z).saturate() + k).saturate()
     }
 
-    fn gradient<T: Real>(self, between: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
-        let Weighted { x, z, weights } = pairs;
-        between.gradient(x, z, weights, out.rb_mut());
+    fn gradient<T: Real>(self, distance: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
+        let WeightedPairs { x, z, weights } = pairs;
+        distance.gradient(x, z, weights, out.rb_mut());
         let (mut norms, mut halves, mut spare) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());
-        self.prepare(between, x, &mut norms, &mut halves);
+        self.prepare(distance, x, &mut norms, &mut halves);
         for (i, &half) in halves.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
             let sum: f64 = weights.row(i).iter().map(|weight| weight.to_f64()).sum();
             let share = 0.25 * sum / half.to_f64();

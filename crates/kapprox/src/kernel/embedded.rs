@@ -1,17 +1,17 @@
 //! Kernels of points that are transformed first, row by row.
 
-use super::fixed::{FEW, Fixed, KernelColumns};
-use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::Weighted, pieces, row};
+use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
+use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::WeightedPairs, pieces, row};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
 /// Rows of x that are transformed at once.
-const TILE: usize = 1152;
+const TILE_ROWS: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Returns the number of features of the image of a point with d features.
-    fn features(&self, d: usize) -> usize {
+    fn image_len(&self, d: usize) -> usize {
         d
     }
     /// Writes the image of `x`: finite for finite `x`, and rounded once.
@@ -34,20 +34,24 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
 
 /// The kernel k(e(x), e(z)) of the images of points under the embedding e.
 #[derive(Debug)]
-struct Embedded<E> {
+struct EmbeddedKernel<E> {
     text: String,
     embedding: Arc<E>,
     kernel: Arc<dyn AnyKernel>,
 }
 
 /// Returns the kernel `kernel` between the images of points, written `text`.
-pub(crate) fn embedded<E: Embedding>(text: String, embedding: E, kernel: Arc<dyn AnyKernel>) -> Arc<dyn AnyKernel> {
-    Arc::new(Embedded { text, embedding: Arc::new(embedding), kernel })
+pub(crate) fn embedded_kernel<E: Embedding>(
+    text: String,
+    embedding: E,
+    kernel: Arc<dyn AnyKernel>,
+) -> Arc<dyn AnyKernel> {
+    Arc::new(EmbeddedKernel { text, embedding: Arc::new(embedding), kernel })
 }
 
-impl<E: Embedding> Embedded<E> {
+impl<E: Embedding> EmbeddedKernel<E> {
     fn images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
-        let p = self.embedding.features(points.ncols());
+        let p = self.embedding.image_len(points.ncols());
         let mut images = vec![T::ZERO; points.nrows() * p];
         write_images(&*self.embedding, points, p, &mut images);
         images
@@ -62,7 +66,7 @@ fn write_images<T: Real, E: Embedding>(embedding: &E, points: MatRef<'_, T>, p: 
     }
 }
 
-impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
+impl<T: Real, E: Embedding> KernelFunction<T> for EmbeddedKernel<E> {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -77,9 +81,9 @@ impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.features(x.ncols()));
+        let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.image_len(x.ncols()));
         let z_images = self.images(z);
-        for (i, rows) in pieces(x.nrows(), TILE) {
+        for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
             let images = self.images(x.subrows(i, rows));
             kernel.block(
                 MatRef::from_row_major_slice(&images, rows, p),
@@ -90,8 +94,8 @@ impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let (p, images) = (self.embedding.features(z.ncols()), self.images(z));
-        let fixed = Fixed::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
+        let (p, images) = (self.embedding.image_len(z.ncols()), self.images(z));
+        let fixed = FixedKernel::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
         Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed }))
     }
 
@@ -104,8 +108,8 @@ impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
     }
 
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
-        let pairs = Weighted::new(x, z, weights, &out);
-        let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.features(x.ncols()));
+        let pairs = WeightedPairs::new(x, z, weights, &out);
+        let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.image_len(x.ncols()));
         if !kernel.differentiable() {
             return false;
         }
@@ -129,7 +133,7 @@ impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        let p = self.embedding.features(x.ncols());
+        let p = self.embedding.image_len(x.ncols());
         let images = self.images(x);
         self.kernel.typed::<T>().diag(MatRef::from_row_major_slice(&images, x.nrows(), p), out);
     }
@@ -140,12 +144,12 @@ struct EmbeddedColumns<T: Real, E> {
     images: Vec<T>,
     /// Number of features of an image.
     p: usize,
-    fixed: Fixed<T>,
+    fixed: FixedKernel<T>,
 }
 
 impl<T: Real, E: Embedding> KernelColumns<T> for EmbeddedColumns<T, E> {
     fn scratch(&self) -> usize {
-        FEW * self.p + self.fixed.scratch()
+        MAX_FEW_ROWS * self.p + self.fixed.scratch()
     }
 
     fn bytes(&self) -> usize {

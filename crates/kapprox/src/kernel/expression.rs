@@ -1,7 +1,7 @@
 //! Kernel expressions as trees that callers in other languages can read.
 
 use super::node::{Call, Node};
-use super::{Kernel, applied::KernelTransform, family::Value};
+use super::{Kernel, family::Value, transform::KernelTransform};
 
 /// A kernel expression as a tree.
 ///
@@ -68,11 +68,11 @@ fn kernel(call: &Call) -> Option<Expression> {
     let number = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
         Value::Each(numbers) => Some(numbers.clone()),
-        Value::Share(_) | Value::Median | Value::Auto => None,
+        Value::OverInputCount(_) | Value::Median | Value::Auto => None,
     };
     let named = call.family.parameters.iter().zip(&call.values);
     let parameters = named.map(|(parameter, value)| Some((parameter.name, number(value)?))).collect::<Option<_>>()?;
-    let columns = match (&call.columns, call.places()) {
+    let columns = match (&call.columns, call.column_indices()) {
         (None, _) => None,
         (Some(_), Some(places)) => Some(places.iter().collect()),
         (Some(_), None) => return None,

@@ -1,7 +1,7 @@
 //! Families of kernels by name: their properties, their parameters, and how they are built.
 
 use super::AnyKernel;
-use kpass::named::Named;
+use kpass::registry::RegistryEntry;
 use std::{fmt, sync::Arc};
 
 /// A family of kernels: its name, its parameters and the function that builds it.
@@ -14,29 +14,29 @@ pub struct KernelFamily {
     /// Parameters, in the order in which expressions print them.
     pub parameters: &'static [KernelParameter],
     /// Distance for the median heuristic; `None` if the kernel has no length scale.
-    pub metric: Option<Distance>,
+    pub distance: Option<Distance>,
     /// Conversion of a rate gamma to the length scale, for kernels that are often written with a
     /// rate: expressions may give `gamma` instead of the length scale.
     pub rate: Option<fn(f64) -> f64>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
     /// Further properties of k.
-    pub facts: Facts,
+    pub properties: KernelProperties,
     /// Form of the explicit feature map; `None` if only the spectrum or landmarks give feature
     /// maps.
-    pub explicit: Option<Explicit>,
+    pub explicit: Option<ExplicitForm>,
     /// Allowed values of the features.
     pub domain: Domain,
     /// Check of the number of features against the parameter values; the error says what is wrong,
     /// such as `but this is not a square number`.
-    pub fits: fn(values: &[f64], features: usize) -> Result<(), String>,
+    pub check_input_count: fn(values: &[f64], features: usize) -> Result<(), String>,
     /// Example expression that gives every parameter.
     pub example: &'static str,
     /// Constructor of the kernel `text` from parameter values, which are in order and in range.
     pub build: Build,
     /// Constructor of the kernel whose only parameter is a list with one number per feature; `None`
     /// if a list has no meaning.
-    pub each: Option<Build>,
+    pub build_list: Option<Build>,
 }
 
 /// A function that builds the kernel `text` from the values of its parameters.
@@ -53,16 +53,16 @@ impl KernelFamily {
             name,
             formula,
             parameters: &[],
-            metric: None,
+            distance: None,
             rate: None,
             positive_definite: true,
-            facts: Facts::NONE,
+            properties: KernelProperties::NONE,
             explicit: None,
             domain: Domain::Any,
-            fits: |_, _| Ok(()),
+            check_input_count: |_, _| Ok(()),
             example,
             build,
-            each: None,
+            build_list: None,
         }
     }
 }
@@ -70,7 +70,7 @@ impl KernelFamily {
 /// The form of a kernel with an explicit feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Explicit {
+pub enum ExplicitForm {
     /// x·z; its exponential is universal.
     Linear,
     /// (γ x·z + c₀)^q, with the parameters q, γ and c₀.
@@ -97,13 +97,13 @@ pub enum Homogeneous {
 /// Properties of a kernel that hold for every allowed parameter and all values of its domain;
 /// false if a property does not hold or is not known to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct KernelProperties {
     /// |k| is bounded.
     pub bounded: bool,
     /// k(x, z) is a function of x − z.
     pub translation_invariant: bool,
     /// k(x, z) recurs periodically as x moves away from z.
-    pub repeats: bool,
+    pub periodic: bool,
     /// Sums of kernel sections approximate every continuous function on a compact set of points.
     pub universal: bool,
     /// Different distributions have different means in feature space, so a test with k detects
@@ -111,30 +111,30 @@ pub struct Facts {
     pub characteristic: bool,
     /// Points or distributions for which the last two properties hold, such as `discrete sets`;
     /// empty for all.
-    pub of: &'static str,
+    pub scope: &'static str,
 }
 
-impl Facts {
+impl KernelProperties {
     /// No property is known to hold.
     pub const NONE: Self = Self {
         bounded: false,
         translation_invariant: false,
-        repeats: false,
+        periodic: false,
         universal: false,
         characteristic: false,
-        of: "",
+        scope: "",
     };
     pub(crate) const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
-    pub(crate) const RICH: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
-    pub(crate) const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
+    pub(crate) const UNIVERSAL: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
+    pub(crate) const TRANSLATION_INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
     /// Bounded, translation invariant, universal and characteristic: functions of the difference
     /// whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu, Schölkopf,
     /// Lanckriet, JMLR 11, 2010).
-    pub const ALL: Self = Self { translation_invariant: true, ..Self::RICH };
+    pub const ALL: Self = Self { translation_invariant: true, ..Self::UNIVERSAL };
 }
 
-impl Named for KernelFamily {
-    const WHAT: &'static str = "kernel";
+impl RegistryEntry for KernelFamily {
+    const KIND: &'static str = "kernel";
     fn name(&self) -> &'static str {
         self.name
     }
@@ -219,7 +219,7 @@ pub enum Value {
     Each(Vec<f64>),
     /// This number over the number of features that the kernel uses, such as 1/d; for a length
     /// scale it is a [rate](KernelFamily::rate).
-    Share(f64),
+    OverInputCount(f64),
     /// The median distance between the points of a sample.
     Median,
     /// The multiple of the median that predicts a target well; without a target, the median.
@@ -256,7 +256,7 @@ pub enum Range {
     /// 0 or above.
     NotNegative,
     /// An integer from `from` to `to`, both included.
-    Whole {
+    Integer {
         /// Smallest allowed number.
         from: u32,
         /// Largest allowed number.
@@ -274,7 +274,9 @@ impl Range {
                 Self::Any => true,
                 Self::Positive => value > 0.0,
                 Self::NotNegative => value >= 0.0,
-                Self::Whole { from, to } => value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value),
+                Self::Integer { from, to } => {
+                    value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value)
+                }
                 Self::OneOf(values) => values.contains(&value),
             }
     }
@@ -286,7 +288,7 @@ impl fmt::Display for Range {
             Self::Any => write!(f, "finite"),
             Self::Positive => write!(f, "> 0"),
             Self::NotNegative => write!(f, ">= 0"),
-            Self::Whole { from, to } => write!(f, "a whole number from {from} to {to}"),
+            Self::Integer { from, to } => write!(f, "a whole number from {from} to {to}"),
             Self::OneOf(values) => {
                 let values: Vec<_> = values.iter().map(f64::to_string).collect();
                 write!(f, "one of {}", values.join(", "))

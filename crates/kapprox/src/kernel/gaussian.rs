@@ -13,20 +13,20 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
+use super::distance_argument::{AtZero, l2};
+use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
 use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Distance::L2),
+    distance: Some(Distance::L2),
     rate: Some(|gamma| (0.5 / gamma).sqrt()),
-    each: Some(|text, sigmas| {
+    build_list: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
     }),
-    facts: Facts::ALL,
+    properties: KernelProperties::ALL,
     ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
         l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
     })
@@ -36,7 +36,7 @@ impl Kernel {
     /// Returns the kernel exp(−‖x − z‖² / (2 sigma²)). `sigma` is a length scale, a list with one
     /// per column, or [`Value::Median`].
     pub fn gaussian(sigma: impl Into<Value>) -> Self {
-        Self::of(&FAMILY, [sigma.into()])
+        Self::from_family(&FAMILY, [sigma.into()])
     }
 }
 

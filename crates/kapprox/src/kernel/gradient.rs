@@ -10,7 +10,7 @@
 //! x and a sum of z would cancel for close points.
 
 use super::panel::TILE_ROWS;
-use super::points::{Aligned, Frame, fill_column, pieces, row};
+use super::points::{AlignedVec, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -22,13 +22,13 @@ const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Weighted<'a, T> {
+pub(super) struct WeightedPairs<'a, T> {
     pub(super) x: MatRef<'a, T>,
     pub(super) z: MatRef<'a, T>,
     pub(super) weights: MatRef<'a, T>,
 }
 
-impl<'a, T: Real> Weighted<'a, T> {
+impl<'a, T: Real> WeightedPairs<'a, T> {
     /// Panics unless x is b x d, z is m x d, weights is b x m and out is b x d.
     #[track_caller]
     pub(super) fn new(x: MatRef<'a, T>, z: MatRef<'a, T>, weights: MatRef<'a, T>, out: &MatMut<'_, T>) -> Self {
@@ -54,7 +54,11 @@ impl<'a, T: Real> Weighted<'a, T> {
 }
 
 /// Replaces the arguments of g in a block by the weighted factors, `weights` · g'.
-pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef<'_, T>, arguments: MatMut<'_, T>) {
+pub(super) fn weigh_factors<T: Real>(
+    derivative: impl Fn(T) -> T + Copy,
+    weights: MatRef<'_, T>,
+    arguments: MatMut<'_, T>,
+) {
     let (mut spare, mut weights_spare) = (Vec::new(), Vec::new());
     for (j, column) in arguments.col_iter_mut().enumerate() {
         let weights = row(weights.transpose(), j, &mut weights_spare);
@@ -72,10 +76,10 @@ pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef
 /// `factors` writes blocks of weights times factors.
 ///
 /// Each row occupies one lane of a vector, so its bits do not depend on the other rows.
-pub(super) fn add<T: Real>(
-    pairs: Weighted<'_, T>,
+pub(super) fn add_gradient<T: Real>(
+    pairs: WeightedPairs<'_, T>,
     mut out: MatMut<'_, T>,
-    factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>),
+    factors: &dyn Fn(WeightedPairs<'_, T>, MatMut<'_, T>),
     slope: impl Fn(T, T) -> T + Copy,
     finish: &dyn Fn(usize, T) -> T,
 ) {
@@ -108,19 +112,24 @@ pub(super) fn add<T: Real>(
 /// Points, feature by feature, and the weighted factors of their pairs, column by column.
 #[derive(Default)]
 struct Tile<T> {
-    x: Aligned<T>,
-    z: Aligned<T>,
-    factors: Aligned<T>,
+    x: AlignedVec<T>,
+    z: AlignedVec<T>,
+    factors: AlignedVec<T>,
     rows: usize,
     columns: usize,
 }
 
 impl<T: Real> Tile<T> {
     /// Stores the points z of the pairs, and the pairs' factors times their weights.
-    fn fill(&mut self, pairs: Weighted<'_, T>, frame: &Frame<T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
+    fn fill(
+        &mut self,
+        pairs: WeightedPairs<'_, T>,
+        frame: &Frame<T>,
+        factors: &dyn Fn(WeightedPairs<'_, T>, MatMut<'_, T>),
+    ) {
         (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
         frame.pack_panels(pairs.z, self.columns, &mut self.z);
-        let values = self.factors.zeros(self.rows * self.columns);
+        let values = self.factors.resize_zeroed(self.rows * self.columns);
         factors(pairs, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
     }
 

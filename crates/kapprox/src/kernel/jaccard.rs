@@ -7,12 +7,12 @@
 //! Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54,
 //! 2013).
 
-use super::cancelling::Split;
-use super::distances::Euclidean;
-use super::family::{Domain, Facts, KernelFamily};
-use super::panel::{Block, Finish, Own, Owns};
+use super::cancelling::SplitDistance;
+use super::distance_argument::Euclidean;
+use super::family::{Domain, KernelFamily, KernelProperties};
+use super::panel::{Block, Finish, PointStats, PointStatsTable};
 use super::points::{Frame, fold_panels, fold_row, row_norms};
-use super::{KernelFunction, check_shapes, few, fixed::KernelColumns, terms::Products};
+use super::{KernelFunction, check_shapes, few_rows, fixed_kernel::KernelColumns, terms::Products};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
     // kernel matrices of distinct sets are not singular
-    facts: Facts::RICH,
+    properties: KernelProperties::UNIVERSAL,
     ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
 
@@ -40,7 +40,7 @@ impl<T: Real> KernelFunction<T> for Jaccard {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(few::columns::<T, Products, _>(Frame::identity(z.ncols()), Union, z))
+        Some(few_rows::columns::<T, Products, _>(Frame::identity(z.ncols()), Union, z))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -53,22 +53,22 @@ impl<T: Real> KernelFunction<T> for Jaccard {
 struct Union;
 
 impl<T: Real> Finish<T> for Union {
-    const OWN: usize = 1;
+    const STATS_PER_POINT: usize = 1;
 
-    fn panels(&self, panels: &mut [T], height: usize, d: usize, owns: &mut Owns<T>) {
-        fold_panels(panels, height, d, (Euclidean::offset, 1.0), &mut owns.offsets);
+    fn panel_stats(&self, panels: &mut [T], height: usize, d: usize, stats: &mut PointStatsTable<T>) {
+        fold_panels(panels, height, d, (Euclidean::offset, 1.0), &mut stats.offsets);
     }
 
-    fn own(&self, x: &mut [T]) -> Own<T> {
-        Own { offset: fold_row(x, (Euclidean::offset, 1.0)), size: T::ZERO }
+    fn point_stats(&self, x: &mut [T]) -> PointStats<T> {
+        PointStats { offset: fold_row(x, (Euclidean::offset, 1.0)), size: T::ZERO }
     }
 
-    fn rows(&self, rows: &[T], d: usize, owns: &mut Owns<T>) {
-        row_norms(rows, rows.len() / d, &mut owns.offsets);
+    fn row_stats(&self, rows: &[T], d: usize, stats: &mut PointStatsTable<T>) {
+        row_norms(rows, rows.len() / d, &mut stats.offsets);
     }
 
     #[inline(always)]
-    fn values(&self, one: Own<T>, others: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
+    fn values(&self, one: PointStats<T>, others: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
         for ((value, &shared), &other) in values.iter_mut().zip(sums).zip(others) {
             let union = other + one.offset - shared;
             // the sizes of sets are integers

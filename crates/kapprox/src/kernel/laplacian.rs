@@ -4,15 +4,15 @@
 //! Recht, *Random Features for Large-Scale Kernel Machines*, 2007). For the exponential of the
 //! Euclidean distance see [`matern`](super::matern) with nu = 0.5.
 
-use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
-use super::{Kernel, Law, Profile, distances::l1};
+use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
+use super::{Kernel, Law, Profile, distance_argument::l1};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Distance::L1),
+    distance: Some(Distance::L1),
     rate: Some(f64::recip),
-    facts: Facts::ALL,
+    properties: KernelProperties::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
         l1(text, values[0] * std::f64::consts::LN_2, Laplacian)
     })
@@ -21,7 +21,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 impl Kernel {
     /// Returns the kernel exp(−‖x − z‖₁ / sigma).
     pub fn laplacian(sigma: impl Into<Value>) -> Self {
-        Self::of(&FAMILY, [sigma.into()])
+        Self::from_family(&FAMILY, [sigma.into()])
     }
 }
 

@@ -1,18 +1,18 @@
 //! The linear kernel, x·z.
 
-use super::family::{Explicit, KernelFamily};
-use super::{Kernel, Profile, direct::product};
+use super::family::{ExplicitForm, KernelFamily};
+use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    explicit: Some(Explicit::Linear),
-    ..KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear))
+    explicit: Some(ExplicitForm::Linear),
+    ..KernelFamily::new("linear", "x.z", "linear()", |text, _| inner_product_kernel(text, Linear))
 };
 
 impl Kernel {
     /// Returns the kernel x·z.
     pub fn linear() -> Self {
-        Self::of(&FAMILY, [])
+        Self::from_family(&FAMILY, [])
     }
 }
 

@@ -17,8 +17,8 @@
 //! assert!(Kernel::parse("matern(nu=2)").is_err());
 //! ```
 
-use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
+use super::distance_argument::{AtZero, l2};
+use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, Range, SIGMA, Value};
 use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
@@ -29,8 +29,8 @@ pub(super) const NU: KernelParameter =
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
-    metric: Some(Distance::L2),
-    facts: Facts::ALL,
+    distance: Some(Distance::L2),
+    properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "matern",
         "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
@@ -39,7 +39,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);
             match values[0] {
                 0.5 => l2(text, length(1.0), AtZero::Cusp, Half),
-                1.5 => l2(text, length(3f64.sqrt()), AtZero::Bend, ThreeHalves),
+                1.5 => l2(text, length(3f64.sqrt()), AtZero::DerivativeCusp, ThreeHalves),
                 _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
             }
         },
@@ -48,9 +48,9 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 
 pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Distance::L2),
+    distance: Some(Distance::L2),
     rate: Some(f64::recip),
-    facts: Facts::ALL,
+    properties: KernelProperties::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
         l2(text, Lengths::Same(values[0] * LN_2), AtZero::Cusp, Half)
     })
@@ -59,18 +59,18 @@ pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
 impl Kernel {
     /// Returns the Matérn kernel of smoothness `nu` 0.5, 1.5 or 2.5 and length scale `sigma`.
     pub fn matern(nu: f64, sigma: impl Into<Value>) -> Self {
-        Self::of(&FAMILY, [nu.into(), sigma.into()])
+        Self::from_family(&FAMILY, [nu.into(), sigma.into()])
     }
 
     /// Returns the kernel exp(−‖x − z‖ / sigma).
     pub fn exponential(sigma: impl Into<Value>) -> Self {
-        Self::of(&EXPONENTIAL, [sigma.into()])
+        Self::from_family(&EXPONENTIAL, [sigma.into()])
     }
 }
 
 /// Returns the distribution of the frequencies: Student's t in every direction, with 2ν degrees of
 /// freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006, equation 4.15).
-fn student(freedom: f64) -> Option<Law> {
+fn student_t(freedom: f64) -> Option<Law> {
     let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
     Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
@@ -99,7 +99,7 @@ impl Profile for Half {
     }
 
     fn law(&self) -> Option<Law> {
-        student(1.0)
+        student_t(1.0)
     }
 }
 
@@ -122,7 +122,7 @@ impl Profile for ThreeHalves {
     }
 
     fn law(&self) -> Option<Law> {
-        student(3.0)
+        student_t(3.0)
     }
 }
 
@@ -148,6 +148,6 @@ impl Profile for FiveHalves {
     }
 
     fn law(&self) -> Option<Law> {
-        student(5.0)
+        student_t(5.0)
     }
 }

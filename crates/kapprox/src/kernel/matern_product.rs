@@ -6,17 +6,17 @@
 //! (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section 4.2.4). Costs one
 //! exponential per feature and pair.
 
-use super::direct::{Factors, swept};
-use super::family::{Distance, Facts, KernelFamily, SIGMA};
+use super::direct::{Factors, difference_kernel};
+use super::family::{Distance, KernelFamily, KernelProperties, SIGMA};
 use super::matern::{FAR, NU};
-use super::{sweep::Features, terms::sign};
+use super::{sweep::DifferenceFold, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
-    metric: Some(Distance::L2),
-    facts: Facts::ALL,
+    distance: Some(Distance::L2),
+    properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "matern_product",
         "product of the features' matern(nu, sigma)",
@@ -28,7 +28,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
                 1.5 => (3f64.sqrt(), LN_2, 0.0),
                 _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
             };
-            swept(text, values[1] * LN_2 / root, Matern { linear, square }, Factors)
+            difference_kernel(text, values[1] * LN_2 / root, Matern { linear, square }, Factors)
         },
     )
 };
@@ -39,7 +39,7 @@ struct Matern {
     square: f64,
 }
 
-impl Features for Matern {
+impl DifferenceFold for Matern {
     const START: f64 = 1.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {

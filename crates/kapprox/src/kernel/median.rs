@@ -3,12 +3,12 @@
 //! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv
 //! 1707.07269, 2017.)
 
-use super::{Distance, entries::side_by_side, points::row};
+use super::{Distance, points::row, sparse_argument::align_entries};
 use crate::{Error, Result};
 use faer::MatRef;
 
 /// Maximum number of points whose pairs are measured: half a million distances, 4 MB.
-const MOST_POINTS: usize = 1000;
+const MAX_POINTS: usize = 1000;
 
 /// Returns the median distance over all pairs of rows (of 1,000 evenly spaced rows if there are
 /// more).
@@ -18,16 +18,16 @@ const MOST_POINTS: usize = 1000;
 /// counts as w copies of the row, whose distances from each other are 0. If `sparse` is true, rows
 /// have the layout of [`kpass::sparse`]. Costs n² d / 2 operations.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
-    let n = sample.nrows().min(MOST_POINTS);
+    let n = sample.nrows().min(MAX_POINTS);
     let mut spare = Vec::new();
-    let places: Vec<usize> = (0..n).map(|i| i * sample.nrows() / n).collect();
-    let points: Vec<_> = places.iter().map(|i| row(sample, *i, &mut spare).to_vec()).collect();
+    let positions: Vec<usize> = (0..n).map(|i| i * sample.nrows() / n).collect();
+    let points: Vec<_> = positions.iter().map(|i| row(sample, *i, &mut spare).to_vec()).collect();
     let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
     for (i, x) in points.iter().enumerate() {
         distances.extend(points[..i].iter().map(|z| match sparse {
             false => distance(x, z, metric),
             true => {
-                let (x, z) = side_by_side(x, z);
+                let (x, z) = align_entries(x, z);
                 distance(&x, &z, metric)
             }
         }));
@@ -39,15 +39,15 @@ pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: 
         });
     }
     if !weights.is_empty() {
-        let weights: Vec<f64> = places.iter().map(|i| weights[*i]).collect();
-        return Ok(weighted(distances, &weights));
+        let weights: Vec<f64> = positions.iter().map(|i| weights[*i]).collect();
+        return Ok(weighted_median(distances, &weights));
     }
-    let median = middle(&mut distances);
+    let median = unweighted_median(&mut distances);
     if median > 0.0 {
         return Ok(median);
     }
     distances.retain(|&distance| distance > 0.0);
-    Ok(if distances.is_empty() { 1.0 } else { middle(&mut distances) })
+    Ok(if distances.is_empty() { 1.0 } else { unweighted_median(&mut distances) })
 }
 
 fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
@@ -71,12 +71,12 @@ fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
 
 /// Returns the weighted median of the distances of all pairs i > j, listed row by row. The weight
 /// of a pair is the product of the weights of its rows.
-fn weighted(distances: Vec<f64>, weights: &[f64]) -> f64 {
+fn weighted_median(distances: Vec<f64>, weights: &[f64]) -> f64 {
     let pairs = weights.iter().enumerate().flat_map(|(i, a)| weights[..i].iter().map(move |b| a * b));
     let mut pairs: Vec<(f64, f64)> = distances.into_iter().zip(pairs).collect();
     pairs.extend(weights.iter().map(|w| (0.0, (w * (w - 1.0) / 2.0).max(0.0))));
     pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let middle = |pairs: &[(f64, f64)]| {
+    let median_of = |pairs: &[(f64, f64)]| {
         let half = pairs.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
         let mut sum = 0.0;
         let mut reached = |beyond: bool| {
@@ -89,14 +89,14 @@ fn weighted(distances: Vec<f64>, weights: &[f64]) -> f64 {
         let (lower, upper) = (reached(false).map_or(1.0, |pair| pair.0), reached(true).map_or(1.0, |pair| pair.0));
         lower + (upper - lower) / 2.0
     };
-    match middle(&pairs) {
+    match median_of(&pairs) {
         median if median > 0.0 => median,
-        _ => middle(&pairs[pairs.partition_point(|(distance, _)| *distance == 0.0)..]),
+        _ => median_of(&pairs[pairs.partition_point(|(distance, _)| *distance == 0.0)..]),
     }
 }
 
 /// Returns the median of some values, or 0 without values; reorders them.
-fn middle(values: &mut [f64]) -> f64 {
+fn unweighted_median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_passed_over_when_they_are_most() {
+    fn zero_distances_are_skipped_if_they_dominate() {
         assert_eq!(of(&[0.0, 0.0, 0.0, 0.0, 0.0, 7.0], 1, Distance::L2).unwrap(), 7.0);
         assert_eq!(of(&[5.0; 9], 1, Distance::L2).unwrap(), 1.0);
         assert_eq!(of(&[5.0], 1, Distance::L1).unwrap(), 1.0);

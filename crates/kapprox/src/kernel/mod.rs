@@ -19,31 +19,31 @@
 //! ```
 
 mod algebra;
-mod applied;
-mod choice;
+mod column_choice;
 mod direct;
-mod distances;
+mod distance_argument;
 mod embedded;
-mod entries;
 mod family;
-mod few;
-mod fixed;
+mod few_rows;
+mod fixed_kernel;
 mod gradient;
-mod lengths;
+mod length_scales;
 mod median;
 mod node;
 mod panel;
 mod parse;
 mod points;
 mod pointwise;
-mod profiled;
+mod profile;
 mod registry;
-mod scan;
 mod sparse;
+mod sparse_argument;
 mod spec;
 mod spectrum;
 mod sweep;
 mod terms;
+mod tokens;
+mod transform;
 
 pub mod additive;
 pub mod anova;
@@ -73,18 +73,18 @@ pub mod subset;
 
 #[doc(hidden)]
 pub use expression::Expression;
-pub use family::{Build, Distance, Domain, Facts, KernelFamily, KernelParameter, Range, Value};
+pub use family::{Build, Distance, Domain, KernelFamily, KernelParameter, KernelProperties, Range, Value};
 #[doc(hidden)]
-pub use family::{Explicit, Homogeneous};
-pub(crate) use fixed::Fixed;
+pub use family::{ExplicitForm, Homogeneous};
+pub(crate) use fixed_kernel::FixedKernel;
 #[doc(hidden)]
-pub use fixed::{FEW, FewRows, KernelColumns};
-pub(crate) use panel::{Tall, accumulate, height, read, write};
-pub(crate) use points::{Aligned, fill_column, pieces, row};
+pub use fixed_kernel::{FewRows, KernelColumns, MAX_FEW_ROWS};
+pub(crate) use panel::{PanelColumn, accumulate, height, read_column, write_column};
+pub(crate) use points::{AlignedVec, fill_column, pieces, row};
 #[cfg(test)]
 pub(crate) use pointwise::gaussian as defined_gaussian;
 pub use pointwise::pointwise;
-pub(crate) use profiled::Profile;
+pub(crate) use profile::Profile;
 pub use registry::{by_name, register, registry};
 pub use spec::Kernel;
 pub use spectrum::{Draw, Law, Spectrum};

@@ -1,10 +1,10 @@
 //! Kernel expressions as trees in canonical form: how they are constructed, printed and built.
 
-use super::algebra::{Combined, Operation};
-use super::applied::{KernelTransform, Times, applied};
-use super::choice::{ColumnChoice, Places};
-use super::family::{Distance, Explicit, GAMMA, KernelFamily, KernelParameter, Value};
-use super::{AnyKernel, embedded::embedded};
+use super::algebra::{CombinedKernel, Operation};
+use super::column_choice::{ColumnChoice, ColumnIndices};
+use super::family::{Distance, ExplicitForm, GAMMA, KernelFamily, KernelParameter, Value};
+use super::transform::{KernelTransform, ScaleBy, transformed_kernel};
+use super::{AnyKernel, embedded::embedded_kernel};
 use crate::{Error, Result};
 use std::{fmt, sync::Arc};
 
@@ -28,14 +28,14 @@ pub(super) struct Call {
     /// Columns that the kernel uses; `None` for all.
     pub(super) columns: Option<ColumnChoice>,
     /// Number of columns if the points are sparse.
-    pub(super) sparse: Option<usize>,
+    pub(super) sparse_columns: Option<usize>,
 }
 
 impl PartialEq for Call {
     fn eq(&self, other: &Self) -> bool {
         self.family.name == other.family.name
             && self.values == other.values
-            && (&self.columns, self.sparse) == (&other.columns, other.sparse)
+            && (&self.columns, self.sparse_columns) == (&other.columns, other.sparse_columns)
     }
 }
 
@@ -48,7 +48,7 @@ impl Node {
                 term => all.push(term),
             }
         }
-        one_or(all, Self::Sum)
+        unwrap_single(all, Self::Sum)
     }
 
     /// Returns `scale` ≥ 0 times the product of one or more expressions, whose own factors are
@@ -68,7 +68,7 @@ impl Node {
                 factor => all.push(factor),
             }
         }
-        let node = one_or(all, Self::Product);
+        let node = unwrap_single(all, Self::Product);
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
@@ -77,10 +77,12 @@ impl Node {
     /// universal kernels, and the exponential of the linear kernel.
     pub(super) fn characteristic(&self, universal: bool) -> bool {
         match self {
-            Self::Call(call) => call.family.facts.characteristic && (!universal || call.family.facts.universal),
+            Self::Call(call) => {
+                call.family.properties.characteristic && (!universal || call.family.properties.universal)
+            }
             Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(universal),
             Self::Applied(KernelTransform::Exp, node) => {
-                matches!(&**node, Self::Call(call) if call.family.explicit == Some(Explicit::Linear))
+                matches!(&**node, Self::Call(call) if call.family.explicit == Some(ExplicitForm::Linear))
             }
             Self::Applied(..) => false,
             Self::Product(nodes) => nodes.iter().all(|node| node.characteristic(true)),
@@ -114,11 +116,11 @@ impl Node {
         let text = self.to_string();
         match self {
             Self::Call(call) => call.build(text),
-            Self::Scaled(factor, node) => applied(text, Times(*factor), node.build()),
-            Self::Applied(function, node) => applied(text, *function, node.build()),
+            Self::Scaled(factor, node) => transformed_kernel(text, ScaleBy(*factor), node.build()),
+            Self::Applied(function, node) => transformed_kernel(text, *function, node.build()),
             Self::Product(nodes) | Self::Sum(nodes) => {
                 let operation = if matches!(self, Self::Sum(_)) { Operation::Sum } else { Operation::Product };
-                Arc::new(Combined { text, operation, kernels: nodes.iter().map(Self::build).collect() })
+                Arc::new(CombinedKernel { text, operation, kernels: nodes.iter().map(Self::build).collect() })
             }
         }
     }
@@ -132,7 +134,7 @@ impl Node {
 impl Call {
     /// Returns the distance whose median a parameter requires; `None` if no parameter does.
     pub(super) fn median(&self) -> Option<Distance> {
-        self.family.metric.filter(|_| self.values.contains(&Value::Median) || self.is_auto())
+        self.family.distance.filter(|_| self.values.contains(&Value::Median) || self.is_auto())
     }
 
     pub(super) fn is_auto(&self) -> bool {
@@ -140,30 +142,30 @@ impl Call {
     }
 
     /// Returns the resolved columns; `None` for all columns, or if they are not resolved.
-    pub(super) fn places(&self) -> Option<&Places> {
-        self.columns.as_ref().and_then(ColumnChoice::places)
+    pub(super) fn column_indices(&self) -> Option<&ColumnIndices> {
+        self.columns.as_ref().and_then(ColumnChoice::indices)
     }
 
-    pub(super) fn needs_count(&self) -> bool {
-        self.values.iter().any(|value| matches!(value, Value::Share(_)))
+    pub(super) fn needs_input_count(&self) -> bool {
+        self.values.iter().any(|value| matches!(value, Value::OverInputCount(_)))
     }
 
     /// Returns the kernel on `d` features in total, with a number for each fraction of the
     /// features.
-    pub(super) fn counted(self, d: usize) -> Self {
-        let d = self.places().map_or(d, |places| places.len()).max(1) as f64;
+    pub(super) fn with_input_count(self, d: usize) -> Self {
+        let d = self.column_indices().map_or(d, |places| places.len()).max(1) as f64;
         let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {
-            (Value::Share(number), Some(rate)) if parameter.is_length() => {
+            (Value::OverInputCount(number), Some(rate)) if parameter.is_length() => {
                 Value::Number(rate(number / d).min(f64::MAX))
             }
-            (Value::Share(number), _) => Value::Number(number / d),
+            (Value::OverInputCount(number), _) => Value::Number(number / d),
             (other, _) => other,
         };
         Self { values: self.values.into_iter().zip(self.family.parameters).map(value).collect(), ..self }
     }
 
     pub(super) fn needs_columns(&self) -> bool {
-        self.columns.is_some() && self.places().is_none()
+        self.columns.is_some() && self.column_indices().is_none()
     }
 
     /// Returns the values; `None` if any is not a single number.
@@ -171,26 +173,26 @@ impl Call {
         self.values.iter().map(Value::number).collect()
     }
 
-    pub(super) fn check_features(&self, d: usize) -> Result<()> {
-        let features = self.places().map_or(d, |places| places.len());
-        let wrong = |why| Err(Error::Features { kernel: self.family.name, features, why });
+    pub(super) fn check_input_count(&self, d: usize) -> Result<()> {
+        let features = self.column_indices().map_or(d, |places| places.len());
+        let wrong = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
         if let [Value::Each(list)] = &self.values[..]
             && list.len() != features
         {
             return wrong(format!("but the list has {} numbers; give one for each input", list.len()));
         }
-        self.numbers().map_or(Ok(()), |numbers| (self.family.fits)(&numbers, features).or_else(wrong))
+        self.numbers().map_or(Ok(()), |numbers| (self.family.check_input_count)(&numbers, features).or_else(wrong))
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
-        if self.sparse.is_some() {
-            let kernel = self.build_whole(text);
+        if self.sparse_columns.is_some() {
+            let kernel = self.build_unrestricted(text);
             // kernels without sparse support were rejected when the points were declared sparse
             return kernel.typed::<f64>().on_sparse().unwrap_or(kernel);
         }
-        let Some(places) = self.places() else { return self.build_whole(text) };
-        let whole = Self { columns: None, ..self.clone() };
-        embedded(text, places.clone(), whole.build_whole(whole.to_string()))
+        let Some(places) = self.column_indices() else { return self.build_unrestricted(text) };
+        let unrestricted = Self { columns: None, ..self.clone() };
+        embedded_kernel(text, places.clone(), unrestricted.build_unrestricted(unrestricted.to_string()))
     }
 
     /// Returns whether every number is in the range of its parameter. Parsed numbers are; the
@@ -199,19 +201,19 @@ impl Call {
         self.family.parameters.iter().zip(&self.values).all(|(parameter, value)| match value {
             Value::Number(number) => parameter.range.contains(*number),
             Value::Each(numbers) => {
-                self.family.each.is_some() && numbers.iter().all(|number| parameter.range.contains(*number))
+                self.family.build_list.is_some() && numbers.iter().all(|number| parameter.range.contains(*number))
             }
-            Value::Share(_) | Value::Median | Value::Auto => parameter.is_length(),
+            Value::OverInputCount(_) | Value::Median | Value::Auto => parameter.is_length(),
         })
     }
 
     /// Returns whether the kernel supports sparse points, whatever the numbers of its parameters.
-    pub(super) fn takes_sparse(&self) -> bool {
-        self.columns.is_none() && self.build_whole(String::new()).typed::<f64>().on_sparse().is_some()
+    pub(super) fn supports_sparse(&self) -> bool {
+        self.columns.is_none() && self.build_unrestricted(String::new()).typed::<f64>().on_sparse().is_some()
     }
 
-    fn build_whole(&self, text: String) -> Arc<dyn AnyKernel> {
-        match (self.values.as_slice(), self.family.each) {
+    fn build_unrestricted(&self, text: String) -> Arc<dyn AnyKernel> {
+        match (self.values.as_slice(), self.family.build_list) {
             ([Value::Each(list)], Some(each)) => each(text, list),
             _ => {
                 let number = |value: &Value| value.number().unwrap_or(f64::NAN);
@@ -221,12 +223,12 @@ impl Call {
     }
 }
 
-fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
+fn unwrap_single(mut nodes: Vec<Node>, combine: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(only) if nodes.is_empty() => only,
         last => {
             nodes.extend(last);
-            together(nodes)
+            combine(nodes)
         }
     }
 }
@@ -248,13 +250,13 @@ impl fmt::Display for Node {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let given = self.family.parameters.iter().zip(&self.values);
+        let pairs = self.family.parameters.iter().zip(&self.values);
         let name = |parameter: &KernelParameter, value: &Value| match value {
-            Value::Share(_) if parameter.is_length() => GAMMA,
+            Value::OverInputCount(_) if parameter.is_length() => GAMMA,
             _ => parameter.name,
         };
         let mut arguments: Vec<_> =
-            given.map(|(parameter, value)| format!("{}={value}", name(parameter, value))).collect();
+            pairs.map(|(parameter, value)| format!("{}={value}", name(parameter, value))).collect();
         arguments.extend(self.columns.as_ref().map(|columns| format!("on={columns}")));
         write!(f, "{}({})", self.family.name, arguments.join(", "))
     }
@@ -273,7 +275,7 @@ impl fmt::Display for Value {
         match self {
             Self::Median => f.write_str("median"),
             Self::Auto => f.write_str("auto"),
-            Self::Share(number) => write!(f, "{}/d", Self::Number(*number)),
+            Self::OverInputCount(number) => write!(f, "{}/d", Self::Number(*number)),
             Self::Each(numbers) => {
                 let numbers: Vec<_> = numbers.iter().map(|number| Self::Number(*number).to_string()).collect();
                 write!(f, "[{}]", numbers.join(", "))

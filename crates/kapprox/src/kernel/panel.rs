@@ -9,7 +9,7 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
 //! ACM TOMS 34, 2008; the features are not blocked, because there are few.)
 
-use super::points::{Aligned, Frame, pieces, row};
+use super::points::{AlignedVec, Frame, pieces, row};
 use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::{MatMut, MatRef, prelude::*};
@@ -22,37 +22,37 @@ pub(super) const TILE_ROWS: usize = 288;
 /// Rows of `z` per tile.
 const TILE_COLUMNS: usize = 120;
 /// Packed rows of `z` are padded to a multiple of this number, a multiple of every panel's width.
-const PADDED: usize = 24;
+const ROW_PADDING: usize = 24;
 /// Width of the widest panel.
-const WIDEST: usize = 8;
+const MAX_WIDTH: usize = 8;
 
 /// A column of a panel. Panels have three vectors and eight columns with 32 registers, two and six
 /// with 16. The sums and one column must leave a register or two for values of `z`: with three
 /// vectors and four columns in 16 registers a sum is spilled to memory, at two thirds of the speed.
-pub(crate) type Tall<T, S, const TALL: usize> = [<T as Lanes>::Vector<S>; TALL];
+pub(crate) type PanelColumn<T, S, const VECTORS: usize> = [<T as Lanes>::Vector<S>; VECTORS];
 
 /// Height of the tallest panel: three vectors of sixteen numbers.
-const HIGHEST: usize = 48;
+const MAX_HEIGHT: usize = 48;
 
 /// Reads a column of a panel; missing numbers are zero.
 #[inline(always)]
-pub(crate) fn read<T: Real, S: Simd, const TALL: usize>(simd: S, from: &[T]) -> Tall<T, S, TALL> {
+pub(crate) fn read_column<T: Real, S: Simd, const VECTORS: usize>(simd: S, from: &[T]) -> PanelColumn<T, S, VECTORS> {
     if let Some(column) = T::vectors::<S>(from).first_chunk() {
         return *column;
     }
-    let mut all = [T::ZERO; HIGHEST];
+    let mut all = [T::ZERO; MAX_HEIGHT];
     all[..from.len()].copy_from_slice(from);
-    T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); TALL])
+    T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); VECTORS])
 }
 
 /// Writes as many numbers of a panel column as fit into `to`.
 #[inline(always)]
-pub(crate) fn write<T: Real, S: Simd, const TALL: usize>(column: &Tall<T, S, TALL>, to: &mut [T]) {
+pub(crate) fn write_column<T: Real, S: Simd, const VECTORS: usize>(column: &PanelColumn<T, S, VECTORS>, to: &mut [T]) {
     if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
         *to = *column;
         return;
     }
-    let mut all = [T::ZERO; HIGHEST];
+    let mut all = [T::ZERO; MAX_HEIGHT];
     if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
         *all = *column;
     }
@@ -61,7 +61,7 @@ pub(crate) fn write<T: Real, S: Simd, const TALL: usize>(column: &Tall<T, S, TAL
 
 /// Numbers that are precomputed from a single point.
 #[derive(Clone, Copy)]
-pub(crate) struct Own<T> {
+pub(crate) struct PointStats<T> {
     /// The point's contribution to a sum over features.
     pub(crate) offset: T,
     /// The point's contribution to the magnitude of a sum's terms.
@@ -70,60 +70,67 @@ pub(crate) struct Own<T> {
 
 /// The precomputed numbers of some points; empty if the kernel does not use them.
 #[derive(Default)]
-pub(crate) struct Owns<T> {
+pub(crate) struct PointStatsTable<T> {
     pub(crate) offsets: Vec<T>,
     pub(crate) sizes: Vec<T>,
     pub(crate) largest: T,
 }
 
-impl<T: Real> Owns<T> {
+impl<T: Real> PointStatsTable<T> {
     #[inline(always)]
     pub(super) fn offsets(&self, i: usize, count: usize) -> &[T] {
         if self.offsets.is_empty() { &[] } else { &self.offsets[i..][..count] }
     }
 
     #[inline(always)]
-    pub(super) fn of(&self, i: usize) -> Own<T> {
+    pub(super) fn get(&self, i: usize) -> PointStats<T> {
         let number = |numbers: &[T]| numbers.get(i).copied().unwrap_or(T::ZERO);
-        Own { offset: number(&self.offsets), size: number(&self.sizes) }
+        PointStats { offset: number(&self.offsets), size: number(&self.sizes) }
     }
 }
 
 /// The step that converts sums over features to kernel values.
 pub(crate) trait Finish<T: Real> {
     /// How many numbers are precomputed per point.
-    const OWN: usize = 0;
+    const STATS_PER_POINT: usize = 0;
     /// Precomputes the numbers of rows of x in panels of `height`, as [`Frame::pack_panels`] writes
     /// them; may change the rows for the sums over pairs.
-    fn panels(&self, _panels: &mut [T], _height: usize, _d: usize, _owns: &mut Owns<T>) {}
-    /// Precomputes the numbers of a single row of x, bit-identical to [`panels`](Self::panels); may
-    /// change the row as well.
-    fn own(&self, _x: &mut [T]) -> Own<T> {
-        Own { offset: T::ZERO, size: T::ZERO }
+    fn panel_stats(&self, _panels: &mut [T], _height: usize, _d: usize, _stats: &mut PointStatsTable<T>) {}
+    /// Precomputes the numbers of a single row of x, bit-identical to
+    /// [`panel_stats`](Self::panel_stats); may change the row as well.
+    fn point_stats(&self, _x: &mut [T]) -> PointStats<T> {
+        PointStats { offset: T::ZERO, size: T::ZERO }
     }
     /// Precomputes the numbers of rows of z with `d` features.
-    fn rows(&self, _rows: &[T], _d: usize, _owns: &mut Owns<T>) {}
+    fn row_stats(&self, _rows: &[T], _d: usize, _stats: &mut PointStatsTable<T>) {}
     /// Computes the kernel values of one point with others from the `sums` of the pairs; `largest`
     /// is the largest size among the others. Returns true if some pair is suspect (inexact because
-    /// of cancellation or overflow): [`again`](Self::again) then examines all pairs. Must be marked
-    /// `#[inline(always)]`: it is compiled into the loops of every instruction set, for the height
-    /// of a panel there.
-    fn values(&self, one: Own<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
+    /// of cancellation or overflow): [`recompute`](Self::recompute) then examines all pairs. Must
+    /// be marked `#[inline(always)]`: it is compiled into the loops of every instruction set, for
+    /// the height of a panel there.
+    fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
     /// Recomputes the value of a suspect pair; returns `None` for another pair. Whether a pair is
     /// suspect must depend on this pair alone, or splitting a block would change its bits.
-    fn again(&self, _one: Own<T>, _other: Own<T>, _sum: T, _x: &[T], _z: &[T]) -> Option<T> {
+    fn recompute(&self, _one: PointStats<T>, _other: PointStats<T>, _sum: T, _x: &[T], _z: &[T]) -> Option<T> {
         None
     }
     /// Recomputes the suspect values of one point with the points of `pairs`; `first` is the index
-    /// of the first of these points in `owns`.
+    /// of the first of these points in `stats`.
     #[cold]
-    fn repair(&self, one: Own<T>, owns: &Owns<T>, first: usize, pairs: Suspects<'_, T>, values: &mut [T]) {
+    fn repair(
+        &self,
+        one: PointStats<T>,
+        stats: &PointStatsTable<T>,
+        first: usize,
+        pairs: Suspects<'_, T>,
+        values: &mut [T],
+    ) {
         let Suspects { one: point, others, exchanged, sums } = pairs;
         let mut spare = Vec::new();
         for (i, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
             let other = row(others, i, &mut spare);
             let (x, z) = if exchanged { (point, other) } else { (other, point) };
-            *value = self.again(one, owns.of(first + i), sum, x, z).unwrap_or(*value);
+            *value = self.recompute(one, stats.get(first + i), sum, x, z).unwrap_or(*value);
         }
     }
 }
@@ -151,23 +158,23 @@ impl<T: Real> Block<'_, T> {
     pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
-        let (mut x_packed, mut z_packed) = (Aligned::default(), Aligned::default());
-        let (mut x_owns, mut z_owns) = (Owns::default(), Owns::default());
-        let (mut sums, mut values, mut spare) = (Aligned::default(), Aligned::default(), Vec::new());
-        sums.zeros(WIDEST * height);
-        values.zeros(height);
+        let (mut x_packed, mut z_packed) = (AlignedVec::default(), AlignedVec::default());
+        let (mut x_stats, mut z_stats) = (PointStatsTable::default(), PointStatsTable::default());
+        let (mut sums, mut values, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
+        sums.resize_zeroed(MAX_WIDTH * height);
+        values.resize_zeroed(height);
         for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
             let x = x.subrows(i, rows);
             frame.pack_panels(x, height, &mut x_packed);
-            finish.panels(&mut x_packed, height, frame.width(), &mut x_owns);
+            finish.panel_stats(&mut x_packed, height, frame.width(), &mut x_stats);
             for (j, columns) in pieces(z.nrows(), TILE_COLUMNS) {
                 let z = z.subrows(j, columns);
-                frame.pack_rows(z, columns.next_multiple_of(PADDED), &mut z_packed);
-                finish.rows(&z_packed, frame.width(), &mut z_owns);
-                let (packed, owns, term) = ((&*x_packed, &*z_packed), (&x_owns, &z_owns), PhantomData::<M>);
+                frame.pack_rows(z, columns.next_multiple_of(ROW_PADDING), &mut z_packed);
+                finish.row_stats(&z_packed, frame.width(), &mut z_stats);
+                let (packed, stats, term) = ((&*x_packed, &*z_packed), (&x_stats, &z_stats), PhantomData::<M>);
                 let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
                 let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
-                pulp::Arch::new().dispatch(Sweep { x, z, packed, owns, finish, out, sums, values, spare, term });
+                pulp::Arch::new().dispatch(TileFill { x, z, packed, stats, finish, out, sums, values, spare, term });
             }
         }
     }
@@ -195,12 +202,12 @@ pub(crate) fn height<T: Real, S: Simd>() -> usize {
     tall * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-struct Sweep<'a, T, M, F> {
+struct TileFill<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
     /// Packed panels of rows of x, feature by feature, and packed rows of z.
     packed: (&'a [T], &'a [T]),
-    owns: (&'a Owns<T>, &'a Owns<T>),
+    stats: (&'a PointStatsTable<T>, &'a PointStatsTable<T>),
     finish: &'a F,
     out: MatMut<'a, T>,
     /// Sums of a panel, column by column.
@@ -212,7 +219,7 @@ struct Sweep<'a, T, M, F> {
     term: PhantomData<M>,
 }
 
-impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
+impl<T: Real, M: Term, F: Finish<T>> WithSimd for TileFill<'_, T, M, F> {
     type Output = ();
 
     /// The condition is a constant, so only one branch is compiled.
@@ -222,27 +229,28 @@ impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
     }
 }
 
-impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
+impl<T: Real, M: Term, F: Finish<T>> TileFill<'_, T, M, F> {
     #[inline(always)]
-    fn run<S: Simd, const TALL: usize, const WIDE: usize>(mut self, simd: S) {
+    fn run<S: Simd, const VECTORS: usize, const COLUMNS: usize>(mut self, simd: S) {
         let (d, columns) = (self.x.ncols().max(1), self.out.ncols());
-        let (panels, _) = T::vectors::<S>(self.packed.0).as_chunks::<TALL>();
-        for (j, z) in (0..columns).step_by(WIDE).zip(self.packed.1.chunks_exact(WIDE * d)) {
-            let mut z_rows = [z; WIDE];
+        let (panels, _) = T::vectors::<S>(self.packed.0).as_chunks::<VECTORS>();
+        for (j, z) in (0..columns).step_by(COLUMNS).zip(self.packed.1.chunks_exact(COLUMNS * d)) {
+            let mut z_rows = [z; COLUMNS];
             for (c, row) in z_rows.iter_mut().enumerate() {
                 *row = &z[c * d..][..d];
             }
-            let width = WIDE.min(columns - j);
+            let width = COLUMNS.min(columns - j);
             let mut out = self.out.rb_mut().subcols_mut(j, width);
             // writes directly to the block unless the elements of its columns are strided
-            let group = Group { x: self.x, z: self.z, owns: self.owns, finish: self.finish, term: self.term, j };
-            match contiguous::<T, WIDE>(out.rb_mut()) {
+            let group =
+                ColumnGroup { x: self.x, z: self.z, stats: self.stats, finish: self.finish, term: self.term, j };
+            match contiguous::<T, COLUMNS>(out.rb_mut()) {
                 Some(mut to) => group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]),
                 None => {
                     let rows = out.nrows();
-                    self.spare.resize(WIDE * rows, T::ZERO);
+                    self.spare.resize(COLUMNS * rows, T::ZERO);
                     let mut to = self.spare.chunks_exact_mut(rows);
-                    let mut to: [&mut [T]; WIDE] = std::array::from_fn(|_| to.next().unwrap_or_default());
+                    let mut to: [&mut [T]; COLUMNS] = std::array::from_fn(|_| to.next().unwrap_or_default());
                     group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]);
                     for (column, from) in out.col_iter_mut().zip(self.spare.chunks_exact(rows)) {
                         column.iter_mut().zip(from).for_each(|(to, value)| *to = *value);
@@ -254,46 +262,46 @@ impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
 }
 
 /// Returns the columns of a block as slices; `None` if their elements are strided.
-fn contiguous<T, const WIDE: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; WIDE]> {
+fn contiguous<T, const COLUMNS: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; COLUMNS]> {
     let mut columns = out.try_as_col_major_mut()?.col_iter_mut().map(faer::col::ColMut::as_slice_mut);
     Some(std::array::from_fn(|_| columns.next().unwrap_or_default()))
 }
 
 /// Some rows of z, starting at row j of the tile, with all rows of x.
-struct Group<'a, T, M, F> {
+struct ColumnGroup<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
-    owns: (&'a Owns<T>, &'a Owns<T>),
+    stats: (&'a PointStatsTable<T>, &'a PointStatsTable<T>),
     finish: &'a F,
     term: PhantomData<M>,
     j: usize,
 }
 
-impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
+impl<T: Real, M: Term, F: Finish<T>> ColumnGroup<'_, T, M, F> {
     /// Fills the columns `to` of the block, panel by panel. `sums` stores the sums of a panel,
     /// `values` the end of a column if it is shorter than a panel.
     #[inline(always)]
-    fn fill<S: Simd, const TALL: usize, const WIDE: usize>(
+    fn fill<S: Simd, const VECTORS: usize, const COLUMNS: usize>(
         &self,
         simd: S,
-        panels: &[Tall<T, S, TALL>],
-        z_rows: &[&[T]; WIDE],
+        panels: &[PanelColumn<T, S, VECTORS>],
+        z_rows: &[&[T]; COLUMNS],
         (sums, values): (&mut [T], &mut [T]),
         to: &mut [&mut [T]],
     ) {
         let (d, height, rows) = (self.x.ncols().max(1), height::<T, S>(), self.x.nrows());
-        let zeros = [[T::splat(simd, T::ZERO); TALL]; WIDE];
+        let zeros = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
         for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
-            let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
-            if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
-                *vectors = accumulate::<T, S, M, TALL, WIDE, false>(simd, panel, z_rows, zeros);
+            let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<VECTORS>();
+            if let Some(vectors) = vectors.first_chunk_mut::<COLUMNS>() {
+                *vectors = accumulate::<T, S, M, VECTORS, COLUMNS, false>(simd, panel, z_rows, zeros);
             }
             for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
                 match to.get_mut(i..i + height) {
-                    Some(to) => self.column(i, c, sums, to),
+                    Some(to) => self.finish_column(i, c, sums, to),
                     None => {
                         let values = &mut values[..height];
-                        self.column(i, c, sums, values);
+                        self.finish_column(i, c, sums, values);
                         to[i..].copy_from_slice(&values[..rows - i]);
                     }
                 }
@@ -302,34 +310,41 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     }
 
     #[inline(always)]
-    fn column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
-        let (x_owns, z_owns) = self.owns;
-        let one = z_owns.of(self.j + c);
-        if self.finish.values(one, x_owns.offsets(i, sums.len()), x_owns.largest, sums, values) {
+    fn finish_column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
+        let (x_stats, z_stats) = self.stats;
+        let one = z_stats.get(self.j + c);
+        if self.finish.values(one, x_stats.offsets(i, sums.len()), x_stats.largest, sums, values) {
             let (rows, mut spare) = (sums.len().min(self.x.nrows() - i), Vec::new());
             let (others, one_point) = (self.x.subrows(i, rows), row(self.z, self.j + c, &mut spare));
             let suspects = Suspects { one: one_point, others, exchanged: false, sums };
-            self.finish.repair(one, x_owns, i, suspects, &mut values[..rows]);
+            self.finish.repair(one, x_stats, i, suspects, &mut values[..rows]);
         }
     }
 }
 
-/// Returns `sums` plus the sums of a panel of rows of x with `WIDE` rows of z; if `EXCHANGED`, the
-/// panel holds rows of z.
+/// Returns `sums` plus the sums of a panel of rows of x with `COLUMNS` rows of z; if `EXCHANGED`,
+/// the panel holds rows of z.
 ///
 /// All loops except the one over features have constant lengths, and no index needs a bounds check:
 /// otherwise the compiler keeps the sums in memory, at twice the time.
 #[inline(always)]
-pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WIDE: usize, const EXCHANGED: bool>(
+pub(crate) fn accumulate<
+    T: Real,
+    S: Simd,
+    M: Term,
+    const VECTORS: usize,
+    const COLUMNS: usize,
+    const EXCHANGED: bool,
+>(
     simd: S,
-    panel: &[Tall<T, S, TALL>],
-    z_rows: &[&[T]; WIDE],
-    mut sums: [Tall<T, S, TALL>; WIDE],
-) -> [Tall<T, S, TALL>; WIDE] {
+    panel: &[PanelColumn<T, S, VECTORS>],
+    z_rows: &[&[T]; COLUMNS],
+    mut sums: [PanelColumn<T, S, VECTORS>; COLUMNS],
+) -> [PanelColumn<T, S, VECTORS>; COLUMNS] {
     for k in 0..panel.len() {
-        for c in 0..WIDE {
+        for c in 0..COLUMNS {
             let z = T::splat(simd, z_rows[c][k]);
-            for v in 0..TALL {
+            for v in 0..VECTORS {
                 let (x, z) = if EXCHANGED { (z, panel[k][v]) } else { (panel[k][v], z) };
                 sums[c][v] = M::add::<T, S>(simd, sums[c][v], x, z);
             }

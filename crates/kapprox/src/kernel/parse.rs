@@ -1,16 +1,16 @@
 //! Parses kernel expressions by recursive descent; every error points at a character.
 
-use super::applied::{FUNCTIONS, LEAST_ORDER, ORDER};
-use super::choice::{ColumnChoice, Part};
+use super::column_choice::{ColumnChoice, ColumnSelector};
 use super::family::{GAMMA, KernelFamily, KernelParameter, Range, Value};
 use super::node::{Call, Node};
 use super::registry::{by_name, names};
-use super::scan::{Parser, RANGE, is_name};
+use super::tokens::{Parser, RANGE, is_name_start};
+use super::transform::{MIN_ORDER, ORDER, TRANSFORMS};
 use crate::{Error, Result};
 use kpass::shown;
 
 /// Deeper parentheses are an error, not a stack overflow.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Node> {
     let mut parser = Parser::new(text);
@@ -31,30 +31,30 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
     match parser.peek() {
         None => Ok(columns),
         Some(',') => parser.fail("write several columns in brackets, as in [x0, x3..x5]"),
-        Some(_) => parser.fail(format!("expected the end, got {}", parser.here())),
+        Some(_) => parser.fail(format!("expected the end, got {}", parser.describe_next())),
     }
 }
 
 const ON: &str = "on";
 
 impl Parser<'_> {
-    /// Parses one or more items, separated by `between`.
-    fn several<R>(&mut self, between: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
+    /// Parses one or more items, separated by `separator`.
+    fn separated<R>(&mut self, separator: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
         let mut all = vec![item(self)?];
-        while self.take(between) {
+        while self.accept(separator) {
             all.push(item(self)?);
         }
         Ok(all)
     }
 
     fn sum(&mut self) -> Result<Node> {
-        self.several('+', Self::product).map(Node::sum)
+        self.separated('+', Self::product).map(Node::sum)
     }
 
     /// Parses a sum in the parenthesis that opens at character `at`.
     fn nested(&mut self, at: usize) -> Result<Node> {
-        if self.depth == DEEPEST {
-            return self.fail_at(at, format!("more than {DEEPEST} nested parentheses"));
+        if self.depth == MAX_DEPTH {
+            return self.fail_at(at, format!("more than {MAX_DEPTH} nested parentheses"));
         }
         self.depth += 1;
         let node = self.sum()?;
@@ -64,21 +64,26 @@ impl Parser<'_> {
 
     fn product(&mut self) -> Result<Node> {
         let (mut scale, mut factors) = (1.0, Vec::new());
-        self.several('*', |parser| {
+        self.separated('*', |parser| {
             parser.skip_space();
-            let here = parser.at;
+            let start = parser.position;
             let (number, kernel) = parser.factor()?;
             scale *= number;
             factors.extend(kernel);
             match f64::is_finite(scale) {
                 true => Ok(()),
-                false => parser.fail_at(here, "the product of the factors is too large"),
+                false => parser.fail_at(start, "the product of the factors is too large"),
             }
         })?;
         if factors.is_empty() {
             // a number alone is the constant kernel
             let values = vec![Value::Number(scale)];
-            return Ok(Node::Call(Call { family: &super::constant::FAMILY, values, columns: None, sparse: None }));
+            return Ok(Node::Call(Call {
+                family: &super::constant::FAMILY,
+                values,
+                columns: None,
+                sparse_columns: None,
+            }));
         }
         Ok(Node::product(scale, factors))
     }
@@ -89,7 +94,7 @@ impl Parser<'_> {
         let node = match self.peek() {
             Some('(') => self.parentheses()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '.' | '-' | '+') => {
-                let start = self.at;
+                let start = self.position;
                 let number = self.number()?;
                 if number < 0.0 {
                     return self.fail_at(start, format!("a factor must be >= 0, got {}", Value::Number(number)));
@@ -97,7 +102,7 @@ impl Parser<'_> {
                 // -0 becomes 0
                 return Ok((number + 0.0, None));
             }
-            Some(c) if is_name(c) => self.call()?,
+            Some(c) if is_name_start(c) => self.call()?,
             Some(other) => return self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
             None => return self.fail(format!("expected a kernel: {}", names().join(", "))),
         };
@@ -108,22 +113,22 @@ impl Parser<'_> {
     }
 
     fn parentheses(&mut self) -> Result<Node> {
-        self.at += 1;
-        let node = self.nested(self.at - 1)?;
+        self.position += 1;
+        let node = self.nested(self.position - 1)?;
         self.expect(')', "')' or an operator")?;
         Ok(node)
     }
 
     fn call(&mut self) -> Result<Node> {
-        let start = self.at;
+        let start = self.position;
         let name = self.name();
-        if let Some(node) = self.applied(&name)? {
+        if let Some(node) = self.transform(&name)? {
             return Ok(node);
         }
-        let Some(family) = by_name(&name) else { return Err(self.unknown(start, name)) };
+        let Some(family) = by_name(&name) else { return Err(self.unknown_kernel(start, name)) };
         let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
-        if self.take('(') && !self.take(')') {
-            self.several(',', |parser| parser.argument(family, &mut values, &mut columns))?;
+        if self.accept('(') && !self.accept(')') {
+            self.separated(',', |parser| parser.argument(family, &mut values, &mut columns))?;
             self.expect(')', "',' or ')'")?;
         }
         let values = values
@@ -131,35 +136,35 @@ impl Parser<'_> {
             .zip(family.parameters)
             .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
             .collect();
-        Ok(Node::Call(Call { family, values, columns, sparse: None }))
+        Ok(Node::Call(Call { family, values, columns, sparse_columns: None }))
     }
 
-    fn unknown(&self, at: usize, name: String) -> Error {
+    fn unknown_kernel(&self, at: usize, name: String) -> Error {
         let known = names();
         let message = format!("unknown kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
         let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
         Error::UnknownKernel { name, text, at, message }
     }
 
-    fn applied(&mut self, name: &str) -> Result<Option<Node>> {
-        let Some((_, parameter, function)) = FUNCTIONS.iter().find(|function| function.0 == name) else {
+    fn transform(&mut self, name: &str) -> Result<Option<Node>> {
+        let Some((_, parameter, function)) = TRANSFORMS.iter().find(|function| function.0 == name) else {
             return Ok(None);
         };
         self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
-        let node = Box::new(self.nested(self.at)?);
+        let node = Box::new(self.nested(self.position)?);
         let mut number = parameter.as_ref().map_or(0.0, |parameter| parameter.2);
-        if let Some((wanted, range, _, reason)) = parameter.as_ref().filter(|_| self.take(',')) {
+        if let Some((wanted, range, _, reason)) = parameter.as_ref().filter(|_| self.accept(',')) {
             self.skip_space();
-            let start = self.at;
+            let start = self.position;
             if self.name() != *wanted {
                 return self.fail_at(start, format!("expected {wanted}=…, the only parameter of {name}"));
             }
             self.expect('=', "'='")?;
             self.skip_space();
-            let start = self.at;
+            let start = self.position;
             number = self.number_of(wanted, *range, reason)?;
-            if range == &ORDER.1 && number > 0.0 && number < LEAST_ORDER {
-                let why = format!("{wanted} must be 0 or at least {LEAST_ORDER}: powers below are lost to rounding");
+            if range == &ORDER.1 && number > 0.0 && number < MIN_ORDER {
+                let why = format!("{wanted} must be 0 or at least {MIN_ORDER}: powers below are lost to rounding");
                 return self.fail_at(start, why);
             }
         }
@@ -174,13 +179,13 @@ impl Parser<'_> {
         columns: &mut Option<ColumnChoice>,
     ) -> Result<()> {
         self.skip_space();
-        let start = self.at;
+        let start = self.position;
         let rate = family.rate.map(|_| GAMMA);
         let known: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).chain(rate).collect();
         let expected = format!("a parameter of {}, as in {}=… (it has: {})", family.name, known[0], known.join(", "));
         let name = self.name();
         if name.is_empty() {
-            return self.fail(format!("expected {expected}, got {}", self.here()));
+            return self.fail(format!("expected {expected}, got {}", self.describe_next()));
         }
         let Some(index) = known.iter().position(|&known| known == name) else {
             let near = nearest(&name, &known);
@@ -188,18 +193,18 @@ impl Parser<'_> {
                 .fail_at(start, format!("{} has no parameter '{name}'{near}; expected {expected}", family.name));
         };
         let length = family.parameters.iter().position(KernelParameter::is_length);
-        let (place, rate) = match (name.as_str(), family.rate, length) {
+        let (position, rate) = match (name.as_str(), family.rate, length) {
             (GAMMA, Some(rate), Some(length)) => (length, Some(rate)),
             _ => (index, None),
         };
-        if values.get(place).map_or(columns.is_some(), Option::is_some) {
+        if values.get(position).map_or(columns.is_some(), Option::is_some) {
             let why = if rate.is_some() { ": gamma replaces sigma" } else { "" };
             return self.fail_at(start, format!("{name} is given twice{why}"));
         }
         self.expect('=', "'='")?;
-        match (family.parameters.get(place), rate) {
-            (Some(parameter), Some(rate)) => values[place] = Some(self.rate(parameter, rate)?),
-            (Some(parameter), None) => values[place] = Some(self.value(family, parameter)?),
+        match (family.parameters.get(position), rate) {
+            (Some(parameter), Some(rate)) => values[position] = Some(self.rate(parameter, rate)?),
+            (Some(parameter), None) => values[position] = Some(self.value(family, parameter)?),
             (None, _) => *columns = Some(self.columns()?),
         }
         Ok(())
@@ -207,63 +212,63 @@ impl Parser<'_> {
 
     /// Parses the rate of a length scale: a number becomes the length scale, and a fraction of the
     /// number of features is kept until this number is known.
-    fn rate(&mut self, length: &KernelParameter, of: fn(f64) -> f64) -> Result<Value> {
+    fn rate(&mut self, length: &KernelParameter, to_length: fn(f64) -> f64) -> Result<Value> {
         self.skip_space();
-        let start = self.at;
+        let start = self.position;
         let number = self.number()?;
-        if !length.range.contains(number) || !length.range.contains(of(number)) {
+        if !length.range.contains(number) || !length.range.contains(to_length(number)) {
             let got = Value::Number(number);
             return self
                 .fail_at(start, format!("{GAMMA} must be {}, got {got}: it is one over a length", length.range));
         }
-        Ok(if self.over_d()? { Value::Share(number) } else { Value::Number(of(number)) })
+        Ok(if self.over_input_count()? { Value::OverInputCount(number) } else { Value::Number(to_length(number)) })
     }
 
-    fn over_d(&mut self) -> Result<bool> {
-        if !self.take('/') {
+    fn over_input_count(&mut self) -> Result<bool> {
+        if !self.accept('/') {
             return Ok(false);
         }
         self.skip_space();
-        let here = self.at;
+        let start = self.position;
         match self.name().as_str() {
             "d" => Ok(true),
-            _ => self.fail_at(here, "expected d, the number of features, as in gamma=1/d"),
+            _ => self.fail_at(start, "expected d, the number of features, as in gamma=1/d"),
         }
     }
 
     fn columns(&mut self) -> Result<ColumnChoice> {
-        if !self.take('[') {
-            return Ok(ColumnChoice::new(vec![self.part()?]));
+        if !self.accept('[') {
+            return Ok(ColumnChoice::new(vec![self.selector()?]));
         }
-        let parts = self.several(',', Self::part)?;
+        let parts = self.separated(',', Self::selector)?;
         self.expect(']', "',' or ']'")?;
         Ok(ColumnChoice::new(parts))
     }
 
-    fn part(&mut self) -> Result<Part> {
+    fn selector(&mut self) -> Result<ColumnSelector> {
         let first = self.column()?;
         self.skip_space();
-        if !self.characters[self.at..].starts_with(&RANGE) {
-            return Ok(Part::Like(first));
+        if !self.characters[self.position..].starts_with(&RANGE) {
+            return Ok(ColumnSelector::Pattern(first));
         }
-        self.at += RANGE.len();
-        Ok(Part::Range(first, self.column()?))
+        self.position += RANGE.len();
+        Ok(ColumnSelector::Range(first, self.column()?))
     }
 
     fn value(&mut self, family: &KernelFamily, parameter: &KernelParameter) -> Result<Value> {
         self.skip_space();
-        let start = self.at;
+        let start = self.position;
         let KernelParameter { name, range, reason, .. } = parameter;
-        if self.take_any(&['[']) {
-            if family.each.is_none() {
+        if self.accept_any(&['[']) {
+            if family.build_list.is_none() {
                 return self.fail_at(start, format!("{name} of {} must be one number, not a list", family.name));
             }
             let each = format!("each {name}");
-            let numbers = self.several(',', |parser| Ok(parser.number_of(&each, *range, reason)? + 0.0))?;
+            let numbers = self.separated(',', |parser| Ok(parser.number_of(&each, *range, reason)? + 0.0))?;
             self.expect(']', "',' or ']'")?;
             return Ok(Value::Each(numbers));
         }
-        if self.peek().is_some_and(is_name) {
+        if self.peek().is_some_and(is_name_start) {
             let word = self.name();
             return match word.as_str() {
                 "median" if parameter.is_length() => Ok(Value::Median),
@@ -273,9 +278,9 @@ impl Parser<'_> {
             };
         }
         let number = self.number_of(name, *range, reason)?;
-        if self.over_d()? {
+        if self.over_input_count()? {
             return match range {
-                Range::Positive | Range::NotNegative if !parameter.is_length() => Ok(Value::Share(number)),
+                Range::Positive | Range::NotNegative if !parameter.is_length() => Ok(Value::OverInputCount(number)),
                 _ => self.fail_at(start, format!("{name} of {} cannot be divided by d", family.name)),
             };
         }
@@ -285,7 +290,7 @@ impl Parser<'_> {
     /// Parses a number; the error for a number outside `range` states the range and the reason.
     fn number_of(&mut self, what: &str, range: Range, reason: &str) -> Result<f64> {
         self.skip_space();
-        let start = self.at;
+        let start = self.position;
         let number = self.number()?;
         match range.contains(number) {
             true => Ok(number),
@@ -296,7 +301,7 @@ impl Parser<'_> {
 
 /// Returns `" (did you mean 'gaussian'?)"` if a known name is similar to `name` or starts with it.
 fn nearest(name: &str, known: &[&str]) -> String {
-    let begun = || known.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
-    let near = kpass::names::nearest(name, known.iter().copied()).or_else(begun);
+    let by_prefix = || known.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
+    let near = kpass::names::nearest(name, known.iter().copied()).or_else(by_prefix);
     near.map_or(String::new(), |known| format!(" (did you mean '{known}'?)"))
 }

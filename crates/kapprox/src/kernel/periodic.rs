@@ -9,8 +9,8 @@
 //! Bessel functions I_k and a = 1/σ² (Abramowitz, Stegun, 1964, 9.6.34), and exp(−a) I_k(a) is the
 //! probability that two independent Poisson numbers of mean a/2 differ by k (Skellam 1946).
 
-use super::embedded::{Embedding, embedded};
-use super::family::{Facts, KernelFamily, KernelParameter, Range};
+use super::embedded::{Embedding, embedded_kernel};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
 use super::{Kernel, Law, Spectrum, gaussian};
 use crate::{Real, real::cosine_sine, vectorised};
 use rand_distr::{Distribution, Poisson};
@@ -21,14 +21,14 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number("period", 1.0, Range::Positive, "it is a length that distances are divided by"),
         KernelParameter::number("sigma", 1.0, Range::Positive, "it is a length on the unit circle"),
     ],
-    facts: Facts { repeats: true, ..Facts::INVARIANT },
+    properties: KernelProperties { periodic: true, ..KernelProperties::TRANSLATION_INVARIANT },
     ..KernelFamily::new(
         "periodic",
         "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
         "periodic(period=3, sigma=1.5)",
         |text, values| {
             // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
-            embedded(
+            embedded_kernel(
                 text,
                 Circles { period: values[0], sigma: values[1] },
                 (gaussian::FAMILY.build)(String::new(), &values[1..]),
@@ -40,7 +40,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 impl Kernel {
     /// Returns the kernel exp(−2 Σ sin²(π (x − z) / period) / sigma²).
     pub fn periodic(period: f64, sigma: f64) -> Self {
-        Self::of(&FAMILY, [period.into(), sigma.into()])
+        Self::from_family(&FAMILY, [period.into(), sigma.into()])
     }
 }
 
@@ -52,7 +52,7 @@ struct Circles {
 }
 
 impl Embedding for Circles {
-    fn features(&self, d: usize) -> usize {
+    fn image_len(&self, d: usize) -> usize {
         2 * d
     }
 
@@ -76,8 +76,8 @@ impl Embedding for Circles {
         let (by_images, _) = by_image.as_chunks::<2>();
         let rate = std::f64::consts::TAU / self.period;
         for ((gradient, [cosine, sine]), [by_cosine, by_sine]) in gradient.iter_mut().zip(images).zip(by_images) {
-            let along = cosine.to_f64() * by_sine.to_f64() - sine.to_f64() * by_cosine.to_f64();
-            *gradient = T::from_f64(along * rate);
+            let tangent = cosine.to_f64() * by_sine.to_f64() - sine.to_f64() * by_cosine.to_f64();
+            *gradient = T::from_f64(tangent * rate);
         }
     }
 

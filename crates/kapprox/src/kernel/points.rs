@@ -12,32 +12,32 @@ const CENTRE_ROWS: usize = 256;
 /// touch two lines each: the Laplacian takes 1.4 times longer with the allocator's 16-byte
 /// alignment.
 #[derive(Debug, Default)]
-pub(crate) struct Aligned<T> {
+pub(crate) struct AlignedVec<T> {
     storage: Vec<T>,
     start: usize,
 }
 
-impl<T: Real> Aligned<T> {
+impl<T: Real> AlignedVec<T> {
     /// Bytes of a cache line and of the widest vector.
-    const LINE: usize = 64;
+    const CACHE_LINE: usize = 64;
 
-    pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
-        let slack = Self::LINE / size_of::<T>();
+    pub(crate) fn resize_zeroed(&mut self, len: usize) -> &mut [T] {
+        let slack = Self::CACHE_LINE / size_of::<T>();
         self.storage.clear();
         self.storage.resize(len + slack, T::ZERO);
-        self.start = self.storage.as_ptr().align_offset(Self::LINE).min(slack);
+        self.start = self.storage.as_ptr().align_offset(Self::CACHE_LINE).min(slack);
         self.storage.truncate(self.start + len);
         &mut self.storage[self.start..]
     }
 }
 
-impl<T> std::ops::DerefMut for Aligned<T> {
+impl<T> std::ops::DerefMut for AlignedVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.storage[self.start..]
     }
 }
 
-impl<T> Deref for Aligned<T> {
+impl<T> Deref for AlignedVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -59,7 +59,7 @@ impl Lengths {
         }
     }
 
-    pub(crate) fn of(&self, k: usize) -> f64 {
+    pub(crate) fn length(&self, k: usize) -> f64 {
         match self {
             Self::Same(length) => *length,
             Self::Each(lengths) => lengths[k],
@@ -94,7 +94,7 @@ impl<T: Real> Frame<T> {
         });
         Self {
             centre: mean.into_iter().map(|m| T::from_f64(m).saturate()).collect(),
-            scale: (0..z.ncols()).map(|k| inverse(lengths.of(k) * unit)).collect(),
+            scale: (0..z.ncols()).map(|k| inverse(lengths.length(k) * unit)).collect(),
         }
     }
 
@@ -106,17 +106,17 @@ impl<T: Real> Frame<T> {
     /// Writes rows of `points` in panels of `height`, each feature by feature:
     /// `out[(p d + k) height + i]` is the scaled feature k of row `p height + i`, or 0 if this row
     /// does not exist. Points without features get one feature that is 0.
-    pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut Aligned<T>) {
+    pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut AlignedVec<T>) {
         let d = points.ncols();
         let size = height * d.max(1);
-        let out = out.zeros(points.nrows().div_ceil(height) * size);
+        let out = out.resize_zeroed(points.nrows().div_ceil(height) * size);
         let mut spare = Vec::new();
         for i in 0..points.nrows() {
             let point = row(points, i, &mut spare);
             let panel = &mut out[i / height * size..][..height * d];
             let features = point.iter().zip(&self.centre).zip(&self.scale);
             for (column, ((&value, &centre), &scale)) in panel.chunks_exact_mut(height).zip(features) {
-                column[i % height] = framed(value, centre, scale);
+                column[i % height] = to_frame(value, centre, scale);
             }
         }
     }
@@ -130,14 +130,14 @@ impl<T: Real> Frame<T> {
     pub(crate) fn pack_row(&self, point: &[T], out: &mut [T]) {
         out.fill(T::ZERO);
         for (((out, &value), &centre), &scale) in out.iter_mut().zip(point).zip(&self.centre).zip(&self.scale) {
-            *out = framed(value, centre, scale);
+            *out = to_frame(value, centre, scale);
         }
     }
 
     /// Writes rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j, or 0 for
     /// missing rows up to `padded`. Points without features get one feature that is 0.
-    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut Aligned<T>) {
-        let out = out.zeros(padded * points.ncols().max(1));
+    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut AlignedVec<T>) {
+        let out = out.resize_zeroed(padded * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn inverse<T: Real>(length: f64) -> T {
 
 /// Returns a feature in the frame, kept finite so that no difference is ∞ − ∞.
 #[inline(always)]
-fn framed<T: Real>(value: T, centre: T, scale: T) -> T {
+fn to_frame<T: Real>(value: T, centre: T, scale: T) -> T {
     ((value - centre) * scale).saturate()
 }
 
@@ -168,18 +168,18 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
     fn with_simd<S: Simd>(self, simd: S) {
         let (centre, scale) = (&self.frame.centre[..], &self.frame.scale[..]);
         let (centres, scales) = (T::vectors::<S>(centre), T::vectors::<S>(scale));
-        let (least, most) = (T::splat(simd, T::ZERO - T::LARGEST), T::splat(simd, T::LARGEST));
+        let (lowest, highest) = (T::splat(simd, T::ZERO - T::LARGEST), T::splat(simd, T::LARGEST));
         let zero = T::splat(simd, T::ZERO);
-        let whole = size_of_val(centres) / size_of::<T>();
+        let vector_elements = size_of_val(centres) / size_of::<T>();
         let mut spare = Vec::new();
         for (j, copy) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
             let point = row(self.points, j, &mut spare);
             let vectors = T::vectors_mut::<S>(copy).iter_mut().zip(T::vectors::<S>(point));
             for ((copy, &value), (&centre, &scale)) in vectors.zip(centres.iter().zip(scales)) {
                 let scaled = T::multiply_add(simd, T::minus(simd, value, centre), scale, zero);
-                *copy = T::least(simd, T::greatest(simd, scaled, least), most);
+                *copy = T::least(simd, T::greatest(simd, scaled, lowest), highest);
             }
-            for k in whole..centre.len() {
+            for k in vector_elements..centre.len() {
                 copy[k] = (point[k] - centre[k]).mul_plus(scale[k], T::ZERO).saturate();
             }
         }
@@ -239,7 +239,7 @@ pub(super) fn fold_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> 
 }
 
 /// Computes −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
-pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
+pub(crate) fn half_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
     sizes.clear();
     vectorised!({

@@ -45,7 +45,7 @@ impl<F> fmt::Debug for Pointwise<F> {
     }
 }
 
-fn wide<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
+fn widen_points<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
     points.row_iter().map(|row| row.iter().map(|value| value.to_f64()).collect()).collect()
 }
 
@@ -56,7 +56,7 @@ impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> KernelFunction<T> for 
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let (x, z) = (wide(x), wide(z));
+        let (x, z) = (widen_points(x), widen_points(z));
         for (j, z) in z.iter().enumerate() {
             for (i, x) in x.iter().enumerate() {
                 out[(i, j)] = T::from_f64((self.function)(x, z));
@@ -66,6 +66,6 @@ impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> KernelFunction<T> for 
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        out.iter_mut().zip(wide(x)).for_each(|(value, x)| *value = (self.function)(&x, &x));
+        out.iter_mut().zip(widen_points(x)).for_each(|(value, x)| *value = (self.function)(&x, &x));
     }
 }

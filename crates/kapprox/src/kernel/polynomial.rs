@@ -9,8 +9,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{Explicit, KernelFamily, KernelParameter, Range};
-use super::{Kernel, Profile, direct::product};
+use super::family::{ExplicitForm, KernelFamily, KernelParameter, Range};
+use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -18,7 +18,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number(
             "degree",
             3.0,
-            Range::Whole { from: 1, to: MOST },
+            Range::Integer { from: 1, to: MAX_DEGREE },
             "only integer powers are positive definite, and higher powers overflow",
         ),
         KernelParameter::number(
@@ -29,24 +29,26 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         ),
         KernelParameter::number("c0", 1.0, Range::NotNegative, "a negative constant breaks positive definiteness"),
     ],
-    explicit: Some(Explicit::Polynomial),
+    explicit: Some(ExplicitForm::Polynomial),
     ..KernelFamily::new(
         "polynomial",
         "(gamma x.z + c0)^degree",
         "polynomial(degree=3, gamma=0.5, c0=1)",
-        |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
+        |text, values| {
+            inner_product_kernel(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] })
+        },
     )
 };
 
 impl Kernel {
     /// Returns the kernel (gamma x·z + c0)^degree.
     pub fn polynomial(degree: u32, gamma: f64, c0: f64) -> Self {
-        Self::of(&FAMILY, [f64::from(degree).into(), gamma.into(), c0.into()])
+        Self::from_family(&FAMILY, [f64::from(degree).into(), gamma.into(), c0.into()])
     }
 }
 
 /// Largest degree, the largest exponent of [`Real::power`].
-const MOST: u32 = 31;
+const MAX_DEGREE: u32 = 31;
 
 #[derive(Debug)]
 struct Polynomial {

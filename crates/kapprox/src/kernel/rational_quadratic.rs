@@ -5,8 +5,8 @@
 //! definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*,
 //! 2006, equation 4.19).
 
-use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
+use super::distance_argument::{AtZero, l2};
+use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, Range, SIGMA, Value};
 use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
@@ -16,8 +16,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number("alpha", 1.0, Range::Positive, "it is the shape of a gamma distribution"),
         SIGMA,
     ],
-    metric: Some(Distance::L2),
-    facts: Facts::ALL,
+    distance: Some(Distance::L2),
+    properties: KernelProperties::ALL,
     ..KernelFamily::new(
         "rational_quadratic",
         "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",
@@ -33,7 +33,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 impl Kernel {
     /// Returns the kernel (1 + ‖x − z‖² / (2 alpha sigma²))^−alpha.
     pub fn rational_quadratic(alpha: f64, sigma: impl Into<Value>) -> Self {
-        Self::of(&FAMILY, [alpha.into(), sigma.into()])
+        Self::from_family(&FAMILY, [alpha.into(), sigma.into()])
     }
 }
 
@@ -47,7 +47,7 @@ impl Profile for RationalQuadratic {
         let alpha = T::from_f64(self.alpha).saturate();
         inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
-            (base.logarithm() * alpha).halvings()
+            (base.log_base_2() * alpha).halvings()
         })
     }
 
@@ -55,7 +55,7 @@ impl Profile for RationalQuadratic {
         let (rate, exponent) = (T::from_f64(-self.alpha).saturate(), T::from_f64(self.alpha + 1.0).saturate());
         Some(inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
-            rate * (base.logarithm() * exponent).halvings()
+            rate * (base.log_base_2() * exponent).halvings()
         }))
     }
 

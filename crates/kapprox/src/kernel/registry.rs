@@ -1,14 +1,14 @@
 //! The available kernels. To add one, write a file with a [`Profile`](super::Profile) and a
 //! `FAMILY`, and add a line here.
 
-use super::applied::FUNCTIONS;
+use super::transform::TRANSFORMS;
 use super::{
     KernelFamily, additive, anova, cauchy, chi_squared, constant, cosine, delta, distance, gaussian, jaccard,
     laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid, skewed_chi_squared,
     ssim, subset,
 };
 use crate::Result;
-use kpass::named::{Named, Registry};
+use kpass::registry::{Registry, RegistryEntry};
 
 static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     gaussian::FAMILY,
@@ -61,8 +61,8 @@ pub(super) fn names() -> Vec<&'static str> {
 /// [`kpass::Error::Register`] if a kernel or a function of kernels has the name, or if the name is
 /// not a word.
 pub fn register(family: &'static KernelFamily) -> Result<()> {
-    if FUNCTIONS.iter().any(|function| function.0 == family.name) {
-        let (what, why) = (KernelFamily::WHAT, "a function of kernels has this name");
+    if TRANSFORMS.iter().any(|function| function.0 == family.name) {
+        let (what, why) = (KernelFamily::KIND, "a function of kernels has this name");
         return Err(kpass::Error::Register { what, name: family.name, why }.into());
     }
     Ok(FAMILIES.register(family)?)

@@ -11,8 +11,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Kernel, Profile, direct::product};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
+use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -26,16 +26,16 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number("c0", 1.0, Range::Any, "it is a number"),
     ],
     positive_definite: false,
-    facts: Facts::BOUNDED,
+    properties: KernelProperties::BOUNDED,
     ..KernelFamily::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
-        product(text, Sigmoid { gamma: values[0], c0: values[1] })
+        inner_product_kernel(text, Sigmoid { gamma: values[0], c0: values[1] })
     })
 };
 
 impl Kernel {
     /// Returns the kernel tanh(gamma x·z + c0), which is not positive definite.
     pub fn sigmoid(gamma: f64, c0: f64) -> Self {
-        Self::of(&FAMILY, [gamma.into(), c0.into()])
+        Self::from_family(&FAMILY, [gamma.into(), c0.into()])
     }
 }
 

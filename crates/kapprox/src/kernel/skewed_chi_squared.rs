@@ -8,10 +8,10 @@
 //! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram
 //! kernels", DAGM 2010.
 
-use super::direct::{Factors, swept};
-use super::embedded::{Embedding, embedded};
-use super::family::{Domain, Explicit, Facts, KernelFamily, KernelParameter, Range};
-use super::{sweep::Features, terms::sign};
+use super::direct::{Factors, difference_kernel};
+use super::embedded::{Embedding, embedded_kernel};
+use super::family::{Domain, ExplicitForm, KernelFamily, KernelParameter, KernelProperties, Range};
+use super::{sweep::DifferenceFold, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -23,15 +23,19 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "it is added to values that may be 0, and their logarithm is taken",
     )],
     domain: Domain::NotNegative,
-    facts: Facts::RICH,
-    explicit: Some(Explicit::Skewed),
+    properties: KernelProperties::UNIVERSAL,
+    explicit: Some(ExplicitForm::Skewed),
     ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
         "skewed_chi_squared(skew=0.5)",
         // the difference of logarithms is halved, and a power of two is cheaper than an exponential
         |text, values| {
-            embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants, Factors))
+            embedded_kernel(
+                text,
+                Logarithms { skew: values[0] },
+                difference_kernel(String::new(), 2.0 * LN_2, HyperbolicSecants, Factors),
+            )
         },
     )
 };
@@ -66,7 +70,7 @@ pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
 #[derive(Debug)]
 struct HyperbolicSecants;
 
-impl Features for HyperbolicSecants {
+impl DifferenceFold for HyperbolicSecants {
     const START: f64 = 1.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {

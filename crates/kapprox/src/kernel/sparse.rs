@@ -13,9 +13,9 @@
 //! sum overflows, the pair is recomputed from its entries side by side.
 
 use super::Profile;
-use super::entries::{FromEntries, side_by_side};
-use super::fixed::KernelColumns;
+use super::fixed_kernel::KernelColumns;
 use super::points::row;
+use super::sparse_argument::{SparseArgument, align_entries};
 use super::{KernelFunction, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
@@ -23,38 +23,38 @@ use kpass::sparse::entries;
 use std::sync::Arc;
 
 /// An inverted index: points by their features.
-struct Index {
-    /// For each slot of a hash table, the position and the number of its feature; [`EMPTY`] if the
-    /// slot is free.
+struct InvertedIndex {
+    /// For each slot of a hash table, the position and the number of its feature; [`EMPTY_SLOT`] if
+    /// the slot is free.
     slots: Vec<(u32, u32)>,
     /// First entry of each feature, and after the last feature the number of all entries.
     starts: Vec<u32>,
     /// Points that have a feature, with their values of it.
     entries: Vec<(u32, f64)>,
-    argument: FromEntries,
+    argument: SparseArgument,
     norms: Vec<f64>,
 }
 
-const EMPTY: u32 = u32::MAX;
+const EMPTY_SLOT: u32 = u32::MAX;
 
-impl Index {
-    fn new<T: Real>(points: MatRef<'_, T>, argument: FromEntries) -> Self {
-        let (mut all, mut spare) = (Vec::new(), Vec::new());
+impl InvertedIndex {
+    fn new<T: Real>(points: MatRef<'_, T>, argument: SparseArgument) -> Self {
+        let (mut triples, mut spare) = (Vec::new(), Vec::new());
         let mut norms = Vec::with_capacity(points.nrows());
         for j in 0..points.nrows() {
             let (places, values) = entries(row(points, j, &mut spare));
-            all.extend(
+            triples.extend(
                 places.iter().zip(values).map(|(place, value)| (place.to_f64() as u32, j as u32, value.to_f64())),
             );
             norms.push(argument.norm(values));
         }
-        all.sort_unstable_by_key(|(place, j, _)| u64::from(*place) << 32 | u64::from(*j));
+        triples.sort_unstable_by_key(|(place, j, _)| u64::from(*place) << 32 | u64::from(*j));
         let mut index = Self { slots: Vec::new(), starts: Vec::new(), entries: Vec::new(), argument, norms };
-        let features = || all.chunk_by(|a, b| a.0 == b.0);
-        index.slots = vec![(0, EMPTY); (2 * features().count()).next_power_of_two().max(2)];
+        let features = || triples.chunk_by(|a, b| a.0 == b.0);
+        index.slots = vec![(0, EMPTY_SLOT); (2 * features().count()).next_power_of_two().max(2)];
         for (number, feature) in (0..).zip(features()) {
             let mut slot = index.slot(feature[0].0);
-            while index.slots[slot].1 != EMPTY {
+            while index.slots[slot].1 != EMPTY_SLOT {
                 slot = (slot + 1) % index.slots.len();
             }
             index.slots[slot] = (feature[0].0, number);
@@ -75,7 +75,7 @@ impl Index {
         let mut slot = self.slot(place);
         loop {
             match self.slots[slot] {
-                (_, EMPTY) => return &[],
+                (_, EMPTY_SLOT) => return &[],
                 (found, number) if found == place => {
                     let number = number as usize;
                     return &self.entries[self.starts[number] as usize..self.starts[number + 1] as usize];
@@ -94,11 +94,13 @@ impl Index {
             let points = self.feature(place.to_f64() as u32);
             // the kind of term is matched once for all points, not once per point
             match self.argument {
-                FromEntries::Product | FromEntries::SquaredDistance { .. } => {
-                    let value = self.argument.common(value, 1.0);
+                SparseArgument::Product | SparseArgument::SquaredDistance { .. } => {
+                    let value = self.argument.common_term(value, 1.0);
                     points.iter().for_each(|(j, other)| sums[*j as usize] += value * other);
                 }
-                argument => points.iter().for_each(|(j, other)| sums[*j as usize] += argument.common(value, *other)),
+                argument => {
+                    points.iter().for_each(|(j, other)| sums[*j as usize] += argument.common_term(value, *other))
+                }
             }
         }
         self.argument.norm(values)
@@ -110,39 +112,39 @@ impl Index {
 }
 
 #[derive(Debug)]
-pub(super) struct Sparse<P> {
+pub(super) struct SparseKernel<P> {
     pub(super) text: String,
-    pub(super) argument: FromEntries,
+    pub(super) argument: SparseArgument,
     pub(super) profile: Arc<P>,
 }
 
-impl<P: Profile> Sparse<P> {
+impl<P: Profile> SparseKernel<P> {
     /// Replaces `sums` by the kernel values of a point with the points of an index.
-    fn values<T: Real>(&self, point: &[T], (index, points): (&Index, MatRef<'_, T>), sums: &mut [f64]) {
+    fn values<T: Real>(&self, point: &[T], (index, points): (&InvertedIndex, MatRef<'_, T>), sums: &mut [f64]) {
         let norm = index.sums(point, sums);
         let mut spare = Vec::new();
-        let again = |j: usize| side_by_side(point, row(points, j, &mut spare));
-        self.argument.arguments(sums, norm, &index.norms, again);
+        let aligned = |j: usize| align_entries(point, row(points, j, &mut spare));
+        self.argument.arguments(sums, norm, &index.norms, aligned);
         let profile = self.profile.function::<f64>();
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
 
-    /// Calls `to(i, j, value)` for each row i of `many` and each point j of the index.
+    /// Calls `write(i, j, value)` for each row i of `many` and each point j of the index.
     fn fill<T: Real>(
         &self,
-        indexed: (&Index, MatRef<'_, T>),
+        indexed: (&InvertedIndex, MatRef<'_, T>),
         many: MatRef<'_, T>,
-        mut to: impl FnMut(usize, usize, T),
+        mut write: impl FnMut(usize, usize, T),
     ) {
         let (mut sums, mut spare) = (vec![0.0; indexed.1.nrows()], Vec::new());
         for i in 0..many.nrows() {
             self.values(row(many, i, &mut spare), indexed, &mut sums);
-            sums.iter().enumerate().for_each(|(j, value)| to(i, j, T::from_f64(*value).saturate()));
+            sums.iter().enumerate().for_each(|(j, value)| write(i, j, T::from_f64(*value).saturate()));
         }
     }
 }
 
-impl<T: Real, P: Profile> KernelFunction<T> for Sparse<P> {
+impl<T: Real, P: Profile> KernelFunction<T> for SparseKernel<P> {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -155,7 +157,7 @@ impl<T: Real, P: Profile> KernelFunction<T> for Sparse<P> {
         check_shapes(x, z, &out);
         let few_z = z.nrows() <= x.nrows();
         let (few, many) = if few_z { (z, x) } else { (x, z) };
-        self.fill((&Index::new(few, self.argument), few), many, |i, j, value| {
+        self.fill((&InvertedIndex::new(few, self.argument), few), many, |i, j, value| {
             out[if few_z { (i, j) } else { (j, i) }] = value;
         });
     }
@@ -167,21 +169,21 @@ impl<T: Real, P: Profile> KernelFunction<T> for Sparse<P> {
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let Self { text, argument, profile } = self;
         let kernel = Self { text: text.clone(), argument: *argument, profile: Arc::clone(profile) };
-        Some(Box::new(SparseColumns { kernel, index: Index::new(z, self.argument) }))
+        Some(Box::new(SparseColumns { kernel, index: InvertedIndex::new(z, self.argument) }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
         for (i, out) in out.iter_mut().enumerate() {
-            *out = profile(self.argument.own(entries(row(x, i, &mut spare)).1)).saturate();
+            *out = profile(self.argument.self_argument(entries(row(x, i, &mut spare)).1)).saturate();
         }
     }
 }
 
 struct SparseColumns<P> {
-    kernel: Sparse<P>,
-    index: Index,
+    kernel: SparseKernel<P>,
+    index: InvertedIndex,
 }
 
 impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {

@@ -1,9 +1,9 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
-use super::choice::ColumnChoice;
-use super::family::{Domain, Explicit, KernelFamily, Value};
+use super::column_choice::ColumnChoice;
+use super::family::{Domain, ExplicitForm, KernelFamily, Value};
 use super::node::{Call, Node};
-use super::{AnyKernel, applied::KernelTransform, gaussian, parse, points::row};
+use super::{AnyKernel, gaussian, parse, points::row, transform::KernelTransform};
 use crate::{Error, Real, Result};
 use faer::MatRef;
 use std::ops::{Add, Mul};
@@ -62,22 +62,22 @@ use std::{fmt, str::FromStr, sync::Arc};
 pub struct Kernel(pub(super) Node);
 
 /// Returns the names of the registered kernels that support sparse points.
-fn on_sparse() -> String {
-    let known = |family: &&KernelFamily| {
+fn sparse_kernel_names() -> String {
+    let is_supported = |family: &&KernelFamily| {
         let example = Kernel::parse(family.example);
-        example.is_ok_and(|example| example.0.calls().into_iter().all(Call::takes_sparse))
+        example.is_ok_and(|example| example.0.calls().into_iter().all(Call::supports_sparse))
     };
-    super::registry().into_iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
+    super::registry().into_iter().filter(is_supported).map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) const UNCOUNTED: &str = "the number of features is unknown; call resolve_columns first";
+pub(super) const INPUT_COUNT_UNKNOWN: &str = "the number of features is unknown; call resolve_columns first";
 
 impl Default for Kernel {
     /// Returns the kernel `gaussian(sigma=auto)`.
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
-        Self(Node::Call(Call { family, values, columns: None, sparse: None }))
+        Self(Node::Call(Call { family, values, columns: None, sparse_columns: None }))
     }
 }
 
@@ -113,9 +113,9 @@ impl Kernel {
     }
 
     /// Returns the kernel of a family with these parameter values, in the order of the family.
-    pub(super) fn of(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
+    pub(super) fn from_family(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
         let values = values.into_iter().collect();
-        Self(Node::Call(Call { family, values, columns: None, sparse: None }))
+        Self(Node::Call(Call { family, values, columns: None, sparse_columns: None }))
     }
 
     /// Returns the kernel exp(k).
@@ -163,7 +163,7 @@ impl Kernel {
 
     /// Returns whether any kernel is restricted to columns.
     #[doc(hidden)]
-    pub fn looks_at_columns(&self) -> bool {
+    pub fn restricts_columns(&self) -> bool {
         self.0.calls().into_iter().any(|call| call.columns.is_some())
     }
 
@@ -175,16 +175,16 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::NoSuchFeature`] for a name that no feature has or a pattern without a match,
-    /// [`Error::Backwards`] for a range whose last column comes before its first.
+    /// [`Error::ReversedRange`] for a range whose last column comes before its first.
     #[doc(hidden)]
     pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
-        if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_count()) {
+        if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_input_count()) {
             return Ok(self.clone());
         }
         let names: Vec<&str> = features.iter().map(AsRef::as_ref).collect();
         let resolve = |call: &Call| {
             let columns = call.columns.as_ref().map(|columns| columns.resolve(&names, call.family.name));
-            Ok(Call { columns: columns.transpose()?, ..call.clone() }.counted(features.len()))
+            Ok(Call { columns: columns.transpose()?, ..call.clone() }.with_input_count(features.len()))
         };
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
@@ -195,10 +195,10 @@ impl Kernel {
     /// # Errors
     /// As for [`resolve_columns`](Self::resolve_columns) with `names`, the features' own names.
     #[doc(hidden)]
-    pub fn by_place<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
-        let found = self.resolve_columns(names)?;
-        let call = |call: &Call| Call { columns: call.columns.as_ref().map(ColumnChoice::by_place), ..call.clone() };
-        found.0.map(&mut |one| Ok(call(one))).map(Self)
+    pub fn by_position<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
+        let resolved = self.resolve_columns(names)?;
+        let call = |call: &Call| Call { columns: call.columns.as_ref().map(ColumnChoice::by_position), ..call.clone() };
+        resolved.0.map(&mut |one| Ok(call(one))).map(Self)
     }
 
     /// Returns the expression on rows with these features, as
@@ -206,33 +206,35 @@ impl Kernel {
     /// columns, in the layout of [`kpass::sparse`].
     ///
     /// # Errors
-    /// As for [`resolve_columns`](Self::resolve_columns); [`Error::Sparse`] for a kernel that does
-    /// not support sparse rows, is restricted to columns, or has a list.
+    /// As for [`resolve_columns`](Self::resolve_columns); [`Error::SparseUnsupported`] for a kernel
+    /// that does not support sparse rows, is restricted to columns, or has a list.
     #[doc(hidden)]
     pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
         let Some(width) = sparse else { return self.resolve_columns(features) };
-        let mut known = |call: &Call| match call.takes_sparse() {
-            true => Ok(Call { sparse: Some(width), ..call.clone() }.counted(width)),
-            false => Err(Error::Sparse { kernel: call.to_string(), known: on_sparse() }),
+        let mut to_sparse = |call: &Call| match call.supports_sparse() {
+            true => Ok(Call { sparse_columns: Some(width), ..call.clone() }.with_input_count(width)),
+            false => Err(Error::SparseUnsupported { kernel: call.to_string(), known: sparse_kernel_names() }),
         };
-        self.0.map(&mut known).map(Self)
+        self.0.map(&mut to_sparse).map(Self)
     }
 
     /// Returns the number of columns if the expression is on sparse rows.
     #[doc(hidden)]
-    pub fn sparse(&self) -> Option<usize> {
-        self.0.calls().into_iter().find_map(|call| call.sparse)
+    pub fn sparse_columns(&self) -> Option<usize> {
+        self.0.calls().into_iter().find_map(|call| call.sparse_columns)
     }
 
     pub(crate) fn on_dense(&self) -> Result<Self> {
-        self.0.map(&mut |call| Ok(Call { sparse: None, ..call.clone() })).map(Self)
+        self.0.map(&mut |call| Ok(Call { sparse_columns: None, ..call.clone() })).map(Self)
     }
 
     /// Returns the number of columns if the kernel is the inner product of sparse rows.
     #[doc(hidden)]
     pub fn linear_on_sparse(&self) -> Option<usize> {
         match &self.0 {
-            Node::Call(Call { family, sparse, .. }) if family.explicit == Some(Explicit::Linear) => *sparse,
+            Node::Call(Call { family, sparse_columns, .. }) if family.explicit == Some(ExplicitForm::Linear) => {
+                *sparse_columns
+            }
             _ => None,
         }
     }
@@ -248,8 +250,8 @@ impl Kernel {
 
     /// Returns the explicit form and the parameter values of an expression that is a single kernel
     /// of the registry, on all features of dense rows and without lists or medians.
-    pub(crate) fn explicit(&self) -> Option<(Explicit, Vec<f64>)> {
-        let Node::Call(call @ Call { columns: None, sparse: None, .. }) = &self.0 else { return None };
+    pub(crate) fn explicit(&self) -> Option<(ExplicitForm, Vec<f64>)> {
+        let Node::Call(call @ Call { columns: None, sparse_columns: None, .. }) = &self.0 else { return None };
         Some((call.family.explicit?, call.numbers()?))
     }
 
@@ -262,12 +264,13 @@ impl Kernel {
     /// Returns whether every kernel is bounded and none is periodic: then sums of kernel sections
     /// approach constants far away from all points.
     #[doc(hidden)]
-    pub fn settles(&self) -> bool {
-        self.0.calls().iter().all(|call| call.family.facts.bounded && !call.family.facts.repeats)
+    pub fn is_constant_far_away(&self) -> bool {
+        self.0.calls().iter().all(|call| call.family.properties.bounded && !call.family.properties.periodic)
     }
 
     /// Returns whether a test with this kernel is known to detect every difference of
-    /// distributions: see [`Facts`](super::Facts). Restrictions to columns are ignored.
+    /// distributions: see [`KernelProperties`](super::KernelProperties). Restrictions to columns
+    /// are ignored.
     #[doc(hidden)]
     pub fn characteristic(&self) -> bool {
         self.0.characteristic(false)
@@ -277,11 +280,11 @@ impl Kernel {
     /// per feature, images without an integer number of lines.
     ///
     /// # Errors
-    /// [`Error::Features`]; [`Error::Kernel`] if columns have not been resolved.
+    /// [`Error::InputCount`]; [`Error::Kernel`] if columns have not been resolved.
     #[doc(hidden)]
-    pub fn check_features(&self, d: usize) -> Result<()> {
+    pub fn check_input_count(&self, d: usize) -> Result<()> {
         self.require_columns()?;
-        self.0.calls().into_iter().try_for_each(|call| call.check_features(d))
+        self.0.calls().into_iter().try_for_each(|call| call.check_input_count(d))
     }
 
     /// Returns the values for which every kernel of the expression is defined.
@@ -303,14 +306,14 @@ impl Kernel {
         let mut spare = Vec::new();
         for call in self.0.calls().into_iter().filter(|call| call.family.domain != Domain::Any) {
             let domain = call.family.domain;
-            let looked_at: Vec<usize> =
-                call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
+            let columns: Vec<usize> =
+                call.column_indices().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
                 // the first half of a sparse row contains column numbers, and every domain contains
                 // the omitted zeros
-                let looked_at = if call.sparse.is_some() { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
-                if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
+                let columns = if call.sparse_columns.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
+                if let Some(&feature) = columns.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
                     let (kernel, domain) = (call.family.name, domain.to_string());
                     return Err(Error::Domain { kernel, domain, row, feature, value });
@@ -332,7 +335,7 @@ impl Kernel {
         }
         self.require_columns()?;
         if self.needs_median() {
-            return Err(self.unresolved());
+            return Err(self.unresolved_length());
         }
         Ok(self.0.build())
     }
@@ -340,21 +343,24 @@ impl Kernel {
     pub(super) fn require_columns(&self) -> Result<()> {
         if self.needs_columns() {
             let why = "these columns are not resolved; call resolve_columns first";
-            return Err(self.open("on=", why));
+            return Err(self.unresolved_error("on=", why));
         }
-        if self.0.calls().into_iter().any(Call::needs_count) {
-            return Err(self.open("/d", UNCOUNTED));
+        if self.0.calls().into_iter().any(Call::needs_input_count) {
+            return Err(self.unresolved_error("/d", INPUT_COUNT_UNKNOWN));
         }
         Ok(())
     }
 
-    pub(super) fn unresolved(&self) -> Error {
+    pub(super) fn unresolved_length(&self) -> Error {
         let word = if self.is_auto() { "auto" } else { "median" };
-        self.open(word, &format!("{word} has no value; call resolve_median with a sample of the rows first"))
+        self.unresolved_error(
+            word,
+            &format!("{word} has no value; call resolve_median with a sample of the rows first"),
+        )
     }
 
     /// Returns the error for an expression in which `what` is not resolved yet.
-    pub(super) fn open(&self, what: &str, message: &str) -> Error {
+    pub(super) fn unresolved_error(&self, what: &str, message: &str) -> Error {
         let text = self.to_string();
         let at = text.find(what).map_or(0, |bytes| text[..bytes].chars().count());
         Error::Kernel { text, at, message: message.into() }

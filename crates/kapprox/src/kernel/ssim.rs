@@ -18,33 +18,33 @@
 //! Costs about (2 window² + 20) flops per window and pair. Images of 28 x 28 have 36 windows of
 //! 64 pixels.
 
-use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
-use super::fixed::{FEW, Fixed, KernelColumns};
+use super::family::{Domain, KernelFamily, KernelParameter, KernelProperties, Range};
+use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
 use super::panel::TILE_ROWS;
 use super::points::{fill_column, pieces, row};
-use super::{AnyKernel, KernelFunction, check_shapes, direct::product, linear::Linear};
+use super::{AnyKernel, KernelFunction, check_shapes, direct::inner_product_kernel, linear::Linear};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::{f64::consts::FRAC_1_SQRT_2, sync::Arc};
 
-const SIDE: Range = Range::Whole { from: 1, to: 1 << 15 };
-const WHY: &str = "it is a number of pixels";
+const SIDE_RANGE: Range = Range::Integer { from: 1, to: 1 << 15 };
+const SIDE_REASON: &str = "it is a number of pixels";
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
         KernelParameter::number(
             "width",
             0.0,
-            Range::Whole { from: 0, to: 1 << 15 },
+            Range::Integer { from: 0, to: 1 << 15 },
             "it is a number of pixels; 0 selects square images",
         ),
-        KernelParameter::number("window", 8.0, SIDE, WHY),
-        KernelParameter::number("step", 4.0, SIDE, WHY),
+        KernelParameter::number("window", 8.0, SIDE_RANGE, SIDE_REASON),
+        KernelParameter::number("step", 4.0, SIDE_RANGE, SIDE_REASON),
         KernelParameter::number("range", 255.0, Range::Positive, "it is the largest difference of two pixels"),
     ],
-    facts: Facts::BOUNDED,
+    properties: KernelProperties::BOUNDED,
     domain: Domain::NotNegative,
-    fits: |values, features| match (values[0] as usize, features.isqrt()) {
+    check_input_count: |values, features| match (values[0] as usize, features.isqrt()) {
         (0, side) if side * side != features => {
             Err("but this is not a square number; set width to the number of pixels per line".into())
         }
@@ -59,7 +59,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "ssim(width=3, window=2, step=1, range=2)",
         |text, values| {
             let [width, window, step] = [0, 1, 2].map(|parameter| values[parameter] as usize);
-            let covariance = product("linear()".into(), Linear);
+            let covariance = inner_product_kernel("linear()".into(), Linear);
             Arc::new(Ssim { text, width, window, step, range: values[3], covariance })
         },
     )
@@ -95,15 +95,15 @@ impl Ssim {
         let corners = corners(lines).flat_map(|line| corners(width).map(move |column| (line, column)));
         let all = corners.map(|(line, column)| pixels(line, column)).filter(|pixels| !pixels.is_empty());
         let all: Vec<Vec<usize>> = all.collect();
-        let ([dark, even], share) =
+        let ([luminance_constant, contrast_constant], weight) =
             ([0.01, 0.03].map(|part| part * self.range * FRAC_1_SQRT_2), 1.0 / all.len().max(1) as f64);
-        all.into_iter().map(|pixels| Window { pixels, dark, even, share }).collect()
+        all.into_iter().map(|pixels| Window { pixels, luminance_constant, contrast_constant, weight }).collect()
     }
 }
 
 /// Columns of a block that are compared with [`TILE_ROWS`] rows at once, so that their values stay
 /// in cache.
-const COLUMNS: usize = 96;
+const TILE_COLUMNS: usize = 96;
 
 impl<T: Real> KernelFunction<T> for Ssim {
     fn spec(&self) -> String {
@@ -113,12 +113,12 @@ impl<T: Real> KernelFunction<T> for Ssim {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
         let (kernel, windows) = (self.covariance.typed::<T>(), self.windows(x.ncols()));
-        let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), COLUMNS.min(z.nrows()));
+        let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), TILE_COLUMNS.min(z.nrows()));
         let mut spare = Vec::new();
         out.fill(T::ZERO);
         for window in &windows {
-            let [x, z] = [x, z].map(|points| Seen::new(points, window));
-            for (j, columns) in pieces(z.len(), COLUMNS) {
+            let [x, z] = [x, z].map(|points| WindowVectors::new(points, window));
+            for (j, columns) in pieces(z.len(), TILE_COLUMNS) {
                 for (i, rows) in pieces(x.len(), TILE_ROWS) {
                     let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
                     kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
@@ -136,9 +136,9 @@ impl<T: Real> KernelFunction<T> for Ssim {
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let prepared = |window: Window| {
-            let seen = Seen::new(z, &window);
-            let fixed = Fixed::new(self.covariance.typed::<T>(), seen.contrasts(0, seen.len()));
-            (window, seen, fixed)
+            let vectors = WindowVectors::new(z, &window);
+            let fixed = FixedKernel::new(self.covariance.typed::<T>(), vectors.contrasts(0, vectors.len()));
+            (window, vectors, fixed)
         };
         Some(Box::new(SsimColumns(self.windows(z.ncols()).into_iter().map(prepared).collect())))
     }
@@ -149,17 +149,21 @@ impl<T: Real> KernelFunction<T> for Ssim {
     }
 }
 
-struct SsimColumns<T: Real>(Vec<(Window, Seen<T>, Fixed<T>)>);
+struct SsimColumns<T: Real>(Vec<(Window, WindowVectors<T>, FixedKernel<T>)>);
 
 impl<T: Real> KernelColumns<T> for SsimColumns<T> {
     fn scratch(&self) -> usize {
-        let of = |(_, seen, fixed): &(Window, Seen<T>, Fixed<T>)| FEW * (seen.width + seen.len()) + fixed.scratch();
+        let of = |(_, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
+            MAX_FEW_ROWS * (vectors.width + vectors.len()) + fixed.scratch()
+        };
         self.0.iter().map(of).max().unwrap_or(0)
     }
 
     fn bytes(&self) -> usize {
-        let of = |(window, seen, fixed): &(Window, Seen<T>, Fixed<T>)| {
-            size_of::<T>() * (seen.contrasts.len() + 6 * seen.len()) + size_of_val(&*window.pixels) + fixed.bytes()
+        let of = |(window, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
+            size_of::<T>() * (vectors.contrasts.len() + 6 * vectors.len())
+                + size_of_val(&*window.pixels)
+                + fixed.bytes()
         };
         self.0.iter().map(of).sum()
     }
@@ -167,20 +171,21 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (b, m, mut spare) = (x.nrows(), z.nrows(), Vec::new());
         out.fill(T::ZERO);
-        for (window, seen, fixed) in &self.0 {
-            let (contrasts, scratch) = scratch.split_at_mut(b * seen.width);
+        for (window, vectors, fixed) in &self.0 {
+            let (contrasts, scratch) = scratch.split_at_mut(b * vectors.width);
             let (cosines, scratch) = scratch.split_at_mut(b * m);
-            let mut numbers = [[T::ZERO; 6]; FEW];
-            for (i, (numbers, contrasts)) in numbers.iter_mut().zip(contrasts.chunks_exact_mut(seen.width)).enumerate()
+            let mut numbers = [[T::ZERO; 6]; MAX_FEW_ROWS];
+            for (i, (numbers, contrasts)) in
+                numbers.iter_mut().zip(contrasts.chunks_exact_mut(vectors.width)).enumerate()
             {
-                *numbers = window.see(row(x, i, &mut spare), contrasts);
+                *numbers = window.describe(row(x, i, &mut spare), contrasts);
             }
-            let contrasts = MatRef::from_row_major_slice(contrasts, b, seen.width);
-            fixed.rows(contrasts, seen.contrasts(0, m), cosines, scratch);
+            let contrasts = MatRef::from_row_major_slice(contrasts, b, vectors.width);
+            fixed.rows(contrasts, vectors.contrasts(0, m), cosines, scratch);
             for ((numbers, cosines), sums) in
                 numbers.iter().zip(cosines.chunks_exact(m.max(1))).zip(out.chunks_exact_mut(m.max(1)))
             {
-                window.add(*numbers, &seen.numbers_from(0, m), cosines.iter(), sums);
+                window.add(*numbers, &vectors.numbers_from(0, m), cosines.iter(), sums);
             }
         }
     }
@@ -191,61 +196,68 @@ struct Window {
     /// Pixels of the window, as feature indices.
     pixels: Vec<usize>,
     /// √(c₁/2), for the luminance; the next number is √(c₂/2), for the contrast.
-    dark: f64,
-    even: f64,
+    luminance_constant: f64,
+    contrast_constant: f64,
     /// Weight of the window in the mean.
-    share: f64,
+    weight: f64,
 }
 
 impl Window {
     /// Writes a/‖a‖ of a point, and returns b/‖b‖ (two numbers), ‖b‖, 1/‖b‖, ‖a‖ and 1/‖a‖. The
     /// vector a holds the pixels minus their mean, over √n, and √(c₂/2); b holds the mean and
     /// √(c₁/2).
-    fn see<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
+    fn describe<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
         let (part, root) = (1.0 / self.pixels.len() as f64, (1.0 / self.pixels.len() as f64).sqrt());
         let pixels = || self.pixels.iter().map(|&place| point[place].to_f64());
         let mean: f64 = pixels().map(|pixel| pixel * part).sum();
         // scaling before subtracting prevents overflow
-        let apart = || pixels().map(|pixel| pixel * root - mean * root).chain([self.even]);
-        let (brightness, contrast) = (norm([mean, self.dark].into_iter()), norm(apart()));
-        contrasts.iter_mut().zip(apart()).for_each(|(to, number)| *to = T::from_f64(number / contrast));
-        let own = [mean / brightness, self.dark / brightness, brightness, 1.0 / brightness, contrast, 1.0 / contrast];
-        own.map(|number| T::from_f64(number).saturate())
+        let deviations = || pixels().map(|pixel| pixel * root - mean * root).chain([self.contrast_constant]);
+        let (brightness, contrast) = (norm([mean, self.luminance_constant].into_iter()), norm(deviations()));
+        contrasts.iter_mut().zip(deviations()).for_each(|(to, number)| *to = T::from_f64(number / contrast));
+        let numbers = [
+            mean / brightness,
+            self.luminance_constant / brightness,
+            brightness,
+            1.0 / brightness,
+            contrast,
+            1.0 / contrast,
+        ];
+        numbers.map(|number| T::from_f64(number).saturate())
     }
 
     /// Adds the similarity of a point to others, given the cosines between its vector a and theirs.
     fn add<'a, T: Real>(&self, one: [T; 6], others: &[&[T]; 6], cosines: impl Iterator<Item = &'a T>, sums: &mut [T]) {
         let least = T::from_f64(4.0);
-        let most = least * T::from_f64(self.share);
-        let [light, dark, brightness, dim, contrast, even] = one;
+        let numerator_scale = least * T::from_f64(self.weight);
+        let [light, dark, brightness, inverse_brightness, contrast, inverse_contrast] = one;
         vectorised!({
             let [lights, darks, brights, dims, contrasts, evens] = *others;
             let others = lights.iter().zip(darks).zip(brights.iter().zip(dims)).zip(contrasts.iter().zip(evens));
             for ((sum, &cosine), (((&l, &d), (&b, &i)), (&c, &e))) in sums.iter_mut().zip(cosines).zip(others) {
                 let luminance = (light * l) + dark * d;
-                let unlike = (brightness * i + dim * b) * (contrast * e + even * c);
+                let denominator = (brightness * i + inverse_brightness * b) * (contrast * e + inverse_contrast * c);
                 // each of the two factors is at least 2, unless T cannot hold the pixel range
-                *sum += most * cosine * luminance / unlike.larger(least);
+                *sum += numerator_scale * cosine * luminance / denominator.larger(least);
             }
         })
     }
 }
 
 /// The vectors a and the numbers of points in a window.
-struct Seen<T> {
+struct WindowVectors<T> {
     /// Length of a vector a.
     width: usize,
     contrasts: Vec<T>,
     numbers: [Vec<T>; 6],
 }
 
-impl<T: Real> Seen<T> {
+impl<T: Real> WindowVectors<T> {
     fn new(points: MatRef<'_, T>, window: &Window) -> Self {
         let (n, width, mut spare) = (points.nrows(), window.pixels.len() + 1, Vec::new());
         let (mut contrasts, mut numbers) = (vec![T::ZERO; n * width], [const { Vec::new() }; 6]);
         for (i, contrasts) in contrasts.chunks_exact_mut(width).enumerate() {
-            let own = window.see(row(points, i, &mut spare), contrasts);
-            numbers.iter_mut().zip(own).for_each(|(numbers, own)| numbers.push(own));
+            let point_numbers = window.describe(row(points, i, &mut spare), contrasts);
+            numbers.iter_mut().zip(point_numbers).for_each(|(numbers, own)| numbers.push(own));
         }
         Self { width, contrasts, numbers }
     }

@@ -4,15 +4,15 @@
 //! *Kernel Methods for Pattern Analysis*, 2004, section 9.5). It saturates at 127 common features
 //! in `f32`, and at 1,023 in `f64`.
 
-use super::family::{Domain, Facts, KernelFamily};
-use super::{Profile, direct::product};
+use super::family::{Domain, KernelFamily, KernelProperties};
+use super::{Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
     // a product of [[1, 1], [1, 2]] over the features: no matrix of distinct sets is singular
-    facts: Facts::RICH,
-    ..KernelFamily::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset))
+    properties: KernelProperties::UNIVERSAL,
+    ..KernelFamily::new("subset", "2^(x.z)", "subset()", |text, _| inner_product_kernel(text, Subset))
 };
 
 #[derive(Debug)]

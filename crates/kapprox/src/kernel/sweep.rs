@@ -4,16 +4,16 @@
 //! The rows of a tile are stored feature by feature; a column of values stays in the first-level
 //! cache during the loop over the features.
 
-use super::few::in_panels;
-use super::fixed::{FEW, KernelColumns};
+use super::few_rows::rows_to_panels;
+use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
 use super::panel::{Block, TILE_ROWS};
-use super::points::{Aligned, Frame, fill_column, pieces, row};
+use super::points::{AlignedVec, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
 /// The function that computes one number from the differences of all features.
-pub(crate) trait Features: Debug + Send + Sync + 'static {
+pub(crate) trait DifferenceFold: Debug + Send + Sync + 'static {
     /// Value before the first feature.
     const START: f64;
     /// Returns the function of the value so far and the signed difference of the next feature, in
@@ -25,44 +25,44 @@ pub(crate) trait Features: Debug + Send + Sync + 'static {
 }
 
 /// Fills the block with `profile` of the numbers that `features` computes from the differences.
-pub(super) fn fill<T: Real, F: Features>(block: Block<'_, T>, features: &F, profile: impl Fn(T) -> T + Copy) {
+pub(super) fn fill<T: Real, F: DifferenceFold>(block: Block<'_, T>, features: &F, profile: impl Fn(T) -> T + Copy) {
     let Block { frame, x, z, mut out } = block;
     let (d, next) = (x.ncols(), features.next());
-    let (mut x_packed, mut z_packed, mut spare) = (Aligned::default(), Aligned::default(), Vec::new());
+    let (mut x_packed, mut z_packed, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
     frame.pack_rows(z, z.nrows(), &mut z_packed);
     for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
         frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
         for j in 0..z.nrows() {
             let z = &z_packed[j * d..(j + 1) * d];
             fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
-                column_of(T::from_f64(F::START), (next, profile), column, &x_packed, z);
+                sweep_column(T::from_f64(F::START), (next, profile), column, &x_packed, z);
             });
         }
     }
 }
 
-pub(super) fn columns<T: Real, F: Features>(
+pub(super) fn columns<T: Real, F: DifferenceFold>(
     frame: Frame<T>,
     features: &Arc<F>,
     profile: impl Fn(T) -> T + Copy + Send + Sync + 'static,
     z: MatRef<'_, T>,
 ) -> Box<dyn KernelColumns<T>> {
-    let (mut rows, mut columns) = (Aligned::default(), Aligned::default());
+    let (mut rows, mut columns) = (AlignedVec::default(), AlignedVec::default());
     frame.pack_rows(z, z.nrows(), &mut rows);
-    in_panels(&rows, frame.width(), z.nrows(), &mut columns);
-    Box::new(SweptColumns { frame, columns, features: features.clone(), profile })
+    rows_to_panels(&rows, frame.width(), z.nrows(), &mut columns);
+    Box::new(DifferenceColumns { frame, columns, features: features.clone(), profile })
 }
 
-struct SweptColumns<T, F, G> {
+struct DifferenceColumns<T, F, G> {
     frame: Frame<T>,
-    columns: Aligned<T>,
+    columns: AlignedVec<T>,
     features: Arc<F>,
     profile: G,
 }
 
-impl<T: Real, F: Features, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> for SweptColumns<T, F, G> {
+impl<T: Real, F: DifferenceFold, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> for DifferenceColumns<T, F, G> {
     fn scratch(&self) -> usize {
-        FEW * self.frame.width()
+        MAX_FEW_ROWS * self.frame.width()
     }
 
     fn bytes(&self) -> usize {
@@ -75,23 +75,23 @@ impl<T: Real, F: Features, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> 
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
             self.frame.pack_row(row(x, i, &mut spare), scaled);
-            column_of(T::from_f64(F::START), (next, self.profile), values, &self.columns, scaled);
+            sweep_column(T::from_f64(F::START), (next, self.profile), values, &self.columns, scaled);
         }
     }
 }
 
 /// Computes the kernel values of points that are stored feature by feature with one other point.
-fn column_of<T: Real>(
+fn sweep_column<T: Real>(
     start: T,
     (next, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
     column: &mut [T],
-    tall: &[T],
-    narrow: &[T],
+    points: &[T],
+    point: &[T],
 ) {
     let rows = column.len();
     vectorised!({
         column.fill(start);
-        for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
+        for (&narrow, tall) in point.iter().zip(points.chunks_exact(rows)) {
             for (value, &tall) in column.iter_mut().zip(tall) {
                 *value = next(*value, tall - narrow);
             }

@@ -1,6 +1,6 @@
 //! The sums over features that kernels are made of: the contribution of a feature, and its slope.
 
-use super::{entries::FromEntries, points::squared_norm};
+use super::{points::squared_norm, sparse_argument::SparseArgument};
 use crate::{Real, vectorised};
 use pulp::Simd;
 use std::fmt::Debug;
@@ -14,11 +14,11 @@ pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
     /// Must be marked `#[inline(always)]`.
     fn slope<T: Real>(x: T, z: T) -> T;
     /// Returns Σ_k M(x_k, x_k).
-    fn own<T: Real>(_x: &[T]) -> f64 {
+    fn self_sum<T: Real>(_x: &[T]) -> f64 {
         0.0
     }
     /// The sum for sparse points; `None` if common entries do not determine it.
-    const BY_ENTRIES: Option<FromEntries> = None;
+    const SPARSE_ARGUMENT: Option<SparseArgument> = None;
     /// True if the sum may overflow while the kernel is still of use.
     const OVERFLOWS: bool = false;
     /// Returns a finite value for a sum that overflows.
@@ -53,10 +53,10 @@ term!(
     Products,
     |simd, sum, x, z| T::multiply_add(simd, x, z, sum),
     |_, z| z;
-    fn own<T: Real>(x: &[T]) -> f64 {
+    fn self_sum<T: Real>(x: &[T]) -> f64 {
         vectorised!(squared_norm(x))
     }
-    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::Product);
+    const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::Product);
     const OVERFLOWS: bool = true;
     fn scaled<T: Real>(x: &[T], z: &[T]) -> T {
         scaled_product(x, z)
@@ -78,7 +78,7 @@ term!(
     Magnitudes,
     |simd, sum, x, z| T::plus(simd, sum, T::absolute(simd, T::minus(simd, x, z))),
     |x, z| sign(x - z);
-    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::Distance { length: 1.0 });
+    const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::Distance { length: 1.0 });
 );
 
 term!(
@@ -93,8 +93,8 @@ term!(
     Minima,
     |simd, sum, x, z| T::plus(simd, sum, T::least(simd, x, z)),
     |x, z| (T::ONE - sign(x - z)) * T::from_f64(0.5);
-    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::Minimum);
-    fn own<T: Real>(x: &[T]) -> f64 {
+    const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::Minimum);
+    fn self_sum<T: Real>(x: &[T]) -> f64 {
         x.iter().map(|value| value.to_f64()).sum()
     }
 );
@@ -112,7 +112,7 @@ term!(
         let quotient = (x - z) / (x + z).larger(T::SMALLEST);
         quotient * (T::ONE + T::ONE - quotient)
     };
-    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::ChiSquare);
+    const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::ChiSquare);
 );
 
 term!(
@@ -126,8 +126,8 @@ term!(
         let quotient = z / (x + z).larger(T::SMALLEST);
         (quotient + quotient) * quotient
     };
-    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::HarmonicMean);
-    fn own<T: Real>(x: &[T]) -> f64 {
+    const SPARSE_ARGUMENT: Option<SparseArgument> = Some(SparseArgument::HarmonicMean);
+    fn self_sum<T: Real>(x: &[T]) -> f64 {
         x.iter().map(|value| value.to_f64()).sum()
     }
 );
@@ -140,7 +140,7 @@ pub(super) fn sign<T: Real>(value: T) -> T {
 
 /// Returns whether a sum is infinite, or NaN because infinities of both signs met.
 #[inline(always)]
-pub(super) fn overflowed<T: Real>(sum: T) -> bool {
+pub(super) fn is_overflow<T: Real>(sum: T) -> bool {
     let fits = sum.magnitude() <= T::LARGEST;
     !fits
 }

@@ -12,9 +12,9 @@
 //! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal
 //! learning", NeurIPS 2018, Algorithm 1.
 
-use super::leverage::{by_score, rounding, take};
-use super::round::{Round, RowRule};
-use super::{LandmarkSet, Landmarks, Scan};
+use super::leverage::{into_dictionary, rounding_floor, score_keys};
+use super::residual_pass::{ResidualPass, RowRule};
+use super::{LandmarkRule, LandmarkSet, Scan};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -26,53 +26,55 @@ use std::sync::Arc;
 pub struct Bless;
 
 /// Factor by which the ridge shrinks from level to level.
-const STEP: f64 = 2.0;
+const RIDGE_FACTOR: f64 = 2.0;
 /// Uniform rows per unit of tr K / μ, and members per unit of effective dimension; q₁ and q₂ of the
 /// paper.
 const OVERSAMPLING: f64 = 2.0;
 /// tr K / μ of the first level.
-const FIRST: f64 = 16.0;
+const FIRST_TRACE_RATIO: f64 = 16.0;
 
-impl<T: Real> Landmarks<T> for Bless {
+impl<T: Real> LandmarkRule<T> for Bless {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let n = data.count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
-        let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST).ceil() as usize);
+        let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST_TRACE_RATIO).ceil() as usize);
         let uniform = RowRule::new(|row, _| Some(keys.uniform(row)));
-        let found = Round::run(kernel, None, &uniform, first, "a uniform sample", data)?;
-        let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
-        let share = n / first as f64;
-        let mut dictionary = take(found, first, |_| share);
-        let mut mu = trace / FIRST;
+        let residuals = ResidualPass::run(kernel, None, &uniform, first, "a uniform sample", data)?;
+        let (mut passes, mut evaluations, trace) = (1, residuals.rows, residuals.sum);
+        let rows_per_member = n / first as f64;
+        let mut dictionary = into_dictionary(residuals, first, |_| rows_per_member);
+        let mut mu = trace / FIRST_TRACE_RATIO;
         let floor = T::EPSILON * trace / n;
-        let mut chosen = dictionary.members.clone();
+        let mut landmarks = dictionary.members.clone();
         for level in 1.. {
-            mu /= STEP;
+            mu /= RIDGE_FACTOR;
             let rows = (OVERSAMPLING * trace / mu).min(n);
             let rule = RowRule {
-                part: Some((stream(Purpose::Candidates, level), rows / n)),
-                least: rounding::<T>(trace / n),
-                key: by_score(stream(Purpose::Proposals, level), mu),
+                subsample: Some((stream(Purpose::Candidates, level), rows / n)),
+                residual_floor: rounding_floor::<T>(trace / n),
+                key: score_keys(stream(Purpose::Proposals, level), mu),
             };
-            let found = dictionary.round(mu, kernel, &rule, m, data)?;
-            (passes, evaluations) = (passes + 1, evaluations + found.rows * (dictionary.members.len() as u64 + 1));
-            let (drawn, sum) = (found.rows as f64, found.sum / mu);
-            let dimension = sum * n / drawn.max(1.0);
+            let residuals = dictionary.round(mu, kernel, &rule, m, data)?;
+            (passes, evaluations) = (passes + 1, evaluations + residuals.rows * (dictionary.members.len() as u64 + 1));
+            let (participants, sum) = (residuals.rows as f64, residuals.sum / mu);
+            let dimension = sum * n / participants.max(1.0);
             let members = ((OVERSAMPLING * dimension).ceil() as usize).clamp(1, m);
             // member j represents n/(R M p_j) rows, where p_j is its fraction of the sum of the
             // scores
-            let next = take(found, members, |residual| n / (drawn * members as f64 * (residual / mu) / sum));
+            let next = into_dictionary(residuals, members, |residual| {
+                n / (participants * members as f64 * (residual / mu) / sum)
+            });
             if next.members.is_empty() {
                 break;
             }
-            chosen = next.members.clone();
-            let exhausted = mu <= floor || (drawn >= n && chosen.len() as f64 >= n);
+            landmarks = next.members.clone();
+            let exhausted = mu <= floor || (participants >= n && landmarks.len() as f64 >= n);
             if members == m || exhausted {
                 break;
             }
             dictionary = next;
         }
-        Ok(LandmarkSet { passes, evaluations, ..chosen })
+        Ok(LandmarkSet { passes, evaluations, ..landmarks })
     }
 }

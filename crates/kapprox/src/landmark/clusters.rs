@@ -15,15 +15,15 @@ pub struct ClusterSums {
     pub squares: f64,
     /// Points farthest from their centroids, farthest first, with their squared distances; in a tie
     /// the earlier row comes first.
-    far: Vec<(f64, Vec<f64>)>,
-    most_far: usize,
+    farthest: Vec<(f64, Vec<f64>)>,
+    max_farthest: usize,
 }
 
 impl ClusterSums {
     /// Returns empty sums of k clusters of points with q coordinates. The last argument is the
     /// number of farthest points to keep; empty clusters restart at them.
-    pub fn new(k: usize, q: usize, most_far: usize) -> Self {
-        Self { sums: vec![0.0; k * q], sizes: vec![0.0; k], squares: 0.0, far: Vec::new(), most_far }
+    pub fn new(k: usize, q: usize, max_farthest: usize) -> Self {
+        Self { sums: vec![0.0; k * q], sizes: vec![0.0; k], squares: 0.0, farthest: Vec::new(), max_farthest }
     }
 
     /// Adds a point of the given weight to cluster j; `distance` is its squared distance from the
@@ -36,30 +36,30 @@ impl ClusterSums {
         self.sizes[j] += weight;
         let sums = self.sums[j * point.len()..][..point.len()].iter_mut();
         sums.zip(point).for_each(|(sum, value)| *sum += weight * value.to_f64());
-        self.keep_far(distance, || point.iter().map(|value| value.to_f64()).collect());
+        self.insert_farthest(distance, || point.iter().map(|value| value.to_f64()).collect());
     }
 
-    fn keep_far(&mut self, distance: f64, point: impl FnOnce() -> Vec<f64>) {
-        let full = self.far.len() == self.most_far;
-        if distance <= 0.0 || full && self.far.last().is_none_or(|last| distance <= last.0) {
+    fn insert_farthest(&mut self, distance: f64, point: impl FnOnce() -> Vec<f64>) {
+        let is_full = self.farthest.len() == self.max_farthest;
+        if distance <= 0.0 || is_full && self.farthest.last().is_none_or(|last| distance <= last.0) {
             return;
         }
-        let at = self.far.partition_point(|(other, _)| *other >= distance);
-        self.far.insert(at, (distance, point()));
-        self.far.truncate(self.most_far);
+        let position = self.farthest.partition_point(|(other, _)| *other >= distance);
+        self.farthest.insert(position, (distance, point()));
+        self.farthest.truncate(self.max_farthest);
     }
 
     /// Returns the next centroids, k x q; `centre` computes a centroid from the weighted sum and
     /// the weight of its points. An empty cluster moves to the farthest point that no other empty
     /// cluster uses.
-    pub fn next(&self, centroids: &[f64], centre: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
+    pub fn next_centroids(&self, centroids: &[f64], centre: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
         let q = (self.sums.len() / self.sizes.len().max(1)).max(1);
-        let mut far = self.far.iter().map(|(_, point)| point.clone());
-        let of = |((sum, old), size): ((&[f64], &[f64]), &f64)| match *size > 0.0 {
+        let mut farthest = self.farthest.iter().map(|(_, point)| point.clone());
+        let centroid = |((sum, old), size): ((&[f64], &[f64]), &f64)| match *size > 0.0 {
             true => centre(sum, *size),
-            false => far.next().unwrap_or_else(|| old.to_vec()),
+            false => farthest.next().unwrap_or_else(|| old.to_vec()),
         };
-        self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.sizes).flat_map(of).collect()
+        self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.sizes).flat_map(centroid).collect()
     }
 
     /// Returns the clusters by descending weight; in a tie the earlier cluster comes first.
@@ -75,7 +75,7 @@ impl Merge for ClusterSums {
         self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
         self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
         self.squares += later.squares;
-        later.far.iter().for_each(|(distance, point)| self.keep_far(*distance, || point.clone()));
+        later.farthest.iter().for_each(|(distance, point)| self.insert_farthest(*distance, || point.clone()));
     }
 }
 
@@ -84,17 +84,17 @@ impl Persist for ClusterSums {
         out.put("sums", &self.sums);
         out.put("sizes", &self.sizes);
         out.one("squares", self.squares);
-        out.own("far", self.far.iter().map(|(distance, _)| *distance).collect());
-        out.own("points", self.far.iter().flat_map(|(_, point)| point).copied().collect());
+        out.put_owned("far", self.farthest.iter().map(|(distance, _)| *distance).collect());
+        out.put_owned("points", self.farthest.iter().flat_map(|(_, point)| point).copied().collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
         from.fill("sums", &mut self.sums)?;
         from.fill("sizes", &mut self.sizes)?;
         self.squares = from.one("squares")?;
-        let (far, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
+        let (distances, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
         let q = self.sums.len() / self.sizes.len().max(1);
-        self.far = far.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();
+        self.farthest = distances.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();
         Ok(())
     }
 }

@@ -7,10 +7,10 @@
 //! l̃(x) = (k(x,x) − k_S(x)ᵀ (K_SS + μ diag(w)⁻²)⁻¹ k_S(x)) / μ
 //! ```
 //!
-//! which is, up to 1/μ, a residual as [`super::round`] computes it; L is the Cholesky factor of the
-//! regularised matrix.
+//! which is, up to 1/μ, a residual as [`super::residual_pass`] computes it; L is the Cholesky
+//! factor of the regularised matrix.
 
-use super::round::{Residuals, Round, RowRule};
+use super::residual_pass::{ResidualPass, Residuals, RowRule};
 use super::{LandmarkSet, Scan};
 use crate::map::factor::factor;
 use crate::map::independent::kernel_matrix;
@@ -24,7 +24,7 @@ pub(super) struct Dictionary<T> {
     /// Rows, in the order they were drawn.
     pub(super) members: LandmarkSet<T>,
     /// w_j², the number of rows that member j represents.
-    pub(super) stands_for: Vec<f64>,
+    pub(super) multiplicities: Vec<f64>,
 }
 
 impl<T: Real> Dictionary<T> {
@@ -32,7 +32,7 @@ impl<T: Real> Dictionary<T> {
     /// the eigenvalues of K.
     pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
         let k = kernel_matrix(kernel, &self.members)?;
-        let w = &self.stands_for;
+        let w = &self.multiplicities;
         let weighted = Mat::from_fn(w.len(), w.len(), |i, j| k[(i, j)] * (w[i] * w[j]).sqrt());
         let mut values = symmetric_eigenvalues(weighted.as_ref())?;
         values.reverse();
@@ -50,14 +50,14 @@ impl<T: Real> Dictionary<T> {
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
         let mut regularised = kernel_matrix(kernel, &self.members)?;
-        for (j, stands_for) in self.stands_for.iter().enumerate() {
-            regularised[(j, j)] += mu / stands_for;
+        for (j, multiplicity) in self.multiplicities.iter().enumerate() {
+            regularised[(j, j)] += mu / multiplicity;
         }
         let workers = data.pass.workers;
         // μ makes the matrix definite, so the factor keeps every row
-        let f = factor(regularised, 0.0, workers)?;
-        let map = NystromMap::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
-        Round::run(kernel, Some(map), rule, capacity, "leverage scores", data)
+        let cholesky = factor(regularised, 0.0, workers)?;
+        let map = NystromMap::from_factor(kernel, self.members.subset(&cholesky.kept), cholesky.lower, workers)?;
+        ResidualPass::run(kernel, Some(map), rule, capacity, "leverage scores", data)
     }
 }
 
@@ -70,19 +70,20 @@ mod tests {
 
     /// Returns l̃ of every row, their sum and the spectrum for a dictionary of `members` of a table
     /// with two columns.
-    fn scores(x: &[f64], members: &[usize], stands_for: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {
+    fn scores(x: &[f64], members: &[usize], multiplicity: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {
         let n = x.len() / 2;
         let kernel = defined_gaussian(1.0);
         let points = members.iter().flat_map(|i| x[2 * i..2 * i + 2].to_vec()).collect();
         let rows = members.iter().map(|i| *i as u64).collect();
         let members = LandmarkSet { points, rows, d: 2, passes: 0, evaluations: 0 };
-        let dictionary = Dictionary { stands_for: vec![stands_for; members.len()], members };
+        let dictionary = Dictionary { multiplicities: vec![multiplicity; members.len()], members };
         let workers = Workers::sequential();
         let source = MemoryRows::new(x.to_vec(), 2).unwrap();
         let data = Scan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
-        let mut found = dictionary.round(mu, &kernel, &RowRule::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
-        let scores = found.best.sorted().iter().map(|entry| entry.weight / mu).collect();
-        (scores, found.sum / mu, dictionary.spectrum(&kernel).unwrap())
+        let mut residuals =
+            dictionary.round(mu, &kernel, &RowRule::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
+        let scores = residuals.best.sorted().iter().map(|entry| entry.weight / mu).collect();
+        (scores, residuals.sum / mu, dictionary.spectrum(&kernel).unwrap())
     }
 
     /// Computes [K (K + μI)⁻¹]_ii with dense matrices.
@@ -95,12 +96,12 @@ mod tests {
         (0..n).map(|i| solved[(i, i)]).collect()
     }
 
-    fn agree(x: &[f64], members: &[usize], stands_for: f64) {
+    fn assert_exact_scores(x: &[f64], members: &[usize], multiplicity: f64) {
         let mu = 0.3;
-        let (found, sum, spectrum) = scores(x, members, stands_for, mu);
+        let (estimated, sum, spectrum) = scores(x, members, multiplicity, mu);
         let exact = exact_scores(x, mu);
-        for (i, (found, exact)) in found.iter().zip(&exact).enumerate() {
-            assert!((found - exact).abs() < 1e-10, "row {i}: {found} {exact}");
+        for (i, (estimated, exact)) in estimated.iter().zip(&exact).enumerate() {
+            assert!((estimated - exact).abs() < 1e-10, "row {i}: {estimated} {exact}");
         }
         let dimension: f64 = spectrum.iter().map(|value| value / (value + mu)).sum();
         assert!((sum - exact.iter().sum::<f64>()).abs() < 1e-9 && (sum - dimension).abs() < 1e-9);
@@ -109,15 +110,15 @@ mod tests {
     #[test]
     fn the_dictionary_of_all_rows_gives_exact_scores() {
         let x: Vec<f64> = (0..120).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
-        agree(&x, &(0..60).collect::<Vec<_>>(), 1.0);
+        assert_exact_scores(&x, &(0..60).collect::<Vec<_>>(), 1.0);
     }
 
     /// If every row occurs three times, a dictionary with one copy of multiplicity 3 gives the
     /// exact scores.
     #[test]
-    fn a_member_stands_for_as_many_rows_as_it_says() {
+    fn a_member_represents_as_many_rows_as_its_multiplicity() {
         let once: Vec<f64> = (0..50).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
         let x: Vec<f64> = once.chunks(2).flat_map(|row| [row, row, row].concat()).collect();
-        agree(&x, &(0..25).map(|i| 3 * i + 1).collect::<Vec<_>>(), 3.0);
+        assert_exact_scores(&x, &(0..25).map(|i| 3 * i + 1).collect::<Vec<_>>(), 3.0);
     }
 }

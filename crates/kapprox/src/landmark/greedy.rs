@@ -13,15 +13,15 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::held::{self, HeldColumns, LARGEST};
-use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::RowRule};
-use crate::matrix::{POOL, Pool, largest};
+use super::in_memory::{self, InMemoryColumns, MAX_ENTRIES};
+use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks, residual_pass::RowRule};
+use crate::matrix::{POOL_LIMITS, Pool, sum_and_largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
 
 /// Rounding error of a residual k(x, x) − ‖φ‖², in units of the machine epsilon. The floor of the
 /// certificate, the rounding error of its sum, is 32 units at 1,000 landmarks and 45 at 2,000.
-const ROUNDING: f64 = 64.0;
+const ROUNDING_UNITS: f64 = 64.0;
 
 /// Greedy pivoted Cholesky.
 ///
@@ -38,13 +38,13 @@ pub struct Greedy {
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     seeded: false,
-    bytes: |ChoiceSize { n, d, m, .. }| if held(n, m) { held::bytes(n, d, m) } else { 0 },
+    bytes: |ChoiceSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
     ..Scheme::new("greedy", "pivoted Cholesky: the row with the largest residual", &Greedy { tolerance: 0.0 })
 };
 
-impl<T: Real> Landmarks<T> for Greedy {
+impl<T: Real> LandmarkRule<T> for Greedy {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
-        self.grow(data, kernel, m, held(data.count, m))
+        self.grow(data, kernel, m, fits_in_memory(data.count, m))
     }
 
     fn select_within(
@@ -55,13 +55,13 @@ impl<T: Real> Landmarks<T> for Greedy {
         m: usize,
         _: u64,
     ) -> Result<LandmarkSet<T>> {
-        Self { tolerance }.grow(data, kernel, m, held(data.count, m))
+        Self { tolerance }.grow(data, kernel, m, fits_in_memory(data.count, m))
     }
 }
 
 /// Returns whether residuals are updated in memory instead of recomputed by passes.
-fn held(n: u64, m: usize) -> bool {
-    n.saturating_mul(m as u64) <= LARGEST
+fn fits_in_memory(n: u64, m: usize) -> bool {
+    n.saturating_mul(m as u64) <= MAX_ENTRIES
 }
 
 impl Greedy {
@@ -70,20 +70,20 @@ impl Greedy {
         data: &Scan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
-        held: bool,
+        in_memory: bool,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut columns = if held { Some(HeldColumns::read(&mut growth, data, m, false)?) } else { None };
-        let (mut trace, mut capacity) = (None, POOL.0);
+        let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
+        let mut columns = if in_memory { Some(InMemoryColumns::read(&mut growth, data, m, false)?) } else { None };
+        let (mut trace, mut capacity) = (None, POOL_LIMITS.0);
         while !growth.is_full() {
-            let (sum, outside, mut pool) = most_left(&mut growth, columns.as_ref(), data, capacity)?;
-            let whole = *trace.get_or_insert(sum);
-            if sum <= self.tolerance * whole {
+            let (sum, outside, mut pool) = largest_residuals(&mut growth, columns.as_ref(), data, capacity)?;
+            let kernel_trace = *trace.get_or_insert(sum);
+            if sum <= self.tolerance * kernel_trace {
                 break;
             }
             // below their rounding error, the residuals cannot show that a row outside the pool is
             // better
-            let outside = if outside > whole * rounding::<T>(data.count) { outside } else { 0.0 };
+            let outside = if outside > kernel_trace * relative_rounding::<T>(data.count) { outside } else { 0.0 };
             let before = growth.len();
             while let Some((i, residual)) = pool.largest()
                 && !growth.is_full()
@@ -91,38 +91,38 @@ impl Greedy {
                 // rounding
                 && (residual >= outside || growth.len() == before)
             {
-                growth.take(&mut pool, i);
+                growth.accept(&mut pool, i);
             }
             if growth.len() == before {
                 break;
             }
-            capacity = (4 * (growth.len() - before)).clamp(POOL.0, POOL.1);
+            capacity = (4 * (growth.len() - before)).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
             if let Some(columns) = &mut columns {
                 columns.extend(&mut growth, before, data.pass.workers);
             }
-            growth.tell(data);
+            growth.report(data);
         }
-        Ok(growth.chosen)
+        Ok(growth.landmarks)
     }
 }
 
 /// Returns the rounding error of a residual computed in `T`, as a fraction of the trace of the
 /// kernel matrix of n rows.
-fn rounding<T: Real>(n: u64) -> f64 {
-    ROUNDING * T::EPSILON / n.max(1) as f64
+fn relative_rounding<T: Real>(n: u64) -> f64 {
+    ROUNDING_UNITS * T::EPSILON / n.max(1) as f64
 }
 
 /// Returns the sum of all residuals, a bound for each residual outside the pool, and the pool of
 /// the rows with the largest residuals. Makes a pass if the rows are not in memory.
-fn most_left<T: Real>(
-    growth: &mut Growth<'_, T>,
-    held: Option<&HeldColumns>,
+fn largest_residuals<T: Real>(
+    growth: &mut GrowingLandmarks<'_, T>,
+    columns: Option<&InMemoryColumns>,
     data: &Scan<'_, T>,
     capacity: usize,
 ) -> Result<(f64, f64, Pool)> {
-    if let Some(columns) = held {
-        let (sum, best) = largest(&columns.grown.residual, capacity);
-        let outside = best.get(capacity - 1).map_or(0.0, |i| columns.grown.residual[*i]);
+    if let Some(columns) = columns {
+        let (sum, best) = sum_and_largest(&columns.growing_factor.residual, capacity);
+        let outside = best.get(capacity - 1).map_or(0.0, |i| columns.growing_factor.residual[*i]);
         return Ok((sum, outside, columns.pool(growth, &best)));
     }
     let mut residuals = growth.residuals(&RowRule::new(|_, residual| Some(residual)), capacity, data)?;
@@ -139,7 +139,7 @@ mod tests {
     use kpass::{MemoryRows, Pass, Workers};
 
     #[test]
-    fn residuals_computed_anew_give_the_same_pivots() {
+    fn recomputed_residuals_give_the_same_pivots() {
         let stream = Stream::new(7, Purpose::Data, 0);
         let x: Vec<f64> = (0..900 * 3).map(|i| 6.0 * stream.uniform(i)).collect();
         let source = MemoryRows::new(x, 3).unwrap();
@@ -147,10 +147,14 @@ mod tests {
         let data = Scan { source: &source, pass: Pass { lanes: 2, ..Pass::new(128, 300, &workers) }, count: 900 };
         let squared = |x: &[f64], z: &[f64]| (1.0 + x.iter().zip(z).map(|(x, z)| x * z).sum::<f64>()).powi(2);
         for kernel in [defined_gaussian(1.0), pointwise("polynomial".to_string(), squared)] {
-            let held = Greedy::default().grow(&data, &kernel, 60, true).unwrap();
-            let anew = Greedy::default().grow(&data, &kernel, 60, false).unwrap();
-            assert_eq!(held.rows, anew.rows, "{kernel:?}");
-            assert!(held.passes == 1 && anew.passes > 1 && anew.passes <= 61, "{} passes", anew.passes);
+            let updated = Greedy::default().grow(&data, &kernel, 60, true).unwrap();
+            let recomputed = Greedy::default().grow(&data, &kernel, 60, false).unwrap();
+            assert_eq!(updated.rows, recomputed.rows, "{kernel:?}");
+            assert!(
+                updated.passes == 1 && recomputed.passes > 1 && recomputed.passes <= 61,
+                "{} passes",
+                recomputed.passes
+            );
         }
     }
 
@@ -162,8 +166,8 @@ mod tests {
         let workers = Workers::new(1);
         let data = Scan { source: &source, pass: Pass::new(256, 1024, &workers), count: 2000 };
         let kernel = defined_gaussian(0.3);
-        let found = Greedy::default().grow(&data, &kernel, 100, false).unwrap();
-        assert_eq!(found.len(), 100);
-        assert!(found.passes < 40, "{} passes", found.passes);
+        let landmarks = Greedy::default().grow(&data, &kernel, 100, false).unwrap();
+        assert_eq!(landmarks.len(), 100);
+        assert!(landmarks.passes < 40, "{} passes", landmarks.passes);
     }
 }

@@ -2,47 +2,47 @@
 //!
 //! ```text
 //! residuals of all rows ─▶ a pool of promising rows ─▶ landmarks, their factor ─▶ residuals …
-//!      (round.rs)                  (here, in f64)
+//!      (residual_pass.rs)          (here, in f64)
 //! ```
 //!
 //! Any rule may propose rows, but each one is accepted or rejected in f64 on the Schur complement
 //! of the pool, which distinguishes a small residual from rounding error.
 
-use super::round::{Residuals, Round, RowRule};
+use super::residual_pass::{ResidualPass, Residuals, RowRule};
 use super::{LandmarkSet, RowSample, Scan};
 use crate::kernel::{AnyKernel, KernelFunction};
-use crate::map::{factor::PIVOT_FLOOR, independent::widened, nystrom::NystromMap};
+use crate::map::{factor::PIVOT_FLOOR, independent::widen, nystrom::NystromMap};
 use crate::{Real, Result, matrix::Pool};
 use faer::{Mat, MatRef, Par, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kpass::Workers;
 use std::sync::Arc;
 
-pub(super) struct Growth<'a, T: Real> {
-    any: &'a Arc<dyn AnyKernel>,
-    pub(super) exact: Arc<dyn KernelFunction<f64>>,
-    pub(super) chosen: LandmarkSet<T>,
+pub(super) struct GrowingLandmarks<'a, T: Real> {
+    kernel: &'a Arc<dyn AnyKernel>,
+    pub(super) kernel_f64: Arc<dyn KernelFunction<f64>>,
+    pub(super) landmarks: LandmarkSet<T>,
     /// The landmarks in f64, row-major.
-    pub(super) wide: Vec<f64>,
+    pub(super) points_f64: Vec<f64>,
     /// m x m; the leading part is L.
     lower: Mat<f64>,
 }
 
-impl<'a, T: Real> Growth<'a, T> {
+impl<'a, T: Real> GrowingLandmarks<'a, T> {
     /// Returns an empty selection with capacity for `m` landmarks. The kernel must be positive
     /// definite, because the diagonal of the factor holds square roots of residuals.
-    pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
-        let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
-        let exact = any.typed::<f64>();
-        crate::kernel::require_positive_definite(&*exact, "pivoted Cholesky")?;
-        Ok(Self { any, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) })
+    pub(super) fn new(kernel: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
+        let landmarks = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
+        let kernel_f64 = kernel.typed::<f64>();
+        crate::kernel::require_positive_definite(&*kernel_f64, "pivoted Cholesky")?;
+        Ok(Self { kernel, kernel_f64, landmarks, points_f64: Vec::new(), lower: Mat::zeros(m, m) })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.chosen.len()
+        self.landmarks.len()
     }
 
-    pub(super) fn tell(&self, data: &Scan<'_, T>) {
-        data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
+    pub(super) fn report(&self, data: &Scan<'_, T>) {
+        data.pass.observer.report_selection(self.len(), self.landmarks.passes, self.landmarks.evaluations);
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -50,9 +50,9 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     pub(super) fn truncate(&mut self, s: usize) {
-        self.chosen.rows.truncate(s);
-        self.chosen.points.truncate(s * self.chosen.d);
-        self.wide.truncate(s * self.chosen.d);
+        self.landmarks.rows.truncate(s);
+        self.landmarks.points.truncate(s * self.landmarks.d);
+        self.points_f64.truncate(s * self.landmarks.d);
     }
 
     pub(super) fn lower(&self) -> MatRef<'_, f64> {
@@ -68,53 +68,53 @@ impl<'a, T: Real> Growth<'a, T> {
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
         let (map, name) = (self.map(data.pass.workers)?, format!("residuals of {} landmarks", self.len()));
-        let residuals = Round::run(self.any, map, rule, capacity, &name, data)?;
-        self.chosen.passes += 1;
-        self.chosen.evaluations += residuals.rows * (self.len() as u64 + 1);
+        let residuals = ResidualPass::run(self.kernel, map, rule, capacity, &name, data)?;
+        self.landmarks.passes += 1;
+        self.landmarks.evaluations += residuals.rows * (self.len() as u64 + 1);
         Ok(residuals)
     }
 
     fn map(&self, workers: &Workers) -> Result<Option<NystromMap<T>>> {
-        let map = || NystromMap::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
+        let map = || NystromMap::from_factor(self.kernel, self.landmarks.clone(), self.lower().to_owned(), workers);
         (self.len() > 0).then(map).transpose()
     }
 
     /// Returns a pool of some rows, which may repeat, with their residual matrix under the
     /// landmarks so far: 2bsd + bs² flops.
     pub(super) fn pool(&mut self, RowSample { rows, x, d, .. }: RowSample<T>) -> Pool {
-        let (b, s, x) = (rows.len(), self.len(), widened(&x));
+        let (b, s, x) = (rows.len(), self.len(), widen(&x));
         let mut phi = Mat::zeros(b, s);
         if s > 0 {
-            let z = MatRef::from_row_major_slice(&self.wide, s, d);
-            self.exact.block(MatRef::from_row_major_slice(&x, b, d), z, phi.as_mut());
+            let z = MatRef::from_row_major_slice(&self.points_f64, s, d);
+            self.kernel_f64.block(MatRef::from_row_major_slice(&x, b, d), z, phi.as_mut());
             solve_lower_triangular_in_place(self.lower(), phi.as_mut().transpose_mut(), Par::Seq);
         }
-        self.chosen.evaluations += (b * s) as u64;
-        self.pool_of(rows, x, phi)
+        self.landmarks.evaluations += (b * s) as u64;
+        self.pool_from_features(rows, x, phi)
     }
 
     /// Returns a pool of rows with known features `phi` under the landmarks so far.
-    pub(super) fn pool_of(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
+    pub(super) fn pool_from_features(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
         let b = rows.len();
-        let points = MatRef::from_row_major_slice(&x, b, self.chosen.d);
+        let points = MatRef::from_row_major_slice(&x, b, self.landmarks.d);
         let mut schur = Mat::<f64>::zeros(b, b);
-        self.exact.block(points, points, schur.as_mut());
-        self.chosen.evaluations += (b * b) as u64;
+        self.kernel_f64.block(points, points, schur.as_mut());
+        self.landmarks.evaluations += (b * b) as u64;
         let floors = (0..b).map(|i| PIVOT_FLOOR * schur[(i, i)]).collect();
         Pool::new(rows, x, phi, schur, floors)
     }
 
     /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, the
     /// square root of its residual).
-    pub(super) fn take(&mut self, pool: &mut Pool, i: usize) {
-        let (s, d) = (self.len(), self.chosen.d);
+    pub(super) fn accept(&mut self, pool: &mut Pool, i: usize) {
+        let (s, d) = (self.len(), self.landmarks.d);
         for (j, value) in pool.lower_row(i).enumerate() {
             self.lower[(s, j)] = value;
         }
         let x = &pool.x[i * d..(i + 1) * d];
-        self.wide.extend_from_slice(x);
-        self.chosen.points.extend(x.iter().map(|v| T::from_f64(*v)));
-        self.chosen.rows.push(pool.rows[i]);
+        self.points_f64.extend_from_slice(x);
+        self.landmarks.points.extend(x.iter().map(|v| T::from_f64(*v)));
+        self.landmarks.rows.push(pool.rows[i]);
         pool.eliminate(i);
     }
 }

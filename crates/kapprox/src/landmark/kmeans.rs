@@ -8,10 +8,12 @@
 //! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
-use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, clusters::ClusterSums, uniform_sample};
+use super::{
+    ChoiceSize, Effort, LandmarkRule, LandmarkSet, NO_ROW, Scan, Scheme, clusters::ClusterSums, uniform_sample,
+};
 use crate::map::contiguous;
-use crate::map::independent::widened;
-use crate::map::nystrom::{STRIP, strips};
+use crate::map::independent::widen;
+use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result, kernel::AnyKernel, vectorised};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kpass::key::{Purpose, Stream};
@@ -26,17 +28,17 @@ pub struct KMeans;
 
 /// Maximum number of Lloyd's iterations. From the fifth on, the trace error changes only in the
 /// third digit; Zhang and Kwok stop after five.
-const ITERATIONS: usize = 10;
+const MAX_ITERATIONS: usize = 10;
 
 /// Relative decrease of the sum of squares below which the iteration stops.
-const GAIN: f64 = 1e-3;
+const MIN_DECREASE: f64 = 1e-3;
 
 /// Number of sampled rows per centroid.
-const SAMPLE: usize = 10;
+const ROWS_PER_CENTROID: usize = 10;
 
 pub(super) const SCHEME: Scheme = Scheme {
     bytes: |ChoiceSize { element, n, d, m }| {
-        let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);
+        let sample = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
         // the sample while it is drawn, plus the sums, centroids and centred centroids
         3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
     },
@@ -44,24 +46,24 @@ pub(super) const SCHEME: Scheme = Scheme {
     ..Scheme::new("kmeans", "centroids of k-means++ and Lloyd's iterations", &KMeans)
 };
 
-impl<T: Real> Landmarks<T> for KMeans {
+impl<T: Real> LandmarkRule<T> for KMeans {
     fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        let d = data.source.shape().features;
-        let sample = uniform_sample(data, SAMPLE.saturating_mul(m), Purpose::Landmarks, seed)?;
-        let mut centroids = plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
+        let d = data.source.shape().inputs;
+        let sample = uniform_sample(data, ROWS_PER_CENTROID.saturating_mul(m), Purpose::Landmarks, seed)?;
+        let mut centroids = kmeans_plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
         let mut passes = 1;
-        let (mut order, mut before) = (Vec::new(), f64::INFINITY);
-        for _ in 0..ITERATIONS {
-            let fold = Assign::new(&centroids, d, data.pass.tile);
-            let assigned = data.pass.resume("nearest centroids", data.source, &fold)?.0;
+        let (mut order, mut previous_squares) = (Vec::new(), f64::INFINITY);
+        for _ in 0..MAX_ITERATIONS {
+            let fold = AssignmentFold::new(&centroids, d, data.pass.tile);
+            let sums = data.pass.resume("nearest centroids", data.source, &fold)?.0;
             passes += 1;
-            let means = assigned.next(&widened(&centroids), |sum, size| sum.iter().map(|v| v / size).collect());
+            let means = sums.next_centroids(&widen(&centroids), |sum, size| sum.iter().map(|v| v / size).collect());
             centroids = means.into_iter().map(T::from_f64).collect();
-            order = assigned.by_size();
-            if assigned.squares >= before * (1.0 - GAIN) {
+            order = sums.by_size();
+            if sums.squares >= previous_squares * (1.0 - MIN_DECREASE) {
                 break;
             }
-            before = assigned.squares;
+            previous_squares = sums.squares;
         }
         let points = order.iter().flat_map(|j| &centroids[j * d..(j + 1) * d]).copied().collect();
         Ok(LandmarkSet { points, rows: vec![NO_ROW; order.len()], d, passes, evaluations: 0 })
@@ -71,7 +73,7 @@ impl<T: Real> Landmarks<T> for KMeans {
 /// Seeds by k-means++: draws each seed from the sample with probability proportional to its squared
 /// distance from the nearest earlier seed. Returns fewer than `m` seeds if the sample has fewer
 /// distinct rows. 3 |sample| m d flops.
-fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
+fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Vec<T> {
     let d = d.max(1);
     let rows: Vec<&[T]> = x.chunks_exact(d).collect();
     let mut distance = vec![f64::INFINITY; rows.len()];
@@ -82,10 +84,10 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
             0
         } else {
             let total: f64 = distance.iter().sum();
-            let mut left = coins.uniform(draw as u64) * total;
+            let mut remaining = stream.uniform(draw as u64) * total;
             let pick = distance.iter().position(|distance| {
-                left -= distance;
-                left < 0.0
+                remaining -= distance;
+                remaining < 0.0
             });
             // rounding may leave a remainder: take the last row with a positive distance
             match pick.or_else(|| distance.iter().rposition(|distance| *distance > 0.0)) {
@@ -95,7 +97,7 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
         };
         let seed = rows[pick];
         seeds.extend_from_slice(seed);
-        lower(&mut distance, x, d, seed);
+        update_distances(&mut distance, x, d, seed);
     }
     seeds
 }
@@ -105,17 +107,17 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
 /// One call handles all rows: a matrix product leaves the upper halves of the vector registers in
 /// use, and then every switch between AVX code, as in here, and the SSE code around it costs a
 /// hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire Rapids).
-fn lower<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
+fn update_distances<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
     vectorised!({
         for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
-            *distance = distance.min(squares(row, seed));
+            *distance = distance.min(squared_distance(row, seed));
         }
     });
 }
 
 /// ‖x − z‖², summed in f64.
 #[inline(always)]
-fn squares<T: Real>(x: &[T], z: &[T]) -> f64 {
+fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
     x.iter().zip(z).fold(0.0, |sum, (x, z)| {
         let difference = x.to_f64() - z.to_f64();
         sum + difference * difference
@@ -123,7 +125,7 @@ fn squares<T: Real>(x: &[T], z: &[T]) -> f64 {
 }
 
 /// One iteration, which assigns each row to the nearest centroid.
-struct Assign<'a, T> {
+struct AssignmentFold<'a, T> {
     /// Centroids z_j, m x d.
     centroids: MatRef<'a, T>,
     /// z_j − c, where c is the mean of the centroids. The nearest centroid has the largest x·(z_j −
@@ -134,23 +136,23 @@ struct Assign<'a, T> {
     tile: usize,
 }
 
-impl<'a, T: Real> Assign<'a, T> {
+impl<'a, T: Real> AssignmentFold<'a, T> {
     fn new(centroids: &'a [T], d: usize, tile: usize) -> Self {
         let m = centroids.len() / d;
-        let wide = |j: usize, c: usize| centroids[j * d + c].to_f64();
-        let centre: Vec<f64> = (0..d).map(|c| (0..m).map(|j| wide(j, c)).sum::<f64>() / m as f64).collect();
+        let coordinate = |j: usize, c: usize| centroids[j * d + c].to_f64();
+        let centre: Vec<f64> = (0..d).map(|c| (0..m).map(|j| coordinate(j, c)).sum::<f64>() / m as f64).collect();
         let (mut centred, mut offsets) = (Vec::with_capacity(m * d), Vec::with_capacity(m));
         for j in 0..m {
-            let away = |c: usize| wide(j, c) - centre[c];
-            centred.extend((0..d).map(|c| T::from_f64(away(c))));
-            let offset: f64 = (0..d).map(|c| away(c) * (centre[c] + away(c) / 2.0)).sum();
+            let deviation = |c: usize| coordinate(j, c) - centre[c];
+            centred.extend((0..d).map(|c| T::from_f64(deviation(c))));
+            let offset: f64 = (0..d).map(|c| deviation(c) * (centre[c] + deviation(c) / 2.0)).sum();
             offsets.push(T::from_f64(offset));
         }
         Self { centroids: MatRef::from_row_major_slice(centroids, m, d), centred, offsets, tile }
     }
 }
 
-impl<T: Real> Fold<T> for Assign<'_, T> {
+impl<T: Real> Fold<T> for AssignmentFold<'_, T> {
     type State = ClusterSums;
     type Scratch = (Mat<T>, Vec<u32>);
     type Error = Error;
@@ -175,8 +177,8 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
         let (b, d) = (block.len(), block.d);
         nearest.resize(b, 0);
         let x = MatRef::from_row_major_slice(block.x, b, d);
-        let parts = strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP));
-        workers.each(parts.collect(), |((x, mut products), nearest)| {
+        let parts = strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP_ROWS));
+        workers.for_each(parts.collect(), |((x, mut products), nearest)| {
             let z = MatRef::from_row_major_slice(&self.centred, self.offsets.len(), d);
             matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
             find_nearest(products.as_ref(), &self.offsets, nearest);
@@ -185,7 +187,7 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
             let j = *j as usize;
             let z = self.centroids.row(j).try_as_row_major().map(|z| z.as_slice());
             let z = z.expect("centroids are row-major");
-            state.add(j, 1.0, vectorised!(squares(x, z)), x);
+            state.add(j, 1.0, vectorised!(squared_distance(x, z)), x);
         }
         Ok(())
     }

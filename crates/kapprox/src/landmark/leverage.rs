@@ -16,8 +16,8 @@
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and
 //! Theorem 8.
 
-use super::round::{Residuals, Round, RowRule};
-use super::{LandmarkSet, Landmarks, Scan, dictionary::Dictionary};
+use super::residual_pass::{ResidualPass, Residuals, RowRule};
+use super::{LandmarkRule, LandmarkSet, Scan, dictionary::Dictionary};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -30,86 +30,92 @@ use std::sync::Arc;
 pub struct Leverage;
 
 /// Smallest sample; below it ln s is not a useful oversampling factor.
-const FEWEST: usize = 16;
+const MIN_SAMPLE: usize = 16;
 
-impl<T: Real> Landmarks<T> for Leverage {
+impl<T: Real> LandmarkRule<T> for Leverage {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
-        let s = m.max(FEWEST);
+        let s = m.max(MIN_SAMPLE);
         let oversampling = (s as f64).ln();
         let k = ((s as f64 / (4.0 * oversampling)).ceil() as usize).max(1);
-        let halves = Stream::new(seed, Purpose::Candidates, 0);
+        let set_keys = Stream::new(seed, Purpose::Candidates, 0);
         // a level contains the rows whose uniform number is below 2^-level
         let levels = (data.count as f64 / s as f64).log2().ceil().max(0.0) as u32;
-        let draws = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
+        let level_stream = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
         let (mut passes, mut evaluations) = (0, 0);
-        let level_of = |level: u32| Some((halves, 0.5f64.powi(level as i32)));
-        let (keys, mut smallest) = (draws(levels), levels);
-        let mut least;
+        let set_at = |level: u32| Some((set_keys, 0.5f64.powi(level as i32)));
+        let (keys, mut deepest) = (level_stream(levels), levels);
+        let mut residual_floor;
         let mut dictionary = loop {
-            let uniform = RowRule { part: level_of(smallest), ..RowRule::new(|row, _| Some(keys.uniform(row))) };
+            let uniform = RowRule { subsample: set_at(deepest), ..RowRule::new(|row, _| Some(keys.uniform(row))) };
             // twice the expected number, because the size of the set is random
-            let found = Round::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
-            (passes, evaluations) = (passes + 1, evaluations + found.rows);
+            let residuals = ResidualPass::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
+            (passes, evaluations) = (passes + 1, evaluations + residuals.rows);
             // without a map residuals are k(x, x)
-            least = rounding::<T>(found.sum / found.rows.max(1) as f64);
+            residual_floor = rounding_floor::<T>(residuals.sum / residuals.rows.max(1) as f64);
             // each participating row represents itself, unless there were more than 2s of them
-            let size = found.rows.min(2 * s as u64).max(1) as f64;
-            let all = found.rows as f64;
-            let dictionary = take(found, 2 * s, |_| all / size);
+            let size = residuals.rows.min(2 * s as u64).max(1) as f64;
+            let participants = residuals.rows as f64;
+            let dictionary = into_dictionary(residuals, 2 * s, |_| participants / size);
             // an unlucky draw may leave the smallest set empty
-            if !dictionary.members.is_empty() || smallest == 0 {
+            if !dictionary.members.is_empty() || deepest == 0 {
                 break dictionary;
             }
-            smallest -= 1;
+            deepest -= 1;
         };
-        for level in (0..smallest).rev() {
+        for level in (0..deepest).rev() {
             let mu = dictionary.ridge(kernel, k)?;
             let scale = oversampling / mu;
-            let found = if level == 0 {
-                dictionary.round(mu, kernel, &RowRule { least, ..RowRule::new(by_score(draws(0), mu)) }, m, data)?
+            let residuals = if level == 0 {
+                dictionary.round(
+                    mu,
+                    kernel,
+                    &RowRule { residual_floor, ..RowRule::new(score_keys(level_stream(0), mu)) },
+                    m,
+                    data,
+                )?
             } else {
                 // rows are drawn independently; random key order keeps the draw fair if it is
                 // truncated
-                let (keys, chance) = (draws(level), |residual: f64| residual * scale);
+                let (keys, chance) = (level_stream(level), |residual: f64| residual * scale);
                 let key = |row, residual| {
                     let u = keys.uniform(row);
                     (u < chance(residual)).then(|| -u / chance(residual).min(1.0))
                 };
                 // the expected number is at most 2k ln s = s/2
-                dictionary.round(mu, kernel, &RowRule { part: level_of(level), least, key }, 2 * s, data)?
+                dictionary.round(mu, kernel, &RowRule { subsample: set_at(level), residual_floor, key }, 2 * s, data)?
             };
             passes += 1;
-            evaluations += found.rows * (dictionary.members.len() as u64 + 1);
-            let next = take(found, 2 * s, |residual| 1.0 / (residual * scale).min(1.0));
+            evaluations += residuals.rows * (dictionary.members.len() as u64 + 1);
+            let next = into_dictionary(residuals, 2 * s, |residual| 1.0 / (residual * scale).min(1.0));
             // if no row has a residual left, the members span all rows
             if !next.members.is_empty() {
                 dictionary = next;
             }
         }
-        let mut chosen = dictionary.members;
-        let kept: Vec<usize> = (0..chosen.len().min(m)).collect();
-        chosen = chosen.keep(&kept);
-        Ok(LandmarkSet { passes, evaluations, ..chosen })
+        let mut landmarks = dictionary.members;
+        let leading: Vec<usize> = (0..landmarks.len().min(m)).collect();
+        landmarks = landmarks.subset(&leading);
+        Ok(LandmarkSet { passes, evaluations, ..landmarks })
     }
 }
 
 /// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`.
 /// As a lower bound of residuals it makes all rows at the level of rounding equally likely.
-pub(super) fn rounding<T: Real>(diagonal: f64) -> f64 {
+pub(super) fn rounding_floor<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }
 
 /// Returns the best rows of a round as a dictionary, best key first.
-pub(super) fn take<T: Real>(
-    mut found: Residuals<T>,
+pub(super) fn into_dictionary<T: Real>(
+    mut residuals: Residuals<T>,
     capacity: usize,
-    stands_for: impl Fn(f64) -> f64,
+    multiplicity: impl Fn(f64) -> f64,
 ) -> Dictionary<T> {
-    let mut entries = found.best.sorted();
+    let mut entries = residuals.best.sorted();
     entries.truncate(capacity);
-    let stands_for = entries.iter().map(|entry| stands_for(entry.weight)).collect();
-    Dictionary { members: found.best.sample(&entries).into(), stands_for }
+    let multiplicities = entries.iter().map(|entry| multiplicity(entry.weight)).collect();
+    Dictionary { members: residuals.best.sample(&entries).into(), multiplicities }
 }
 
 impl<T: Real> Dictionary<T> {
@@ -118,12 +124,12 @@ impl<T: Real> Dictionary<T> {
     fn ridge(&self, kernel: &Arc<dyn AnyKernel>, k: usize) -> Result<f64> {
         let values = self.spectrum(kernel)?;
         let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();
-        let rest: f64 = values.iter().skip(k).map(|value| value.max(0.0)).sum();
-        Ok((rest / k as f64).max(T::EPSILON * trace / values.len().max(1) as f64))
+        let tail: f64 = values.iter().skip(k).map(|value| value.max(0.0)).sum();
+        Ok((tail / k as f64).max(T::EPSILON * trace / values.len().max(1) as f64))
     }
 }
 
 /// Returns the keys of a draw without replacement, in proportion to the score min(1, residual/μ).
-pub(super) fn by_score(keys: Stream, mu: f64) -> impl Fn(u64, f64) -> Option<f64> + Sync {
+pub(super) fn score_keys(keys: Stream, mu: f64) -> impl Fn(u64, f64) -> Option<f64> + Sync {
     move |row, residual| Some(keys.uniform(row).ln() / (residual / mu).min(1.0))
 }

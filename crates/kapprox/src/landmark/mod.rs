@@ -13,11 +13,11 @@ mod dictionary;
 mod farahat;
 mod greedy;
 mod growth;
-mod held;
+mod in_memory;
 mod kmeans;
 mod leverage;
 mod predictive;
-mod round;
+mod residual_pass;
 mod rpcholesky;
 mod sample;
 mod uniform;
@@ -35,14 +35,14 @@ pub use rpcholesky::RpCholesky;
 pub use sample::{RowSample, uniform_sample};
 pub use uniform::Uniform;
 
-pub use crate::rows::{LandmarkSet, NO_ROW, Scan};
+pub use crate::landmark_set::{LandmarkSet, NO_ROW, Scan};
 
 use crate::{PrecisionPair, Real, Result, kernel::AnyKernel, map};
-use kpass::named::{Named, Registry};
+use kpass::registry::{Registry, RegistryEntry};
 use std::{fmt::Debug, sync::Arc};
 
 /// A rule that chooses landmarks.
-pub trait Landmarks<T: Real>: Debug + Send + Sync {
+pub trait LandmarkRule<T: Real>: Debug + Send + Sync {
     /// Chooses at most `m` landmarks; fewer if the rows span a smaller space at the precision of
     /// `T`.
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
@@ -64,16 +64,16 @@ pub trait Landmarks<T: Real>: Debug + Send + Sync {
 }
 
 /// A rule that chooses landmarks among rows of `f32` and of `f64`.
-pub trait AnyLandmarks: Landmarks<f32> + Landmarks<f64> {}
+pub trait AnyLandmarkRule: LandmarkRule<f32> + LandmarkRule<f64> {}
 
-impl<S: Landmarks<f32> + Landmarks<f64>> AnyLandmarks for S {}
+impl<S: LandmarkRule<f32> + LandmarkRule<f64>> AnyLandmarkRule for S {}
 
-impl PrecisionPair for &'static dyn AnyLandmarks {
-    type For<T: Real> = &'static dyn Landmarks<T>;
-    fn single(self) -> &'static dyn Landmarks<f32> {
+impl PrecisionPair for &'static dyn AnyLandmarkRule {
+    type For<T: Real> = &'static dyn LandmarkRule<T>;
+    fn single(self) -> &'static dyn LandmarkRule<f32> {
         self
     }
-    fn double(self) -> &'static dyn Landmarks<f64> {
+    fn double(self) -> &'static dyn LandmarkRule<f64> {
         self
     }
 }
@@ -87,7 +87,7 @@ pub struct Scheme {
     pub about: &'static str,
     /// True if the first r landmarks are the scheme's choice for rank r, whatever the largest rank.
     /// One run then serves every rank and reports its progress to
-    /// [`kpass::pass::Observer::reached`].
+    /// [`kpass::pass::Observer::report_selection`].
     pub nested: bool,
     /// True if the landmarks depend on the seed.
     pub seeded: bool,
@@ -98,7 +98,7 @@ pub struct Scheme {
     /// Bytes of memory in addition to the rows and the factor of the landmarks.
     pub bytes: fn(ChoiceSize) -> usize,
     /// Rule that chooses the landmarks.
-    pub rule: &'static dyn AnyLandmarks,
+    pub rule: &'static dyn AnyLandmarkRule,
 }
 
 /// The work of a scheme per row that it chooses among.
@@ -128,19 +128,19 @@ pub struct ChoiceSize {
 impl Scheme {
     /// Returns a scheme with default properties: not nested, seeded, without targets,
     /// [`Effort::Factor`] and without memory. Set the fields to change them.
-    pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarks) -> Self {
+    pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarkRule) -> Self {
         let effort = Effort::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }
     }
 
     /// Returns the rule for rows of `T`.
-    pub fn landmarks<T: Real>(&self) -> &'static dyn Landmarks<T> {
+    pub fn typed<T: Real>(&self) -> &'static dyn LandmarkRule<T> {
         T::pick(self.rule)
     }
 }
 
-impl Named for Scheme {
-    const WHAT: &'static str = "landmark scheme";
+impl RegistryEntry for Scheme {
+    const KIND: &'static str = "landmark scheme";
     fn name(&self) -> &'static str {
         self.name
     }
@@ -163,8 +163,8 @@ pub fn registry() -> Vec<&'static Scheme> {
 }
 
 /// Returns the default scheme, randomly pivoted Cholesky.
-pub fn usual() -> &'static Scheme {
-    &SCHEMES.own()[0]
+pub fn default_scheme() -> &'static Scheme {
+    &SCHEMES.builtin()[0]
 }
 
 /// Returns the scheme with this name, of this crate or [registered](register).
@@ -187,7 +187,7 @@ pub fn by_name(name: &str) -> Option<&'static Scheme> {
 /// [`kpass::Error::Register`] if a scheme or a map has the name, or if the name is not valid.
 pub fn register(scheme: &'static Scheme) -> Result<()> {
     if map::by_name(scheme.name).is_some() {
-        let (what, why) = (Scheme::WHAT, "a map has this name");
+        let (what, why) = (Scheme::KIND, "a map has this name");
         return Err(kpass::Error::Register { what, name: scheme.name, why }.into());
     }
     Ok(SCHEMES.register(scheme)?)

@@ -15,9 +15,9 @@
 //! Epperly, Tropp, Webber, "Embrace rejection: kernel matrix approximation by accelerated randomly
 //! pivoted Cholesky", arXiv 2410.03969.
 
-use super::round::{Residuals, RowRule};
+use super::residual_pass::{Residuals, RowRule};
 use super::sample::{BestRows, Entry};
-use super::{LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
+use super::{LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -45,26 +45,26 @@ pub(super) const SCHEME: Scheme = Scheme {
 const MIN_BLOCK: usize = 40;
 
 /// Number of proposals eliminated together: their Schur complement stays in the second-level cache.
-const POOL: usize = 256;
+const POOL_ROWS: usize = 256;
 
 /// The selection ends if fewer than one in this many proposals was accepted and the residuals are
 /// at the level of rounding.
-const RARE: usize = 4;
+const RARE_ACCEPTANCE: usize = 4;
 
 /// Number of rounds in sequence that may reject every proposal before the rows count as exhausted.
 /// A proposal with a genuine residual is accepted with probability near 1, so even one such round
 /// is unusual.
-const EMPTY_ROUNDS: usize = 3;
+const MAX_EMPTY_ROUNDS: usize = 3;
 
 /// Returns the number of proposals of a round that starts with s of m landmarks: at most m + 40.
-fn growing(m: usize, s: usize) -> usize {
+fn growing_block(m: usize, s: usize) -> usize {
     // twice the number of missing landmarks leaves room for rejections
     (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
 /// Returns the number of proposals of a round that starts with s of at most m landmarks, if a
 /// tolerance ends the selection: never many more than s.
-fn doubling(m: usize, s: usize) -> usize {
+fn doubling_block(m: usize, s: usize) -> usize {
     s.clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
@@ -73,13 +73,13 @@ impl RpCholesky {
     /// eliminated together, for passes with the given number of lanes.
     #[doc(hidden)]
     pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
-        let (most, row) = (m + MIN_BLOCK, d * element + 40);
+        let (max_proposals, row_bytes) = (m + MIN_BLOCK, d * element + 40);
         // each lane, the merged state and the selection hold up to twice the number of proposals
-        POOL * (POOL + m + 3 * d) * 8 + (lanes + 2) * 2 * most * (row + 8 * d)
+        POOL_ROWS * (POOL_ROWS + m + 3 * d) * 8 + (lanes + 2) * 2 * max_proposals * (row_bytes + 8 * d)
     }
 }
 
-impl<T: Real> Landmarks<T> for RpCholesky {
+impl<T: Real> LandmarkRule<T> for RpCholesky {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         self.select_within(0.0, data, kernel, m, seed)
     }
@@ -92,50 +92,55 @@ impl<T: Real> Landmarks<T> for RpCholesky {
         m: usize,
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let (mut empty, mut trace, mut rare) = (0, None, false);
+        let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
+        let (mut empty_rounds, mut trace, mut rarely_accepted) = (0, None, false);
         for round in 0.. {
             // the rows with the largest ln(u)/r are a sample without replacement in proportion to
             // r, in order of drawing
             let keys = Stream::new(seed, Purpose::Proposals, round);
             let rule = RowRule::new(|row, residual| Some(keys.uniform(row).ln() / residual));
-            let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
+            let block = if tolerance > 0.0 { doubling_block(m, growth.len()) } else { growing_block(m, growth.len()) };
             let mut residuals = growth.residuals(&rule, block, data)?;
             let trace = *trace.get_or_insert(residuals.sum);
-            if residuals.sum <= tolerance * trace || (rare && residuals.are_rounding(trace, growth.len())) {
+            if residuals.sum <= tolerance * trace || (rarely_accepted && residuals.is_rounding(trace, growth.len())) {
                 break;
             }
-            let coins = Stream::new(seed, Purpose::Acceptance, round);
-            let Some(proposals) = residuals.propose(block, &coins) else { break };
+            let stream = Stream::new(seed, Purpose::Acceptance, round);
+            let Some(proposals) = residuals.propose(block, &stream) else { break };
             let before = growth.len();
-            let genuine = accept(&mut growth, &residuals.best, &proposals, &coins);
-            growth.tell(data);
-            rare = (growth.len() - before) * RARE < block;
-            empty = if growth.len() == before { empty + 1 } else { 0 };
-            if growth.is_full() || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
+            let genuine = accept_proposals(&mut growth, &residuals.best, &proposals, &stream);
+            growth.report(data);
+            rarely_accepted = (growth.len() - before) * RARE_ACCEPTANCE < block;
+            empty_rounds = if growth.len() == before { empty_rounds + 1 } else { 0 };
+            if growth.is_full() || empty_rounds > MAX_EMPTY_ROUNDS || (empty_rounds > 0 && !genuine) {
                 break;
             }
         }
-        Ok(growth.chosen)
+        Ok(growth.landmarks)
     }
 }
 
 /// Accepts each proposal with probability (current residual)/(residual at the proposal). Returns
 /// whether any proposal had a residual above the floor.
-fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[Entry], coins: &Stream) -> bool {
+fn accept_proposals<T: Real>(
+    growth: &mut GrowingLandmarks<'_, T>,
+    rows: &BestRows<T>,
+    proposals: &[Entry],
+    stream: &Stream,
+) -> bool {
     let mut genuine = false;
     // the random numbers with indices below 2b draw the proposals
-    for (first, chunk) in (2 * proposals.len()..).step_by(POOL).zip(proposals.chunks(POOL)) {
+    for (first, chunk) in (2 * proposals.len()..).step_by(POOL_ROWS).zip(proposals.chunks(POOL_ROWS)) {
         // the current residuals of these rows, under the landmarks of earlier chunks too
         let mut pool = growth.pool(rows.sample(chunk));
         for (i, proposal) in chunk.iter().enumerate() {
             if growth.is_full() {
                 return true;
             }
-            let Some(now) = pool.residual(i) else { continue };
+            let Some(residual) = pool.residual(i) else { continue };
             genuine = true;
-            if coins.uniform((first + i) as u64) * proposal.weight < now {
-                growth.take(&mut pool, i);
+            if stream.uniform((first + i) as u64) * proposal.weight < residual {
+                growth.accept(&mut pool, i);
             }
         }
     }
@@ -145,7 +150,7 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[
 impl<T: Real> Residuals<T> {
     /// Returns whether the residual trace after s landmarks is below the rounding error of the
     /// certificate.
-    fn are_rounding(&self, trace: f64, s: usize) -> bool {
+    fn is_rounding(&self, trace: f64, s: usize) -> bool {
         self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace
     }
 
@@ -155,21 +160,21 @@ impl<T: Real> Residuals<T> {
     /// The rows with the best keys are a sample *without* replacement in order of drawing. With
     /// probability (sum of the residuals seen so far)/Σr, an independent draw repeats a row seen so
     /// far, in proportion to the residuals; otherwise it is the next new row.
-    fn propose(&mut self, b: usize, coins: &Stream) -> Option<Vec<Entry>> {
+    fn propose(&mut self, b: usize, stream: &Stream) -> Option<Vec<Entry>> {
         let entries = self.best.sorted();
         if entries.is_empty() || self.sum.is_nan() || self.sum <= 0.0 {
             return None;
         }
-        let mut seen: Vec<f64> = Vec::new(); // running sums of the weights of the rows seen
+        let mut cumulative_weights: Vec<f64> = Vec::new(); // running sums of the weights of the rows seen
         let pick = |draw: usize| {
-            let known = seen.last().copied().unwrap_or(0.0);
-            let target = coins.uniform(draw as u64) * self.sum;
-            if target < known || seen.len() == entries.len() {
-                let target = coins.uniform((b + draw) as u64) * known;
-                entries[seen.partition_point(|sum| *sum <= target).min(seen.len() - 1)]
+            let seen_weight = cumulative_weights.last().copied().unwrap_or(0.0);
+            let target = stream.uniform(draw as u64) * self.sum;
+            if target < seen_weight || cumulative_weights.len() == entries.len() {
+                let target = stream.uniform((b + draw) as u64) * seen_weight;
+                entries[cumulative_weights.partition_point(|sum| *sum <= target).min(cumulative_weights.len() - 1)]
             } else {
-                seen.push(known + entries[seen.len()].weight);
-                entries[seen.len() - 1]
+                cumulative_weights.push(seen_weight + entries[cumulative_weights.len()].weight);
+                entries[cumulative_weights.len() - 1]
             }
         };
         Some((0..b).map(pick).collect())

@@ -88,7 +88,7 @@ impl<T: Real> BestRows<T> {
         if self.entries.len() <= self.capacity {
             return;
         }
-        self.entries.select_nth_unstable_by(self.capacity - 1, better);
+        self.entries.select_nth_unstable_by(self.capacity - 1, compare_keys);
         self.entries.truncate(self.capacity);
         self.threshold = self.entries[self.capacity - 1].key;
         self.entries.sort_unstable_by_key(|entry| entry.slot);
@@ -99,19 +99,19 @@ impl<T: Real> BestRows<T> {
         self.x.truncate(self.capacity.saturating_mul(self.d));
     }
 
-    pub(crate) fn features(&self, entry: &Entry) -> &[T] {
+    pub(crate) fn inputs(&self, entry: &Entry) -> &[T] {
         &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
     }
 
     pub(crate) fn sample(&self, entries: &[Entry]) -> RowSample<T> {
-        let x = entries.iter().flat_map(|entry| self.features(entry)).copied().collect();
+        let x = entries.iter().flat_map(|entry| self.inputs(entry)).copied().collect();
         RowSample { rows: entries.iter().map(|entry| entry.row).collect(), x, d: self.d, weights: Vec::new() }
     }
 
     pub(crate) fn sorted(&mut self) -> Vec<Entry> {
         self.compact();
         let mut entries = self.entries.clone();
-        entries.sort_unstable_by(better);
+        entries.sort_unstable_by(compare_keys);
         entries
     }
 }
@@ -119,7 +119,7 @@ impl<T: Real> BestRows<T> {
 impl<T: Real> Merge for BestRows<T> {
     fn merge(&mut self, later: &Self) {
         for entry in &later.entries {
-            self.push(entry.key, entry.row, entry.weight, later.features(entry));
+            self.push(entry.key, entry.row, entry.weight, later.inputs(entry));
         }
     }
 }
@@ -128,9 +128,9 @@ impl<T: Real> Persist for BestRows<T> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         // entries are in the order of their slots, so the slots need no saving
         debug_assert!(self.entries.iter().enumerate().all(|(i, entry)| entry.slot == i));
-        out.own("keys", self.entries.iter().map(|entry| entry.key).collect());
-        out.own("rows", self.entries.iter().map(|entry| entry.row).collect());
-        out.own("weights", self.entries.iter().map(|entry| entry.weight).collect());
+        out.put_owned("keys", self.entries.iter().map(|entry| entry.key).collect());
+        out.put_owned("rows", self.entries.iter().map(|entry| entry.row).collect());
+        out.put_owned("weights", self.entries.iter().map(|entry| entry.weight).collect());
         out.one("threshold", self.threshold);
         out.put("x", &self.x);
     }
@@ -149,7 +149,7 @@ impl<T: Real> Persist for BestRows<T> {
 }
 
 /// Orders by larger key, then by earlier row.
-fn better(a: &Entry, b: &Entry) -> std::cmp::Ordering {
+fn compare_keys(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
@@ -158,7 +158,7 @@ struct UniformFold {
     stream: Stream,
     capacity: usize,
     d: usize,
-    cut: f64,
+    threshold: f64,
 }
 
 impl<T: Real> Fold<T> for UniformFold {
@@ -173,7 +173,7 @@ impl<T: Real> Fold<T> for UniformFold {
     fn step(&self, state: &mut Self::State, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         for (i, (row, x)) in block.rows.iter().zip(block.x.chunks_exact(self.d)).enumerate() {
             let u = self.stream.uniform(*row);
-            if u > self.cut {
+            if u > self.threshold {
                 state.push(u, *row, block.weight(i).unwrap_or(1.0), x);
             }
         }
@@ -188,19 +188,19 @@ impl<T: Real> Fold<T> for UniformFold {
 /// `size + 10·sqrt(size)` rows do on average. If fewer than `size` rows do (probability below
 /// 1e-20), a second pass has no threshold.
 pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
-    let d = data.source.shape().features;
-    let wanted = size as f64 + 10.0 * (size as f64).sqrt();
-    let cut = if wanted < data.count as f64 { 1.0 - wanted / data.count as f64 } else { 0.0 };
+    let d = data.source.shape().inputs;
+    let expected_rows = size as f64 + 10.0 * (size as f64).sqrt();
+    let threshold = if expected_rows < data.count as f64 { 1.0 - expected_rows / data.count as f64 } else { 0.0 };
     let stream = Stream::new(seed, purpose, 0);
-    let mut fold = UniformFold { stream, capacity: size, d, cut };
+    let mut fold = UniformFold { stream, capacity: size, d, threshold };
     let (mut state, report) = data.pass.resume("uniform sample", data.source, &fold)?;
     let mut entries = state.sorted();
-    if entries.len() < size && (entries.len() as u64) < report.rows && cut > 0.0 {
-        fold.cut = 0.0;
+    if entries.len() < size && (entries.len() as u64) < report.rows && threshold > 0.0 {
+        fold.threshold = 0.0;
         state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
         entries = state.sorted();
     }
-    let weights = entries.iter().filter(|_| data.source.shape().weighted).map(|entry| entry.weight).collect();
+    let weights = entries.iter().filter(|_| data.source.shape().has_weights).map(|entry| entry.weight).collect();
     Ok(RowSample { weights, ..state.sample(&entries) })
 }
 
@@ -217,7 +217,7 @@ mod tests {
                 best.push(stream.uniform(row), row, 1.0, &[row as f32, -(row as f32)]);
             }
             let entries = best.sorted();
-            entries.iter().map(|e| (e.row, best.features(e).to_vec())).collect::<Vec<_>>()
+            entries.iter().map(|e| (e.row, best.inputs(e).to_vec())).collect::<Vec<_>>()
         };
         let forward = fill(&mut (0..500));
         let backward = fill(&mut (0..500).rev());

@@ -2,7 +2,7 @@
 //!
 //! Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
 
-use super::{Effort, LandmarkSet, Landmarks, Scan, Scheme, uniform_sample};
+use super::{Effort, LandmarkRule, LandmarkSet, Scan, Scheme, uniform_sample};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::Purpose;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     ..Scheme::new("uniform", "rows drawn uniformly at random, without replacement", &Uniform)
 };
 
-impl<T: Real> Landmarks<T> for Uniform {
+impl<T: Real> LandmarkRule<T> for Uniform {
     fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         Ok(LandmarkSet { passes: 1, ..uniform_sample(data, m, Purpose::Landmarks, seed)?.into() })
     }

@@ -13,10 +13,10 @@
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
 //! TPAMI 34, 2012.
 
-use super::family::{Built, MakingPair, MapFamily, MapShape, WithoutRows};
+use super::family::{MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
-use crate::kernel::{Explicit, KernelParameter, Range};
+use crate::kernel::{ExplicitForm, KernelParameter, Range};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
@@ -39,30 +39,30 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         KernelParameter::number(
             "steps",
             2.0,
-            Range::Whole { from: 0, to: 50 },
+            Range::Integer { from: 0, to: 50 },
             "it is the number of frequencies in addition to 0",
         ),
         KernelParameter::number("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
     nested: false,
-    sparse: false,
+    supports_sparse: false,
     passes: 0,
-    shape: |spec, ask| {
-        let p = ask.d * (2 * spec.value("steps") as usize + 1);
-        MapShape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
+    shape: |spec, request| {
+        let p = request.d * (2 * spec.value("steps") as usize + 1);
+        MapShape { p, landmarks: None, footprint: Footprint::default(), build_bytes: 0 }
     },
-    making: MakingPair::without_rows(build, build),
+    constructor: MapConstructorPair::without_rows(build, build),
 };
 
-pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    let Some((Explicit::Additive(kernel), _)) = given.kernel.explicit() else {
+pub(super) fn build<T: Real>(inputs: &RowFreeInputs<'_>) -> MapResult<T> {
+    let Some((ExplicitForm::Additive(kernel), _)) = inputs.kernel.explicit() else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is not an additive homogeneous kernel", given.kernel),
+            why: format!("{} is not an additive homogeneous kernel", inputs.kernel),
             remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
         });
     };
-    let (steps, interval) = (given.spec.value("steps") as usize, given.spec.value("interval"));
-    Ok(Box::new(Additive::new(kernel, given.d, steps, interval)))
+    let (steps, interval) = (inputs.spec.value("steps") as usize, inputs.spec.value("interval"));
+    Ok(Box::new(Additive::new(kernel, inputs.d, steps, interval)))
 }
 
 /// Features of an additive homogeneous kernel: 2n + 1 per coordinate.
@@ -98,21 +98,21 @@ impl Additive {
         Self { kernel, d, steps, interval }
     }
 
-    fn per_coordinate(&self) -> usize {
+    fn features_per_coordinate(&self) -> usize {
         2 * self.steps + 1
     }
 }
 
 impl<T: Real> FeatureMap<T> for Additive {
     fn dims(&self) -> (usize, usize) {
-        (self.d, self.d * self.per_coordinate())
+        (self.d, self.d * self.features_per_coordinate())
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let number = T::from_f64;
-        workers.each(strips(x, out), |(x, mut out)| {
+        workers.for_each(strips(x, out), |(x, mut out)| {
             for c in 0..self.d {
-                let first = c * self.per_coordinate();
+                let first = c * self.features_per_coordinate();
                 for i in 0..x.nrows() {
                     // values that are not positive have no logarithm and get zero features
                     let value = x[(i, c)].to_f64().max(0.0);

@@ -3,10 +3,10 @@
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
 //! with equal weights.
 
-use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks};
+use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
 use crate::kernel::{KernelParameter, Range};
-use crate::{Error, Real, Result, rows::LandmarkSet};
+use crate::{Error, Real, Result, landmark_set::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kpass::{Footprint, Workers};
 
@@ -16,28 +16,33 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     parameters: &[KernelParameter::number(
         "parts",
         4.0,
-        Range::Whole { from: 1, to: 1000 },
+        Range::Integer { from: 1, to: 1000 },
         "the landmarks are divided among this many maps",
     )],
     nested: false,
-    sparse: true,
+    supports_sparse: true,
     passes: 0,
-    shape: |spec, ask| {
-        let parts = (spec.value("parts") as usize).clamp(1, ask.rank);
-        let part = (nystrom::FAMILY.shape)(spec, MapRequest { rank: ask.rank.div_ceil(parts), ..ask });
-        let (fixed, making) = (parts * part.footprint.fixed, parts * part.making);
-        MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint: Footprint { fixed, per_row: 0 }, making }
+    shape: |spec, request| {
+        let parts = (spec.value("parts") as usize).clamp(1, request.rank);
+        let part = (nystrom::FAMILY.shape)(spec, MapRequest { rank: request.rank.div_ceil(parts), ..request });
+        let (fixed, build_bytes) = (parts * part.footprint.fixed, parts * part.build_bytes);
+        MapShape {
+            p: request.rank,
+            landmarks: Some(request.rank),
+            footprint: Footprint { fixed, per_row: 0 },
+            build_bytes,
+        }
     },
-    making: MakingPair::on_landmarks(build, build),
+    constructor: MapConstructorPair::on_landmarks(build, build),
 };
 
 /// Deals landmark i to part i mod e, so that every part gets early and late landmarks.
-pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
-    let OnLandmarks { spec, kernel, landmarks, workers, .. } = given;
+pub(super) fn build<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+    let LandmarkInputs { spec, kernel, landmarks, workers, .. } = inputs;
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
     let part = |first: usize| {
-        let dealt: Vec<usize> = (first..landmarks.len()).step_by(count).collect();
-        NystromMap::new(kernel, landmarks.keep(&dealt), workers)
+        let positions: Vec<usize> = (first..landmarks.len()).step_by(count).collect();
+        NystromMap::new(kernel, landmarks.subset(&positions), workers)
     };
     Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
 }
@@ -80,18 +85,18 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, workers: &Workers) {
-        let share = T::from_f64((self.parts.len() as f64).sqrt().recip());
+        let weight = T::from_f64((self.parts.len() as f64).sqrt().recip());
         let mut first = 0;
         for part in &self.parts {
-            let mut own = out.rb_mut().subcols_mut(first, part.rank());
-            part.apply(x, own.rb_mut(), workers);
-            own *= faer::Scale(share);
+            let mut block = out.rb_mut().subcols_mut(first, part.rank());
+            part.apply(x, block.rb_mut(), workers);
+            block *= faer::Scale(weight);
             first += part.rank();
         }
     }
 
-    fn widen(&mut self) -> bool {
-        self.parts.iter_mut().fold(false, |any, part| part.widen() | any)
+    fn raise_precision(&mut self) -> bool {
+        self.parts.iter_mut().fold(false, |any, part| part.raise_precision() | any)
     }
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
@@ -101,14 +106,14 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     /// Returns the dual coefficients α = L_j⁻ᵀ w_j / √e of each part, on the landmarks of all
     /// parts.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
-        let (share, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
+        let (weight, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
         let (d, p) = FeatureMap::<T>::dims(self);
         let mut landmarks = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
         let (mut coefficients, mut wide, mut first) = (Mat::zeros(p, t), false, 0);
         for part in &self.parts {
             let dual = part.dual(weights.subrows(first, part.rank()));
-            coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(share));
-            wide |= part.needs_wide(part.rank(), workers);
+            coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(weight));
+            wide |= part.needs_f64(part.rank(), workers);
             landmarks = landmarks.followed_by(part.landmarks().clone());
             first += part.rank();
         }

@@ -9,10 +9,10 @@ use kpass::Workers;
 
 /// Width of a column block: updates within a block are vector operations, the others matrix
 /// products.
-const BLOCK: usize = 64;
+const BLOCK_COLUMNS: usize = 64;
 
 /// Number of columns of the inverse factor that one thread computes at a time.
-const INVERTED: usize = 128;
+const INVERSE_COLUMNS: usize = 128;
 
 /// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
@@ -32,7 +32,7 @@ pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 /// with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to exceed the kernel, by
 /// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would drop two of
 /// the 220 landmarks that span the cubic polynomials of the protein rows.
-pub(super) const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
+pub(super) const MAX_AMPLIFICATION: f64 = 1.0 / f64::EPSILON;
 
 /// A Cholesky factor: `K[kept, kept] = L Lᵀ`.
 #[derive(Clone, Debug)]
@@ -56,14 +56,14 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
     let m = k.nrows();
     let mut kept: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
-    for (start, width) in pieces(m, BLOCK) {
+    for (start, width) in pieces(m, BLOCK_COLUMNS) {
         let (end, before) = (start + width, kept.len());
         workers.check()?;
         // narrow products have different bits for different numbers of threads
-        let par = if width == BLOCK { par(workers) } else { Par::Seq };
+        let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(&mut k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
-            take_column(&mut k, j, before, &mut kept, floor * diagonal);
+            finish_column(&mut k, j, before, &mut kept, floor * diagonal);
         }
     }
     let r = kept.len();
@@ -84,15 +84,15 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
 /// [`kpass::Error::Interrupted`] if the workers are cancelled.
 pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f64>> {
     let r = lower.nrows();
-    let starts: Vec<usize> = (0..r).step_by(INVERTED).collect();
+    let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
     let mut parts: Vec<(usize, Vec<f64>)> = starts.iter().map(|first| (*first, vec![0.0; r - first])).collect();
     // the columns from `first` on, which are zero above it; the longest come first
-    workers.each(parts.iter_mut().collect(), |(first, part)| {
+    workers.for_each(parts.iter_mut().collect(), |(first, part)| {
         if workers.is_cancelled() {
             return;
         }
         let (first, height) = (*first, part.len());
-        let width = INVERTED.min(height);
+        let width = INVERSE_COLUMNS.min(height);
         let mut inverse = Mat::<f64>::zeros(height, width);
         (0..width).for_each(|c| inverse[(c, c)] = 1.0);
         let below = lower.submatrix(first, first, height, height);
@@ -104,33 +104,33 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
         }
     });
     workers.check()?;
-    let mut amplified = vec![0.0; r];
+    let mut totals = vec![0.0; r];
     for (first, part) in &parts {
-        amplified[*first..].iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
+        totals[*first..].iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
     }
-    Ok(amplified)
+    Ok(totals)
 }
 
 /// Subtracts (earlier columns of L) · (their rows `start..end`)ᵀ from columns `start..end`.
-fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, found: usize, par: Par) {
+fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, rank: usize, par: Par) {
     let m = k.nrows();
-    if found == 0 {
+    if rank == 0 {
         return;
     }
     let (left, right) = k.as_mut().split_at_col_mut(start);
-    let left = left.rb().subcols(0, found).subrows(start, m - start);
+    let left = left.rb().subcols(0, rank).subrows(start, m - start);
     let right = right.subcols_mut(0, end - start).subrows_mut(start, m - start);
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
 /// Finishes column j with the earlier columns of this block, then stores it after the others or
 /// drops it.
-fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
+fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
-    let found = kept.len();
+    let rank = kept.len();
     let (left, right) = k.as_mut().split_at_col_mut(j);
     let column = contiguous_mut(right.col_mut(0));
-    for c in before..found {
+    for c in before..rank {
         let earlier = &contiguous(left.rb().col(c))[j..m];
         let weight = earlier[0];
         for (value, l) in column[j..m].iter_mut().zip(earlier) {
@@ -143,10 +143,10 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
         return;
     }
     let root = pivot.sqrt();
-    if found == j {
+    if rank == j {
         column[j..m].iter_mut().for_each(|value| *value /= root);
     } else {
-        let target = &mut contiguous_mut(left.col_mut(found))[j..m];
+        let target = &mut contiguous_mut(left.col_mut(rank))[j..m];
         for (to, value) in target.iter_mut().zip(&column[j..m]) {
             *to = value / root;
         }
@@ -209,31 +209,31 @@ mod tests {
     }
 
     #[test]
-    fn amplification_is_that_of_the_definition_with_the_same_bits_on_any_threads() {
+    fn amplification_matches_its_definition_on_any_number_of_threads() {
         // in one part, and in several
         for m in [70, 300] {
             let k = gram(m, &[]) * faer::Scale(2.5);
             let lower = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;
-            let found = amplification(lower.as_ref(), &Workers::sequential()).unwrap();
-            assert_eq!(found, amplification(lower.as_ref(), &Workers::new(3)).unwrap());
+            let computed = amplification(lower.as_ref(), &Workers::sequential()).unwrap();
+            assert_eq!(computed, amplification(lower.as_ref(), &Workers::new(3)).unwrap());
             let inverse = lower.partial_piv_lu().solve(Mat::<f64>::identity(m, m));
-            for (j, found) in found.into_iter().enumerate() {
+            for (j, computed) in computed.into_iter().enumerate() {
                 let expected: f64 = (0..m).map(|i| k[(i, i)] * inverse[(j, i)].powi(2)).sum();
-                assert!((found / expected - 1.0).abs() < 1e-10, "feature {j}: {found} {expected}");
+                assert!((computed / expected - 1.0).abs() < 1e-10, "feature {j}: {computed} {expected}");
             }
         }
     }
 
     #[test]
-    fn nothing_is_kept_of_a_matrix_without_finite_pivots() {
+    fn a_matrix_without_finite_pivots_keeps_no_row() {
         assert!(factor(Mat::zeros(3, 3), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
         assert!(factor(Mat::full(3, 3, f64::NAN), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
     }
 
     #[test]
-    fn both_end_where_the_workers_are_to_stop() {
+    fn cancelled_workers_interrupt_both() {
         let stop = kpass::CancelToken::new();
-        let workers = Workers::new(2).heeding(stop.clone());
+        let workers = Workers::new(2).with_cancel(stop.clone());
         let lower = factor(gram(300, &[]), PIVOT_FLOOR, &workers).unwrap().lower;
         stop.cancel();
         let interrupted = |error: crate::Error| matches!(error, crate::Error::Store(kpass::Error::Interrupted));

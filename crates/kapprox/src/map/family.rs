@@ -2,9 +2,9 @@
 
 use super::FeatureMap;
 use crate::kernel::{AnyKernel, Kernel, KernelParameter};
-use crate::rows::{LandmarkSet, Scan};
+use crate::landmark_set::{LandmarkSet, Scan};
 use crate::{PrecisionPair, Real, Result};
-use kpass::named::Named;
+use kpass::registry::RegistryEntry;
 use kpass::{Footprint, Workers, shown::number};
 use std::{fmt, sync::Arc};
 
@@ -21,17 +21,17 @@ pub struct MapFamily {
     /// rank.
     pub nested: bool,
     /// True if the map supports sparse rows.
-    pub sparse: bool,
+    pub supports_sparse: bool,
     /// Passes over the rows to build the map, in addition to the passes that choose landmarks.
     pub passes: u64,
     /// Size and memory of the map, computed before it is built.
     pub shape: fn(&MapSpec, MapRequest) -> MapShape,
     /// How the map is built.
-    pub making: MakingPair,
+    pub constructor: MapConstructorPair,
 }
 
-impl Named for MapFamily {
-    const WHAT: &'static str = "map";
+impl RegistryEntry for MapFamily {
+    const KIND: &'static str = "map";
     fn name(&self) -> &'static str {
         self.name
     }
@@ -62,7 +62,7 @@ impl PartialEq for MapSpec {
 }
 
 impl MapSpec {
-    pub(crate) fn of(family: &'static MapFamily) -> Self {
+    pub(crate) fn with_defaults(family: &'static MapFamily) -> Self {
         Self { family, values: family.parameters.iter().filter_map(|parameter| parameter.default.number()).collect() }
     }
 
@@ -76,8 +76,8 @@ impl MapSpec {
     /// # Panics
     /// If the family does not declare it.
     pub fn value(&self, name: &str) -> f64 {
-        let at = self.family.parameters.iter().position(|parameter| parameter.name == name);
-        self.values[at.unwrap_or_else(|| panic!("the map {} has no parameter {name}", self.family.name))]
+        let index = self.family.parameters.iter().position(|parameter| parameter.name == name);
+        self.values[index.unwrap_or_else(|| panic!("the map {} has no parameter {name}", self.family.name))]
     }
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for MapSpec {
 
 /// Maximum number of features of a map: a tile of them is a gigabyte, and products of counts in a
 /// plan do not overflow.
-pub const MOST_FEATURES: usize = 1 << 20;
+pub const MAX_FEATURES: usize = 1 << 20;
 
 /// Sizes that determine the shape of a map.
 #[derive(Clone, Copy, Debug)]
@@ -120,12 +120,12 @@ pub struct MapShape {
     /// Memory of the map.
     pub footprint: Footprint,
     /// Additional bytes while the map is built.
-    pub making: usize,
+    pub build_bytes: usize,
 }
 
 /// Inputs for a map in the span of landmarks.
 #[derive(Debug)]
-pub struct OnLandmarks<'a, T: Real> {
+pub struct LandmarkInputs<'a, T: Real> {
     /// Map to build.
     pub spec: &'a MapSpec,
     /// Kernel.
@@ -144,7 +144,7 @@ pub struct OnLandmarks<'a, T: Real> {
 
 /// Inputs for a map built without rows.
 #[derive(Debug)]
-pub struct WithoutRows<'a> {
+pub struct RowFreeInputs<'a> {
     /// Map to build.
     pub spec: &'a MapSpec,
     /// Kernel with all parameters resolved to numbers; it knows whether rows are sparse.
@@ -158,47 +158,47 @@ pub struct WithoutRows<'a> {
 }
 
 /// A map of any type, or the error of building it.
-pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
+pub type MapResult<T> = Result<Box<dyn FeatureMap<T>>>;
 
 /// How a map is built in f32 and in f64.
 #[derive(Clone, Copy, Debug)]
-pub struct MakingPair(pub(super) Making<f32>, pub(super) Making<f64>);
+pub struct MapConstructorPair(pub(super) MapConstructor<f32>, pub(super) MapConstructor<f64>);
 
-impl MakingPair {
+impl MapConstructorPair {
     /// Returns the functions that build a map from landmarks.
     pub const fn on_landmarks(
-        single: fn(OnLandmarks<'_, f32>) -> Built<f32>,
-        double: fn(OnLandmarks<'_, f64>) -> Built<f64>,
+        single: fn(LandmarkInputs<'_, f32>) -> MapResult<f32>,
+        double: fn(LandmarkInputs<'_, f64>) -> MapResult<f64>,
     ) -> Self {
-        Self(Making::OnLandmarks(single), Making::OnLandmarks(double))
+        Self(MapConstructor::OnLandmarks(single), MapConstructor::OnLandmarks(double))
     }
 
     /// Returns the functions that build a map without rows.
     pub const fn without_rows(
-        single: fn(&WithoutRows<'_>) -> Built<f32>,
-        double: fn(&WithoutRows<'_>) -> Built<f64>,
+        single: fn(&RowFreeInputs<'_>) -> MapResult<f32>,
+        double: fn(&RowFreeInputs<'_>) -> MapResult<f64>,
     ) -> Self {
-        Self(Making::WithoutRows(single), Making::WithoutRows(double))
+        Self(MapConstructor::WithoutRows(single), MapConstructor::WithoutRows(double))
     }
 }
 
-impl PrecisionPair for MakingPair {
-    type For<T: Real> = Making<T>;
-    fn single(self) -> Making<f32> {
+impl PrecisionPair for MapConstructorPair {
+    type For<T: Real> = MapConstructor<T>;
+    fn single(self) -> MapConstructor<f32> {
         self.0
     }
-    fn double(self) -> Making<f64> {
+    fn double(self) -> MapConstructor<f64> {
         self.1
     }
 }
 
 /// How a map is built.
 #[derive(Clone, Copy, Debug)]
-pub enum Making<T: Real> {
+pub enum MapConstructor<T: Real> {
     /// From landmarks.
-    OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
+    OnLandmarks(fn(LandmarkInputs<'_, T>) -> MapResult<T>),
     /// From its options alone: a model stores the options instead of the numbers of the map.
-    WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
+    WithoutRows(fn(&RowFreeInputs<'_>) -> MapResult<T>),
     /// Without a map: the solver uses the exact kernel.
     Exact,
 }

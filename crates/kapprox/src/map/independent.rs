@@ -1,7 +1,7 @@
 //! The landmarks that are independent in f64, and the factor of their kernel matrix.
 
-use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
-use crate::{Error, Real, Result, kernel::AnyKernel, rows::LandmarkSet};
+use super::factor::{Factor, MAX_AMPLIFICATION, PIVOT_FLOOR, amplification, factor};
+use crate::{Error, Real, Result, kernel::AnyKernel, landmark_set::LandmarkSet};
 use faer::{Mat, MatRef};
 use kpass::Workers;
 use std::sync::Arc;
@@ -14,77 +14,77 @@ use std::sync::Arc;
 /// This is pivoting with a threshold of 1/100: coefficients stay small because no landmark is much
 /// larger than the ones before it, and the order is kept as far as possible. Levels of 1/1,000
 /// amplify ten times as much, and levels of 1/10,000 a hundred times.
-const LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
+const PIVOT_LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 
 /// Landmarks and L, with `L Lᵀ` their kernel matrix.
-pub(super) struct Independent<T> {
+pub(super) struct IndependentLandmarks<T> {
     pub(super) landmarks: LandmarkSet<T>,
     /// L, r x r.
     pub(super) lower: Mat<f64>,
-    pub(super) amplified: Vec<f64>,
+    pub(super) amplification: Vec<f64>,
 }
 
-impl<T: Real> Independent<T> {
+impl<T: Real> IndependentLandmarks<T> {
     /// Returns the independent landmarks, in their order if no feature then exceeds
-    /// [`MOST_AMPLIFIED`], and otherwise by [`LEVELS`].
+    /// [`MAX_AMPLIFICATION`], and otherwise by [`PIVOT_LEVELS`].
     ///
     /// Cost m²d + 2m³/3 flops in their order, otherwise m²d + m²r for each level.
-    pub(super) fn of(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let given = Self::in_order(kernel, &landmarks, workers)?;
-        if given.sound(MOST_AMPLIFIED) == given.amplified.len() {
-            return Ok(given);
+    pub(super) fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
+        let ordered = Self::in_order(kernel, &landmarks, workers)?;
+        if ordered.sound_count(MAX_AMPLIFICATION) == ordered.amplification.len() {
+            return Ok(ordered);
         }
-        drop(given);
-        Self::by_levels(kernel, landmarks, MOST_AMPLIFIED, workers)
+        drop(ordered);
+        Self::by_levels(kernel, landmarks, MAX_AMPLIFICATION, workers)
     }
 
-    /// Orders the landmarks by [`LEVELS`] and cuts them off at the first whose feature amplifies
-    /// rounding by more than `most`.
+    /// Orders the landmarks by [`PIVOT_LEVELS`] and cuts them off at the first whose feature
+    /// amplifies rounding by more than `max_amplification`.
     pub(super) fn by_levels(
         kernel: &Arc<dyn AnyKernel>,
         mut landmarks: LandmarkSet<T>,
-        most: f64,
+        max_amplification: f64,
         workers: &Workers,
     ) -> Result<Self> {
-        for share in LEVELS {
-            let mut order = factor(kernel_matrix(kernel, &landmarks)?, share, workers)?.kept;
-            let ahead: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
-            order.extend((0..landmarks.len()).filter(|i| !ahead[*i]));
-            landmarks = landmarks.keep(&order);
+        for threshold in PIVOT_LEVELS {
+            let mut order = factor(kernel_matrix(kernel, &landmarks)?, threshold, workers)?.kept;
+            let chosen: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
+            order.extend((0..landmarks.len()).filter(|i| !chosen[*i]));
+            landmarks = landmarks.subset(&order);
         }
-        Ok(Self::in_order(kernel, &landmarks, workers)?.leading(most))
+        Ok(Self::in_order(kernel, &landmarks, workers)?.truncate_unsound(max_amplification))
     }
 
     fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let Factor { lower, kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, workers)?;
-        let amplified = amplification(lower.as_ref(), workers)?;
-        Ok(Self { landmarks: landmarks.keep(&kept), lower, amplified })
+        let amplification = amplification(lower.as_ref(), workers)?;
+        Ok(Self { landmarks: landmarks.subset(&kept), lower, amplification })
     }
 
-    /// Returns the number of leading features that amplify rounding by at most `most`.
-    fn sound(&self, most: f64) -> usize {
-        self.amplified.iter().take_while(|amplified| **amplified <= most).count()
+    /// Returns the number of leading features that amplify rounding by at most `max_amplification`.
+    fn sound_count(&self, max_amplification: f64) -> usize {
+        self.amplification.iter().take_while(|amplified| **amplified <= max_amplification).count()
     }
 
-    fn leading(mut self, most: f64) -> Self {
-        let r = self.sound(most);
-        if r < self.amplified.len() {
-            self.landmarks = self.landmarks.keep(&(0..r).collect::<Vec<_>>());
+    fn truncate_unsound(mut self, max_amplification: f64) -> Self {
+        let r = self.sound_count(max_amplification);
+        if r < self.amplification.len() {
+            self.landmarks = self.landmarks.subset(&(0..r).collect::<Vec<_>>());
             self.lower = self.lower.submatrix(0, 0, r, r).to_owned();
-            self.amplified.truncate(r);
+            self.amplification.truncate(r);
         }
         self
     }
 }
 
-pub(crate) fn widened<T: Real>(numbers: &[T]) -> Vec<f64> {
+pub(crate) fn widen<T: Real>(numbers: &[T]) -> Vec<f64> {
     numbers.iter().map(|value| value.to_f64()).collect()
 }
 
 /// Computes K_SS in f64, full.
 pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
-    let wide = widened(&landmarks.points);
+    let wide = widen(&landmarks.points);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
     let mut k = Mat::<f64>::zeros(m, m);
     kernel.typed::<f64>().block(z, z, k.as_mut());
@@ -112,39 +112,44 @@ mod tests {
     #[test]
     fn sound_landmarks_keep_their_order() {
         let (kernel, set) = line(pointwise("laplacian".to_string(), |x, z| (-(x[0] - z[0]).abs()).exp()));
-        let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
-        assert_eq!(found.landmarks, set);
+        let independent = IndependentLandmarks::new(&kernel, set.clone(), &Workers::sequential()).unwrap();
+        assert_eq!(independent.landmarks, set);
     }
 
     #[test]
-    fn landmarks_that_hide_each_other_come_by_levels() {
+    fn dependent_landmarks_are_ordered_by_levels() {
         let (kernel, set) = line(defined_gaussian(0.3));
-        let given = Independent::in_order(&kernel, &set, &Workers::sequential()).unwrap();
-        assert!(given.sound(MOST_AMPLIFIED) < given.landmarks.len(), "{:?}", given.amplified);
-        let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
-        assert!(found.amplified.iter().all(|amplified| *amplified <= MOST_AMPLIFIED));
+        let ordered = IndependentLandmarks::in_order(&kernel, &set, &Workers::sequential()).unwrap();
+        assert!(ordered.sound_count(MAX_AMPLIFICATION) < ordered.landmarks.len(), "{:?}", ordered.amplification);
+        let independent = IndependentLandmarks::new(&kernel, set.clone(), &Workers::sequential()).unwrap();
+        assert!(independent.amplification.iter().all(|amplified| *amplified <= MAX_AMPLIFICATION));
         // the pivots decrease by levels, and the landmarks of a level keep their order
-        let first = (0..found.landmarks.len()).take_while(|j| found.lower[(*j, *j)].powi(2) > LEVELS[0]).count();
-        assert!(first > 2 && found.landmarks.rows[..first].is_sorted(), "{:?}", found.landmarks.rows);
-        assert!(!found.landmarks.rows.is_sorted());
-        let k = kernel_matrix(&kernel, &found.landmarks).unwrap();
-        assert!((&found.lower * found.lower.transpose() - k).norm_max() < 1e-14);
+        let first = (0..independent.landmarks.len())
+            .take_while(|j| independent.lower[(*j, *j)].powi(2) > PIVOT_LEVELS[0])
+            .count();
+        assert!(first > 2 && independent.landmarks.rows[..first].is_sorted(), "{:?}", independent.landmarks.rows);
+        assert!(!independent.landmarks.rows.is_sorted());
+        let k = kernel_matrix(&kernel, &independent.landmarks).unwrap();
+        assert!((&independent.lower * independent.lower.transpose() - k).norm_max() < 1e-14);
         // and they span every point up to rounding
         assert!(
-            found.landmarks.len() > given.sound(MOST_AMPLIFIED),
+            independent.landmarks.len() > ordered.sound_count(MAX_AMPLIFICATION),
             "{} {}",
-            found.landmarks.len(),
-            given.sound(MOST_AMPLIFIED)
+            independent.landmarks.len(),
+            ordered.sound_count(MAX_AMPLIFICATION)
         );
     }
 
     #[test]
-    fn what_is_not_sound_is_cut_off() {
+    fn unsound_landmarks_are_dropped() {
         let (kernel, set) = line(defined_gaussian(0.3));
-        let given = Independent::in_order(&kernel, &set, &Workers::sequential()).unwrap();
-        let (sound, lower) = (given.sound(MOST_AMPLIFIED), given.lower.clone());
-        let cut = given.leading(MOST_AMPLIFIED);
-        assert_eq!((cut.landmarks.len(), cut.lower.nrows(), cut.amplified.len()), (sound, sound, sound));
-        assert_eq!(cut.lower, lower.submatrix(0, 0, sound, sound).to_owned());
+        let ordered = IndependentLandmarks::in_order(&kernel, &set, &Workers::sequential()).unwrap();
+        let (sound, lower) = (ordered.sound_count(MAX_AMPLIFICATION), ordered.lower.clone());
+        let truncated = ordered.truncate_unsound(MAX_AMPLIFICATION);
+        assert_eq!(
+            (truncated.landmarks.len(), truncated.lower.nrows(), truncated.amplification.len()),
+            (sound, sound, sound)
+        );
+        assert_eq!(truncated.lower, lower.submatrix(0, 0, sound, sound).to_owned());
     }
 }

@@ -7,9 +7,9 @@ pub mod ensemble;
 #[doc(hidden)]
 pub mod factor;
 mod family;
+pub(crate) mod feature_gram;
 pub(crate) mod independent;
-pub(crate) mod inner;
-mod kernel_functions;
+mod kernel_sections;
 #[doc(hidden)]
 pub mod nystrom;
 #[doc(hidden)]
@@ -25,9 +25,12 @@ pub use additive::Additive;
 pub use ensemble::Ensemble;
 pub use family::MapSpec;
 #[doc(hidden)]
-pub use family::{Built, MOST_FEATURES, Making, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks, WithoutRows};
+pub use family::{
+    LandmarkInputs, MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape,
+    RowFreeInputs,
+};
 #[doc(hidden)]
-pub use kernel_functions::KernelFunctions;
+pub use kernel_sections::KernelSections;
 pub use nystrom::NystromMap;
 #[doc(hidden)]
 pub use projected::Projected;
@@ -36,7 +39,7 @@ pub use registry::{by_name, register, registry};
 #[doc(hidden)]
 pub use sketch::TensorSketch;
 
-use crate::{Real, kernel::FewRows, rows::LandmarkSet};
+use crate::{Real, kernel::FewRows, landmark_set::LandmarkSet};
 use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Workers};
 use std::fmt::Debug;
@@ -77,7 +80,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn dims(&self) -> (usize, usize);
     /// Returns the number of columns for a map of sparse rows in the layout of [`kpass::sparse`],
     /// whatever the maximum number of entries per row; `None` for a map of dense rows.
-    fn sparse(&self) -> Option<usize> {
+    fn sparse_columns(&self) -> Option<usize> {
         None
     }
     /// Computes the features `out` (b x p, column-major) of `x` (b x d, row-major). Distributes
@@ -106,7 +109,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     ///
     /// Computes them in f64 from now on and narrows the result. If they are in f64 already, drops
     /// the features that are mostly rounding. Returns false if nothing changes.
-    fn widen(&mut self) -> bool {
+    fn raise_precision(&mut self) -> bool {
         false
     }
     /// Keeps the leading r features and drops the others; returns false, with no change, for a map
@@ -141,7 +144,7 @@ pub enum Expansion<T> {
 
 impl<T> Expansion<T> {
     /// Returns whether predictions need kernel values in f64.
-    pub fn is_wide(&self) -> bool {
+    pub fn is_in_f64(&self) -> bool {
         matches!(self, Self::Landmarks { wide: true, .. })
     }
 }

@@ -11,13 +11,13 @@
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine,
 //! Scheinberg, JMLR 2, 2001.
 
-use super::factor::{MOST_AMPLIFIED, amplification};
-use super::family::{Built, MakingPair, MapFamily, MapShape, OnLandmarks};
-use super::independent::{Independent, widened};
+use super::factor::{MAX_AMPLIFICATION, amplification};
+use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapResult, MapShape};
+use super::independent::{IndependentLandmarks, widen};
 use super::{Expansion, FeatureMap};
-use crate::kernel::{AnyKernel, Fixed, KernelColumns};
-use crate::rows::LandmarkSet;
-use crate::substitution::Lower;
+use crate::kernel::{AnyKernel, FixedKernel, KernelColumns};
+use crate::landmark_set::LandmarkSet;
+use crate::substitution::LowerFactor;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -31,37 +31,37 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         in the rank",
     parameters: &[],
     nested: true,
-    sparse: true,
+    supports_sparse: true,
     passes: 0,
-    shape: |_, ask| {
-        let footprint = Footprint { fixed: bytes(ask.rank, ask.d, ask.element), per_row: 0 };
+    shape: |_, request| {
+        let footprint = Footprint { fixed: bytes(request.rank, request.d, request.element), per_row: 0 };
         // the kernel matrix, and the landmarks copied and in f64
-        let making = ask.rank * (8 * ask.rank + ask.d * (2 * ask.element + 8));
-        MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
+        let build_bytes = request.rank * (8 * request.rank + request.d * (2 * request.element + 8));
+        MapShape { p: request.rank, landmarks: Some(request.rank), footprint, build_bytes }
     },
-    making: MakingPair::on_landmarks(build, build),
+    constructor: MapConstructorPair::on_landmarks(build, build),
 };
 
-pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
-    let OnLandmarks { kernel, landmarks, workers, .. } = given;
+pub(super) fn build<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+    let LandmarkInputs { kernel, landmarks, workers, .. } = inputs;
     Ok(Box::new(NystromMap::new(kernel, landmarks, workers)?))
 }
 
 fn bytes(m: usize, d: usize, element: usize) -> usize {
-    m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + Lower::<f64>::bytes(m)
+    m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + LowerFactor::<f64>::bytes(m)
 }
 
 /// Number of rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about
 /// the size of a second-level cache. 288 is a multiple of all panel heights (48 and 24 rows with
 /// AVX-512, 16 and 8 with AVX2).
-pub const STRIP: usize = 288;
+pub const STRIP_ROWS: usize = 288;
 
 /// Largest noise of a map computed in `T`, as a fraction of the trace.
 ///
 /// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on
 /// `tests/certificate.rs` at noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Above it the map
 /// is computed in f64 and narrowed at the end.
-const NOISE: f64 = 3e-7;
+const MAX_NOISE: f64 = 3e-7;
 
 /// Largest first-order change of features computed in `T`, relative to the features: half of the
 /// amount by which they may exceed the kernel.
@@ -69,19 +69,19 @@ const NOISE: f64 = 3e-7;
 /// In pivot order the change is 1e-7 to 5e-7 whatever the rank, because large coefficients belong
 /// to small features. In other orders of smooth kernels it is up to 1e-5 (measured on normal rows
 /// in 1 to 5 dimensions at a noise just below its limit).
-const DRIFT: f64 = 5e-7;
+const MAX_DRIFT: f64 = 5e-7;
 
 /// Largest number of features that are computed in f64 if any row may change by more than
-/// [`DRIFT`]; for this few features, f64 costs little.
+/// [`MAX_DRIFT`]; for this few features, f64 costs little.
 ///
 /// Two landmarks in nearly the same direction span a plane: the second feature is small at both and
 /// amplifies rounding, but it is large at rows in other directions. Among many landmarks, some are
 /// in these directions, so that the change at the landmarks shows the amplification.
-const FEW: usize = 32;
+const FEW_FEATURES: usize = 32;
 
 /// Largest amplification of landmarks after their features were found to exceed the kernel: kernel
 /// values with errors of a hundred roundings then change features by 1e-8.
-const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
+const REDUCED_AMPLIFICATION: f64 = 1e-4 * MAX_AMPLIFICATION;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
@@ -91,11 +91,11 @@ const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
 /// which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
 pub struct NystromMap<T: Real> {
-    any: Arc<dyn AnyKernel>,
+    kernel: Arc<dyn AnyKernel>,
     landmarks: LandmarkSet<T>,
     /// L in f64, r x r.
     lower: Mat<f64>,
-    arithmetic: Arithmetic<T, Lower<T>, Lower<f64>>,
+    arithmetic: Arithmetic<T, LowerFactor<T>, LowerFactor<f64>>,
 }
 
 /// The arithmetic of kernel blocks and features, with the matrix that turns kernel values into
@@ -103,36 +103,36 @@ pub struct NystromMap<T: Real> {
 #[derive(Debug)]
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
-    Own(N, Fixed<T>),
+    Native(N, FixedKernel<T>),
     /// In f64, with the landmarks widened to f64.
-    Wide(Vec<f64>, W, Fixed<f64>),
+    Wide(Vec<f64>, W, FixedKernel<f64>),
 }
 
 impl<T: Real, N, W> Arithmetic<T, N, W> {
-    pub(super) fn own(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: N) -> Self {
-        Self::Own(matrix, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
+    pub(super) fn native(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: N) -> Self {
+        Self::Native(matrix, FixedKernel::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
     }
 
     pub(super) fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: W) -> Self {
-        let points = widened(&landmarks.points);
+        let points = widen(&landmarks.points);
         let z = MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d);
-        let fixed = Fixed::for_blocks(kernel.typed::<f64>(), z);
+        let fixed = FixedKernel::for_blocks(kernel.typed::<f64>(), z);
         Self::Wide(points, matrix, fixed)
     }
 
     /// Returns true if features are computed in a `T` narrower than f64.
     pub(super) fn is_narrow(&self) -> bool {
-        size_of::<T>() < size_of::<f64>() && !self.is_wide()
+        size_of::<T>() < size_of::<f64>() && !self.is_in_f64()
     }
 
-    pub(super) fn is_wide(&self) -> bool {
+    pub(super) fn is_in_f64(&self) -> bool {
         matches!(self, Self::Wide(..))
     }
 
     /// Returns the bytes of the points prepared for blocks.
-    pub(super) fn prepared(&self) -> usize {
+    pub(super) fn prepared_bytes(&self) -> usize {
         match self {
-            Self::Own(_, fixed) => fixed.bytes(),
+            Self::Native(_, fixed) => fixed.bytes(),
             Self::Wide(_, _, fixed) => fixed.bytes(),
         }
     }
@@ -152,14 +152,15 @@ impl<T: Real> NystromMap<T> {
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let exact = kernel.typed::<f64>();
         crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
-        let Independent { landmarks, lower, amplified } = Independent::of(kernel, landmarks, workers)?;
+        let IndependentLandmarks { landmarks, lower, amplification } =
+            IndependentLandmarks::new(kernel, landmarks, workers)?;
         if landmarks.is_empty() {
             return Err(Error::NoLandmarks {
                 why: "the kernel is zero at every landmark; choose another kernel or other landmarks".to_string(),
             });
         }
-        let own = suffices::<T>(lower.as_ref(), &amplified);
-        Ok(Self::in_arithmetic(own, kernel, landmarks, lower))
+        let native = precision_suffices::<T>(lower.as_ref(), &amplification);
+        Ok(Self::in_arithmetic(native, kernel, landmarks, lower))
     }
 
     pub(crate) fn from_factor(
@@ -168,44 +169,50 @@ impl<T: Real> NystromMap<T> {
         lower: Mat<f64>,
         workers: &Workers,
     ) -> Result<Self> {
-        let own = size_of::<T>() == size_of::<f64>()
-            || suffices::<T>(lower.as_ref(), &amplification(lower.as_ref(), workers)?);
-        Ok(Self::in_arithmetic(own, kernel, landmarks, lower))
+        let native = size_of::<T>() == size_of::<f64>()
+            || precision_suffices::<T>(lower.as_ref(), &amplification(lower.as_ref(), workers)?);
+        Ok(Self::in_arithmetic(native, kernel, landmarks, lower))
     }
 
-    fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
-        let arithmetic = match own {
-            true => Arithmetic::own(kernel, &landmarks, Lower::of(lower.as_ref())),
-            false => Arithmetic::wide(kernel, &landmarks, Lower::of(lower.as_ref())),
+    fn in_arithmetic(native: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
+        let arithmetic = match native {
+            true => Arithmetic::native(kernel, &landmarks, LowerFactor::new(lower.as_ref())),
+            false => Arithmetic::wide(kernel, &landmarks, LowerFactor::new(lower.as_ref())),
         };
-        Self { any: kernel.clone(), landmarks, lower, arithmetic }
+        Self { kernel: kernel.clone(), landmarks, lower, arithmetic }
     }
 
     /// Drops the landmarks whose features are mostly rounding; returns false if there are none.
     ///
     /// Kernel values have errors of many roundings even in f64 if the distances cancel, for points
     /// far from the origin relative to their length scale.
-    fn leave_out(&mut self) -> bool {
-        let found = Independent::by_levels(&self.any, self.landmarks.clone(), LESS_AMPLIFIED, &Workers::sequential());
-        let Ok(Independent { landmarks, lower, .. }) = found else { return false };
+    fn drop_noisy_landmarks(&mut self) -> bool {
+        let independent = IndependentLandmarks::by_levels(
+            &self.kernel,
+            self.landmarks.clone(),
+            REDUCED_AMPLIFICATION,
+            &Workers::sequential(),
+        );
+        let Ok(IndependentLandmarks { landmarks, lower, .. }) = independent else { return false };
         let fewer = !landmarks.is_empty() && landmarks.len() < self.landmarks.len();
         if fewer {
-            *self = Self::in_arithmetic(size_of::<T>() == size_of::<f64>(), &self.any.clone(), landmarks, lower);
+            *self = Self::in_arithmetic(size_of::<T>() == size_of::<f64>(), &self.kernel.clone(), landmarks, lower);
         }
         fewer
     }
 
     /// Returns whether blocks and solve are computed in f64 because `T` is not accurate enough for
     /// these landmarks.
-    pub fn is_wide(&self) -> bool {
-        self.arithmetic.is_wide()
+    pub fn is_in_f64(&self) -> bool {
+        self.arithmetic.is_in_f64()
     }
 
     /// Returns whether kernel values in `T` are too coarse for predictions at rank `rank`.
-    pub fn needs_wide(&self, rank: usize, workers: &Workers) -> bool {
+    pub fn needs_f64(&self, rank: usize, workers: &Workers) -> bool {
         let lower = self.lower.submatrix(0, 0, rank, rank);
         // a cancelled run does not use the answer
-        self.is_wide() && !amplification(lower, workers).is_ok_and(|amplified| suffices::<T>(lower, &amplified))
+        self.is_in_f64()
+            && !amplification(lower, workers).is_ok_and(|amplified| precision_suffices::<T>(lower, &amplified))
     }
 
     /// Returns the kept landmarks, in their order.
@@ -239,10 +246,10 @@ impl<T: Real> NystromMap<T> {
 }
 
 /// Returns whether `T` is accurate enough for landmarks with the factor L.
-fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
+fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
     let square = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
     let squares: Vec<f64> = (0..lower.nrows()).map(square).collect();
-    suffices_for::<T>(&squares, amplified)
+    precision_suffices_for::<T>(&squares, amplified)
 }
 
 /// Returns whether kernel values and features in `T` are accurate enough for features with these
@@ -250,15 +257,15 @@ fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
 ///
 /// A kernel value with relative error ε changes feature j by ε √(a_j k_ii), where a_j is its
 /// amplification. The residuals of all rows therefore change by the fraction ε² Σ_j a_j of the
-/// trace, which is at most [`NOISE`], and, to first order, by 2ε times the root of the mean of a_j
-/// weighted with the squares, which is at most twice [`DRIFT`].
-pub(super) fn suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
+/// trace, which is at most [`MAX_NOISE`], and, to first order, by 2ε times the root of the mean of
+/// a_j weighted with the squares, which is at most twice [`MAX_DRIFT`].
+pub(super) fn precision_suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
     let sum: f64 = squares.iter().zip(amplified).map(|(square, a)| square * a).sum();
     let drift = epsilon * (sum / squares.iter().sum::<f64>()).sqrt();
     let largest = amplified.iter().copied().fold(0.0, f64::max);
-    let of_any_row = amplified.len() > FEW || epsilon * largest.sqrt() <= DRIFT;
-    epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && drift <= DRIFT && of_any_row
+    let holds_for_any_row = amplified.len() > FEW_FEATURES || epsilon * largest.sqrt() <= MAX_DRIFT;
+    epsilon * epsilon * amplified.iter().sum::<f64>() <= MAX_NOISE && drift <= MAX_DRIFT && holds_for_any_row
 }
 
 impl<T: Real> FeatureMap<T> for NystromMap<T> {
@@ -268,14 +275,14 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let (z, pool) = (self.landmarks.as_mat(), Pool::default());
-        workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
+        workers.for_each(strips(x, out), |(x, mut out)| match &self.arithmetic {
             // a cancelled pass discards the features
             _ if workers.is_cancelled() => (),
-            Arithmetic::Own(lower, kernel) => {
+            Arithmetic::Native(lower, kernel) => {
                 kernel.fill(x, z, out.rb_mut());
                 lower.solve(out);
             }
-            Arithmetic::Wide(z, lower, kernel) => narrowed(x, out, &pool, |x, mut phi| {
+            Arithmetic::Wide(z, lower, kernel) => compute_in_f64(x, out, &pool, |x, mut phi| {
                 kernel.fill(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
                 lower.solve(phi);
             }),
@@ -283,35 +290,35 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
-        self.any.typed::<T>().diag(x, out);
+        self.kernel.typed::<T>().diag(x, out);
         Some(())
     }
 
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let r = weights.nrows();
-        let wide = self.needs_wide(r, workers);
+        let wide = self.needs_f64(r, workers);
         let leading: Vec<usize> = (0..r).collect();
-        Expansion::Landmarks { landmarks: self.landmarks.keep(&leading), coefficients: self.dual(weights), wide }
+        Expansion::Landmarks { landmarks: self.landmarks.subset(&leading), coefficients: self.dual(weights), wide }
     }
 
-    fn widen(&mut self) -> bool {
+    fn raise_precision(&mut self) -> bool {
         if !self.arithmetic.is_narrow() {
-            return self.leave_out();
+            return self.drop_noisy_landmarks();
         }
-        self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks, Lower::of(self.lower.as_ref()));
+        self.arithmetic = Arithmetic::wide(&self.kernel, &self.landmarks, LowerFactor::new(self.lower.as_ref()));
         true
     }
 
     fn truncate(&mut self, r: usize) -> bool {
         let r = r.min(self.rank());
         let leading: Vec<usize> = (0..r).collect();
-        let (landmarks, lower) = (self.landmarks.keep(&leading), self.lower.submatrix(0, 0, r, r).to_owned());
-        *self = Self::in_arithmetic(!self.is_wide(), &self.any.clone(), landmarks, lower);
+        let (landmarks, lower) = (self.landmarks.subset(&leading), self.lower.submatrix(0, 0, r, r).to_owned());
+        *self = Self::in_arithmetic(!self.is_in_f64(), &self.kernel.clone(), landmarks, lower);
         true
     }
 
     fn footprint(&self) -> Footprint {
-        Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d) + self.arithmetic.prepared(), per_row: 0 }
+        Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d) + self.arithmetic.prepared_bytes(), per_row: 0 }
     }
 }
 
@@ -320,18 +327,18 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
 pub(super) fn with_matrix<E: Real>(
     pool: &Pool<Mat<E>>,
     (rows, columns): (usize, usize),
-    work: impl FnOnce(MatMut<'_, E>),
+    use_matrix: impl FnOnce(MatMut<'_, E>),
 ) {
     pool.with(Mat::new, |matrix| {
         if matrix.nrows() < rows || matrix.ncols() < columns {
             *matrix = Mat::zeros(rows, columns);
         }
-        work(matrix.as_mut().submatrix_mut(0, 0, rows, columns));
+        use_matrix(matrix.as_mut().submatrix_mut(0, 0, rows, columns));
     });
 }
 
 /// Computes the features of a strip in f64 and narrows them at the end.
-pub(super) fn narrowed<T: Real>(
+pub(super) fn compute_in_f64<T: Real>(
     x: MatRef<'_, T>,
     out: MatMut<'_, T>,
     pool: &Pool<Mat<f64>>,
@@ -345,13 +352,13 @@ pub(super) fn narrowed<T: Real>(
     });
 }
 
-/// Splits rows and their features into strips of [`STRIP`] rows.
+/// Splits rows and their features into strips of [`STRIP_ROWS`] rows.
 pub(crate) fn strips<'a, T, U>(x: MatRef<'a, T>, out: MatMut<'a, U>) -> Vec<(MatRef<'a, T>, MatMut<'a, U>)> {
-    let mut parts = Vec::with_capacity(x.nrows().div_ceil(STRIP));
+    let mut parts = Vec::with_capacity(x.nrows().div_ceil(STRIP_ROWS));
     let (mut x, mut out) = (x, out);
-    while x.nrows() > STRIP {
-        let (x_head, x_tail) = x.split_at_row(STRIP);
-        let (out_head, out_tail) = out.split_at_row_mut(STRIP);
+    while x.nrows() > STRIP_ROWS {
+        let (x_head, x_tail) = x.split_at_row(STRIP_ROWS);
+        let (out_head, out_tail) = out.split_at_row_mut(STRIP_ROWS);
         parts.push((x_head, out_head));
         (x, out) = (x_tail, out_tail);
     }

@@ -16,14 +16,14 @@
 //! | [`Projected::double`] | the same, from part of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks};
-use super::independent::{kernel_matrix, widened};
-use super::inner::InnerFold;
-use super::nystrom::{Arithmetic, NystromMap, narrowed, strips, suffices_for, with_matrix};
+use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
+use super::feature_gram::GramFold;
+use super::independent::{kernel_matrix, widen};
+use super::nystrom::{Arithmetic, NystromMap, compute_in_f64, precision_suffices_for, strips, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
-use crate::decompose::{orthonormal, product, symmetric_eigen};
+use crate::decompose::{orthonormal_basis, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, KernelFunction, KernelParameter, Range};
-use crate::rows::{LandmarkSet, Scan};
+use crate::landmark_set::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -36,12 +36,12 @@ use std::sync::Arc;
 ///
 /// An eigenvalue of an m x m matrix in f64 is accurate to about m ε‖K‖; a thousand times ε suffices
 /// for a few hundred landmarks and costs only directions that matter at 1e-13 of the largest.
-const SMALLEST: f64 = 1e3 * f64::EPSILON;
+const MIN_EIGENVALUE: f64 = 1e3 * f64::EPSILON;
 
 const OVERSAMPLING: KernelParameter = KernelParameter::number(
     "oversampling",
     2.0,
-    Range::Whole { from: 1, to: 100 },
+    Range::Integer { from: 1, to: 100 },
     "it is the number of landmarks for each feature",
 );
 
@@ -50,16 +50,16 @@ pub(super) const EIGEN: MapFamily = MapFamily {
     about: "projection onto the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
     nested: true,
-    sparse: true,
+    supports_sparse: true,
     passes: 0,
     shape,
-    making: MakingPair::on_landmarks(eigen_map, eigen_map),
+    constructor: MapConstructorPair::on_landmarks(eigen_map, eigen_map),
 };
 
 pub(super) const RANDOMISED: MapFamily = MapFamily {
     name: "randomised",
     about: "the same eigenvectors, from a randomised decomposition",
-    making: MakingPair::on_landmarks(randomised_map, randomised_map),
+    constructor: MapConstructorPair::on_landmarks(randomised_map, randomised_map),
     ..EIGEN
 };
 
@@ -71,11 +71,11 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
         KernelParameter::number(
             "ratio",
             2.0,
-            Range::Whole { from: 1, to: 100 },
+            Range::Integer { from: 1, to: 100 },
             "one in this many landmarks enters the decomposition",
         ),
     ],
-    making: MakingPair::on_landmarks(double_map, double_map),
+    constructor: MapConstructorPair::on_landmarks(double_map, double_map),
     ..EIGEN
 };
 
@@ -83,37 +83,42 @@ pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading principal directions of the features of all rows; one more pass",
     passes: 1,
-    making: MakingPair::on_landmarks(truncated_map, truncated_map),
+    constructor: MapConstructorPair::on_landmarks(truncated_map, truncated_map),
     ..EIGEN
 };
 
-fn shape(spec: &MapSpec, ask: MapRequest) -> MapShape {
-    let m = (ask.rank * spec.value("oversampling") as usize).min(ask.rows);
-    let (landmarks, weights) = (m * ask.d * (ask.element + size_of::<f64>()), m * ask.rank);
-    let fixed = landmarks + weights * (ask.element + size_of::<f64>());
+fn shape(spec: &MapSpec, request: MapRequest) -> MapShape {
+    let m = (request.rank * spec.value("oversampling") as usize).min(request.rows);
+    let (landmarks, weights) = (m * request.d * (request.element + size_of::<f64>()), m * request.rank);
+    let fixed = landmarks + weights * (request.element + size_of::<f64>());
     // the kernel matrix, its decomposition and their workspace
-    let making = m * (48 * m + ask.d * (2 * ask.element + 8));
-    MapShape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
+    let build_bytes = m * (48 * m + request.d * (2 * request.element + 8));
+    MapShape {
+        p: request.rank,
+        landmarks: Some(m),
+        footprint: Footprint { fixed, per_row: m * request.element },
+        build_bytes,
+    }
 }
 
-pub(super) fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
-    Ok(Box::new(Projected::eigen(given.kernel, given.landmarks, given.rank)?))
+pub(super) fn eigen_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+    Ok(Box::new(Projected::eigen(inputs.kernel, inputs.landmarks, inputs.rank)?))
 }
 
-pub(super) fn randomised_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
-    let OnLandmarks { kernel, landmarks, rank, seed, workers, .. } = given;
+pub(super) fn randomised_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+    let LandmarkInputs { kernel, landmarks, rank, seed, workers, .. } = inputs;
     Ok(Box::new(Projected::randomised(kernel, landmarks, rank, seed, workers)?))
 }
 
-pub(super) fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
-    let ratio = given.spec.value("ratio") as usize;
-    Ok(Box::new(Projected::double(given.kernel, given.landmarks, given.rank, ratio)?))
+pub(super) fn double_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+    let ratio = inputs.spec.value("ratio") as usize;
+    Ok(Box::new(Projected::double(inputs.kernel, inputs.landmarks, inputs.rank, ratio)?))
 }
 
-pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
-    let OnLandmarks { kernel, landmarks, rank, workers, .. } = given;
-    let whole = NystromMap::new(kernel, landmarks, workers)?;
-    Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
+pub(super) fn truncated_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+    let LandmarkInputs { kernel, landmarks, rank, workers, .. } = inputs;
+    let nystrom = NystromMap::new(kernel, landmarks, workers)?;
+    Ok(Box::new(Projected::truncated(&nystrom, kernel, rank, inputs.data)?))
 }
 
 /// A Nyström map in the coordinates of r directions in the span of m landmarks.
@@ -124,7 +129,7 @@ pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 /// run in f64, as in [`NystromMap`].
 #[derive(Debug)]
 pub struct Projected<T: Real> {
-    any: Arc<dyn AnyKernel>,
+    kernel: Arc<dyn AnyKernel>,
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
@@ -139,13 +144,13 @@ impl<T: Real> Projected<T> {
     /// of its features, summed over some rows.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
-        let own = size_of::<T>() == size_of::<f64>() || suffices_for::<T>(&eigenvalues, &amplified);
+        let native = size_of::<T>() == size_of::<f64>() || precision_suffices_for::<T>(&eigenvalues, &amplified);
         let narrow = || Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| T::from_f64(weights[(i, j)]));
-        let arithmetic = match own {
-            true => Arithmetic::own(kernel, &landmarks, narrow()),
+        let arithmetic = match native {
+            true => Arithmetic::native(kernel, &landmarks, narrow()),
             false => Arithmetic::wide(kernel, &landmarks, ()),
         };
-        Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
+        Self { kernel: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
     /// Projects on the `r` leading eigenvectors of K_SS = U Λ Uᵀ: `y = Λ^(−1/2) Uᵀ k_S(x)`, the
@@ -196,9 +201,9 @@ impl<T: Real> Projected<T> {
             workers.install(|| {
                 matmul(images.as_mut(), Accum::Replace, k_mm.as_ref(), basis.as_ref(), 1.0, par(workers));
             });
-            basis = orthonormal(images).0;
+            basis = orthonormal_basis(images).0;
         }
-        Self::onto(kernel, landmarks, k_mm.as_ref(), basis, r)
+        Self::project_onto(kernel, landmarks, k_mm.as_ref(), basis, r)
     }
 
     /// Approximates the eigenvectors of K_SS from every `ratio`-th landmark by Nyström's formula:
@@ -219,7 +224,7 @@ impl<T: Real> Projected<T> {
         // U ≈ K_m,s U_s Λ_s⁻¹; the projection then orthogonalises the extension
         let extension = Mat::from_fn(s, values.len(), |i, j| vectors[(i, j)] / values[j]);
         let columns = Mat::from_fn(k_mm.nrows(), s, |i, j| k_mm[(i, inner[j])]);
-        Self::onto(kernel, landmarks, k_mm.as_ref(), product(columns.as_ref(), extension.as_ref()), r)
+        Self::project_onto(kernel, landmarks, k_mm.as_ref(), product(columns.as_ref(), extension.as_ref()), r)
     }
 
     /// Returns the best rank-`r` approximation of K̂ itself, from the leading eigenvectors of ΦᵀΦ
@@ -234,17 +239,17 @@ impl<T: Real> Projected<T> {
     /// # Errors
     /// Errors of the source and of the decomposition.
     pub fn truncated(map: &NystromMap<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
-        let fold = InnerFold { map, tile: data.pass.tile };
+        let fold = GramFold { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
         let (values, directions) = eigen(inner.as_ref(), r)?;
         // phi = L⁻¹ k_S, so W = L⁻ᵀ V
         let weights = map.dual(directions.as_ref());
-        let of_all_rows = Self::new(kernel, map.landmarks().clone(), weights, values);
-        Ok(Self { eigenvalues: Vec::new(), ..of_all_rows })
+        let truncated = Self::new(kernel, map.landmarks().clone(), weights, values);
+        Ok(Self { eigenvalues: Vec::new(), ..truncated })
     }
 
     /// Projects on the span of Q (m x any), in the coordinates of its `r` leading eigenvectors.
-    fn onto(
+    fn project_onto(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,
         k_mm: MatRef<'_, f64>,
@@ -252,7 +257,7 @@ impl<T: Real> Projected<T> {
         r: usize,
     ) -> Result<Self> {
         // an orthonormal basis first, so that QᵀKQ has the scale of K
-        let q = orthonormal(q).0;
+        let q = orthonormal_basis(q).0;
         let small = product(q.transpose(), product(k_mm, q.as_ref()).as_ref());
         let (values, vectors) = eigen(small.as_ref(), r)?;
         let scaled = Mat::from_fn(vectors.nrows(), values.len(), |i, j| vectors[(i, j)] / values[j].sqrt());
@@ -287,20 +292,21 @@ fn amplification<T: Real>(
     landmarks: &LandmarkSet<T>,
     weights: MatRef<'_, f64>,
 ) -> Vec<f64> {
-    let (wide, mut diagonal) = (widened(&landmarks.points), vec![0.0; landmarks.len()]);
+    let (wide, mut diagonal) = (widen(&landmarks.points), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
-    let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| 3.0 * k_ii * w * w).sum();
-    weights.col_iter().map(of).collect()
+    let amplify =
+        |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| 3.0 * k_ii * w * w).sum();
+    weights.col_iter().map(amplify).collect()
 }
 
 /// Returns the `r` leading eigenpairs above the noise floor, descending; the largest entry of each
 /// vector is positive.
 fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
-    let (all, vectors) = symmetric_eigen(matrix)?;
-    let m = all.len();
-    let floor = SMALLEST * all[m - 1].max(0.0);
-    let kept: Vec<usize> = (0..m).rev().take_while(|j| all[*j] > floor).take(r).collect();
-    if kept.is_empty() {
+    let (eigenvalues, vectors) = symmetric_eigen(matrix)?;
+    let m = eigenvalues.len();
+    let floor = MIN_EIGENVALUE * eigenvalues[m - 1].max(0.0);
+    let leading: Vec<usize> = (0..m).rev().take_while(|j| eigenvalues[*j] > floor).take(r).collect();
+    if leading.is_empty() {
         return Err(Error::NoLandmarks {
             why: "the kernel is zero at every landmark; choose another kernel".to_string(),
         });
@@ -309,9 +315,9 @@ fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
         let largest = vectors.col(j).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
         if largest < 0.0 { -1.0 } else { 1.0 }
     };
-    let signs: Vec<f64> = kept.iter().map(|j| sign(*j)).collect();
-    let vectors = Mat::from_fn(m, kept.len(), |i, j| signs[j] * vectors[(i, kept[j])]);
-    Ok((kept.iter().map(|j| all[*j]).collect(), vectors))
+    let signs: Vec<f64> = leading.iter().map(|j| sign(*j)).collect();
+    let vectors = Mat::from_fn(m, leading.len(), |i, j| signs[j] * vectors[(i, leading[j])]);
+    Ok((leading.iter().map(|j| eigenvalues[*j]).collect(), vectors))
 }
 
 impl<T: Real> FeatureMap<T> for Projected<T> {
@@ -320,14 +326,15 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let (z, m, own, wide) = (self.landmarks.as_mat(), self.landmarks.len(), Pool::default(), Pool::default());
-        workers.each(strips(x, out), |(x, out)| match &self.arithmetic {
-            Arithmetic::Own(narrow, kernel) => with_matrix(&own, (x.nrows(), m), |mut k| {
+        let (z, m, native_pool, wide_pool) =
+            (self.landmarks.as_mat(), self.landmarks.len(), Pool::default(), Pool::default());
+        workers.for_each(strips(x, out), |(x, out)| match &self.arithmetic {
+            Arithmetic::Native(narrow, kernel) => with_matrix(&native_pool, (x.nrows(), m), |mut k| {
                 kernel.fill(x, z, k.rb_mut());
                 matmul(out, Accum::Replace, k.rb(), narrow.as_ref(), T::ONE, Par::Seq);
             }),
-            Arithmetic::Wide(z, (), kernel) => narrowed(x, out, &wide, |x, phi| {
-                with_matrix(&wide, (x.nrows(), m), |mut k| {
+            Arithmetic::Wide(z, (), kernel) => compute_in_f64(x, out, &wide_pool, |x, phi| {
+                with_matrix(&wide_pool, (x.nrows(), m), |mut k| {
                     kernel.fill(x, MatRef::from_row_major_slice(z, m, x.ncols()), k.rb_mut());
                     matmul(phi, Accum::Replace, k.rb(), self.weights.as_ref(), 1.0, Par::Seq);
                 });
@@ -336,19 +343,19 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
-        self.any.typed::<T>().diag(x, out);
+        self.kernel.typed::<T>().diag(x, out);
         Some(())
     }
 
     fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
         let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
-        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide: self.arithmetic.is_wide() }
+        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide: self.arithmetic.is_in_f64() }
     }
 
-    fn widen(&mut self) -> bool {
+    fn raise_precision(&mut self) -> bool {
         let narrow = self.arithmetic.is_narrow();
         if narrow {
-            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks, ());
+            self.arithmetic = Arithmetic::wide(&self.kernel, &self.landmarks, ());
         }
         narrow
     }
@@ -357,7 +364,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         let r = r.min(self.weights.ncols());
         self.weights = self.weights.subcols(0, r).to_owned();
         self.eigenvalues.truncate(r);
-        if let Arithmetic::Own(narrow, _) = &mut self.arithmetic {
+        if let Arithmetic::Native(narrow, _) = &mut self.arithmetic {
             *narrow = narrow.subcols(0, r).to_owned();
         }
         true
@@ -366,9 +373,12 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     fn footprint(&self) -> Footprint {
         let (m, r) = self.weights.shape();
         let fixed = match self.arithmetic {
-            Arithmetic::Own(..) => (m * self.landmarks.d + m * r) * size_of::<T>(),
+            Arithmetic::Native(..) => (m * self.landmarks.d + m * r) * size_of::<T>(),
             Arithmetic::Wide(..) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
         };
-        Footprint { fixed: fixed + m * r * size_of::<f64>() + self.arithmetic.prepared(), per_row: m * size_of::<T>() }
+        Footprint {
+            fixed: fixed + m * r * size_of::<f64>() + self.arithmetic.prepared_bytes(),
+            per_row: m * size_of::<T>(),
+        }
     }
 }

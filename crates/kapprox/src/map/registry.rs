@@ -2,11 +2,11 @@
 //!
 //! To add a map, write one file here with its `FAMILY` and add one line to `FAMILIES`.
 
-use super::family::{MOST_FEATURES, Making, MakingPair, MapFamily, MapRequest, MapShape, MapSpec};
+use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result, landmark};
-use kpass::named::{Named, Registry};
-use kpass::shown::short;
+use kpass::registry::{Registry, RegistryEntry};
+use kpass::shown::truncated;
 use std::str::FromStr;
 
 static FAMILIES: Registry<MapFamily> = Registry::new(&[
@@ -32,11 +32,11 @@ const EXACT: MapFamily = MapFamily {
         `rank` is the rank of the preconditioner of ridge",
     parameters: &[],
     nested: false,
-    sparse: true,
+    supports_sparse: true,
     passes: 0,
     // the preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,
-    making: MakingPair(Making::Exact, Making::Exact),
+    constructor: MapConstructorPair(MapConstructor::Exact, MapConstructor::Exact),
 };
 
 /// Returns every map, in the order in which help lists them: the maps of this crate, then the
@@ -61,7 +61,7 @@ pub fn by_name(name: &str) -> Option<&'static MapFamily> {
 /// valid.
 pub fn register(family: &'static MapFamily) -> Result<()> {
     if landmark::by_name(family.name).is_some() {
-        let (what, why) = (MapFamily::WHAT, "a landmark scheme has this name");
+        let (what, why) = (MapFamily::KIND, "a landmark scheme has this name");
         return Err(kpass::Error::Register { what, name: family.name, why }.into());
     }
     Ok(FAMILIES.register(family)?)
@@ -70,7 +70,7 @@ pub fn register(family: &'static MapFamily) -> Result<()> {
 impl Default for MapSpec {
     /// The map `nystrom`.
     fn default() -> Self {
-        Self::of(&FAMILIES.own()[0])
+        Self::with_defaults(&FAMILIES.builtin()[0])
     }
 }
 
@@ -78,35 +78,39 @@ impl FromStr for MapSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = |at: usize, message: String| Error::Kernel { text: text.to_string(), at, message };
+        let invalid = |at: usize, message: String| Error::Kernel { text: text.to_string(), at, message };
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
-            let known: Vec<&str> = registry().into_iter().map(|family| family.name).collect();
-            return Err(refuse(0, format!("unknown map {:?}; choose one of {}", name.trim(), known.join(", "))));
+            let names: Vec<&str> = registry().into_iter().map(|family| family.name).collect();
+            return Err(invalid(0, format!("unknown map {:?}; choose one of {}", name.trim(), names.join(", "))));
         };
-        let mut spec = Self::of(family);
+        let mut spec = Self::with_defaults(family);
         if rest.is_empty() {
             return Ok(spec);
         }
-        let Some(inner) = rest.trim_end().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
-            return Err(refuse(text.len(), "expected a closing parenthesis".to_string()));
+        let Some(arguments) = rest.trim_end().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+            return Err(invalid(text.len(), "expected a closing parenthesis".to_string()));
         };
-        for part in inner.split(',').filter(|part| !part.trim().is_empty()) {
+        for part in arguments.split(',').filter(|part| !part.trim().is_empty()) {
             let at = part.as_ptr() as usize - text.as_ptr() as usize;
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let (key, value) = (key.trim(), value.trim());
             let Some(index) = family.parameters.iter().position(|parameter| parameter.name == key) else {
-                let known: Vec<&str> = family.parameters.iter().map(|parameter| parameter.name).collect();
-                let takes = if known.is_empty() { "no parameters".to_string() } else { known.join(", ") };
-                return Err(refuse(at, format!("{} has no parameter {key:?}; it takes {takes}", family.name)));
+                let names: Vec<&str> = family.parameters.iter().map(|parameter| parameter.name).collect();
+                let accepted = if names.is_empty() { "no parameters".to_string() } else { names.join(", ") };
+                return Err(invalid(at, format!("{} has no parameter {key:?}; it takes {accepted}", family.name)));
             };
             let parameter = &family.parameters[index];
             spec.values[index] = match value.parse::<f64>() {
                 Ok(value) if parameter.range.contains(value) => value,
                 _ => {
-                    let why =
-                        format!("{key} is {:?}, but must be {}: {}", short(value), parameter.range, parameter.reason);
-                    return Err(refuse(at, why));
+                    let why = format!(
+                        "{key} is {:?}, but must be {}: {}",
+                        truncated(value),
+                        parameter.range,
+                        parameter.reason
+                    );
+                    return Err(invalid(at, why));
                 }
             };
         }
@@ -119,15 +123,15 @@ impl MapSpec {
     /// the rank of the map.
     ///
     /// # Errors
-    /// [`Error::TooManyFeatures`] above [`MOST_FEATURES`].
-    pub fn shape(&self, ask: MapRequest) -> Result<MapShape> {
-        let rows = ask.rows.max(1);
-        let most = if self.is_without_rows() { usize::MAX } else { rows };
+    /// [`Error::TooManyFeatures`] above [`MAX_FEATURES`].
+    pub fn shape(&self, request: MapRequest) -> Result<MapShape> {
+        let rows = request.rows.max(1);
+        let max_rank = if self.is_without_rows() { usize::MAX } else { rows };
         // above the maximum the exact value does not matter, but its square must not overflow
-        let rank = ask.rank.min(most).min(2 * MOST_FEATURES);
-        let shape = (self.family().shape)(self, MapRequest { rank, rows, ..ask });
-        match shape.p > MOST_FEATURES {
-            true => Err(Error::TooManyFeatures { map: self.to_string(), most: MOST_FEATURES }),
+        let rank = request.rank.min(max_rank).min(2 * MAX_FEATURES);
+        let shape = (self.family().shape)(self, MapRequest { rank, rows, ..request });
+        match shape.p > MAX_FEATURES {
+            true => Err(Error::TooManyFeatures { map: self.to_string(), most: MAX_FEATURES }),
             false => Ok(shape),
         }
     }
@@ -140,16 +144,16 @@ impl MapSpec {
 
     /// Returns true for a map that is built without rows.
     pub fn is_without_rows(&self) -> bool {
-        matches!(self.making::<f64>(), Making::WithoutRows(_))
+        matches!(self.builder::<f64>(), MapConstructor::WithoutRows(_))
     }
 
     /// Returns true for the exact kernel, without a map.
     pub fn is_exact(&self) -> bool {
-        matches!(self.making::<f64>(), Making::Exact)
+        matches!(self.builder::<f64>(), MapConstructor::Exact)
     }
 
     /// Returns how the map is built in a precision.
-    pub fn making<T: Real>(&self) -> Making<T> {
-        T::pick(self.family().making)
+    pub fn builder<T: Real>(&self) -> MapConstructor<T> {
+        T::pick(self.family().constructor)
     }
 }

@@ -9,9 +9,9 @@
 //! 2013.
 
 use super::FeatureMap;
-use super::family::{Built, MakingPair, MapFamily, MapShape, WithoutRows};
-use super::nystrom::{STRIP, strips};
-use crate::kernel::{Explicit, row};
+use super::family::{MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
+use super::nystrom::{STRIP_ROWS, strips};
+use crate::kernel::{ExplicitForm, row};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kpass::key::{Purpose, Stream};
@@ -24,42 +24,47 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     about: "TensorSketch: random features of a polynomial kernel",
     parameters: &[],
     nested: false,
-    sparse: true,
+    supports_sparse: true,
     passes: 0,
-    shape: |_, ask| {
+    shape: |_, request| {
         // buckets and signs of the three factors of a cubic kernel; other degrees in proportion
-        let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
-        MapShape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
+        let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + table_bytes(request.rank);
+        MapShape {
+            p: request.rank,
+            landmarks: None,
+            footprint: Footprint { fixed, per_row: bytes_per_row(request.rank) },
+            build_bytes: 0,
+        }
     },
-    making: MakingPair::without_rows(build, build),
+    constructor: MapConstructorPair::without_rows(build, build),
 };
 
 /// Returns the bytes of the tables of both transforms of length p; the factor 4 covers prime
 /// lengths.
-fn tables(p: usize) -> usize {
+fn table_bytes(p: usize) -> usize {
     2 * 4 * p * size_of::<Complex<f64>>()
 }
 
 /// Returns the bytes of a strip's buffers per row: two of length p and the scratch of the
 /// transform.
-fn per_row(p: usize) -> usize {
-    ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP)
+fn bytes_per_row(p: usize) -> usize {
+    ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP_ROWS)
 }
 
-pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    let explicit = given.kernel.on_dense().ok().and_then(|kernel| kernel.explicit());
-    let Some((Explicit::Polynomial, [degree, gamma, c0])) =
+pub(super) fn build<T: Real>(inputs: &RowFreeInputs<'_>) -> MapResult<T> {
+    let explicit = inputs.kernel.on_dense().ok().and_then(|kernel| kernel.explicit());
+    let Some((ExplicitForm::Polynomial, [degree, gamma, c0])) =
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is not a polynomial kernel", given.kernel),
+            why: format!("{} is not a polynomial kernel", inputs.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
-    let sparse = given.kernel.sparse();
-    let columns = sparse.unwrap_or(given.d);
-    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, columns, given.rank, given.seed);
-    Ok(Box::new(TensorSketch { d: given.d, sparse, ..sketch }))
+    let sparse_columns = inputs.kernel.sparse_columns();
+    let columns = sparse_columns.unwrap_or(inputs.d);
+    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, columns, inputs.rank, inputs.seed);
+    Ok(Box::new(TensorSketch { d: inputs.d, sparse_columns, ..sketch }))
 }
 
 /// Random features of (γ x·z + c₀)^degree.
@@ -70,7 +75,7 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
 pub struct TensorSketch {
     d: usize,
     /// Number of columns, if rows are sparse.
-    sparse: Option<usize>,
+    sparse_columns: Option<usize>,
     p: usize,
     /// √γ and √c₀.
     roots: (f64, f64),
@@ -99,7 +104,7 @@ impl TensorSketch {
         let mut planner = FftPlanner::new();
         Self {
             d,
-            sparse: None,
+            sparse_columns: None,
             p,
             roots: (gamma.max(0.0).sqrt(), c0.max(0.0).sqrt()),
             hashes: (0..degree.max(1)).map(hash).collect(),
@@ -109,23 +114,23 @@ impl TensorSketch {
     }
 
     /// Computes the sketch of one row in `product`. Both buffers before `scratch` have p numbers.
-    fn row<T: Real>(
+    fn sketch_row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,
-        work: &mut [Complex<f64>],
+        transform: &mut [Complex<f64>],
         product: &mut [Complex<f64>],
         scratch: &mut [Complex<f64>],
     ) {
         product.fill(Complex::new(1.0, 0.0));
         for hashes in &self.hashes {
-            work.fill(Complex::default());
+            transform.fill(Complex::default());
             let values = x.clone().map(|(c, value)| (c, self.roots.0 * value.to_f64()));
             for (c, value) in values.chain([(hashes.len() - 1, self.roots.1)]) {
                 let (bucket, sign) = hashes[c];
-                work[bucket].re += sign * value;
+                transform[bucket].re += sign * value;
             }
-            self.forward.process_with_scratch(work, scratch);
-            product.iter_mut().zip(&*work).for_each(|(product, value)| *product *= value);
+            self.forward.process_with_scratch(transform, scratch);
+            product.iter_mut().zip(&*transform).for_each(|(product, value)| *product *= value);
         }
         self.inverse.process_with_scratch(product, scratch);
     }
@@ -136,25 +141,26 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
         (self.d, self.p)
     }
 
-    fn sparse(&self) -> Option<usize> {
-        self.sparse
+    fn sparse_columns(&self) -> Option<usize> {
+        self.sparse_columns
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let scratch = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
         // the transforms are not normalised: a round trip multiplies by p
         let norm = 1.0 / self.p as f64;
-        workers.each(strips(x, out), |(x, mut out)| {
+        workers.for_each(strips(x, out), |(x, mut out)| {
             let (zero, mut spare) = (Complex::<f64>::default(), Vec::new());
-            let (mut work, mut product, mut scratch) = (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch]);
+            let (mut transform, mut product, mut scratch) =
+                (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch]);
             for i in 0..x.nrows() {
                 let point = row(x, i, &mut spare);
-                if self.sparse.is_some() {
+                if self.sparse_columns.is_some() {
                     let (places, values) = entries(point);
                     let places = places.iter().map(|place| place.to_f64() as usize);
-                    self.row(places.zip(values.iter().copied()), &mut work, &mut product, &mut scratch);
+                    self.sketch_row(places.zip(values.iter().copied()), &mut transform, &mut product, &mut scratch);
                 } else {
-                    self.row(point.iter().copied().enumerate(), &mut work, &mut product, &mut scratch);
+                    self.sketch_row(point.iter().copied().enumerate(), &mut transform, &mut product, &mut scratch);
                 }
                 for (j, value) in product.iter().enumerate() {
                     out[(i, j)] = T::from_f64(value.re * norm);
@@ -165,6 +171,6 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
 
     fn footprint(&self) -> Footprint {
         let hashes: usize = self.hashes.iter().map(|hashes| size_of_val(&**hashes)).sum();
-        Footprint { fixed: hashes + tables(self.p), per_row: per_row(self.p) }
+        Footprint { fixed: hashes + table_bytes(self.p), per_row: bytes_per_row(self.p) }
     }
 }

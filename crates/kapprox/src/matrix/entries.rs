@@ -29,14 +29,14 @@ pub trait Entries: Sync {
 
 /// A matrix whose entries are a function of the row and the column, counted from 0.
 #[derive(Clone, Copy, Debug)]
-pub struct Function<F> {
+pub struct FnEntries<F> {
     /// Number of rows.
     pub n: u64,
     /// Entry in row i and column j.
     pub entry: F,
 }
 
-impl<F: Fn(u64, u64) -> f64 + Sync> Entries for Function<F> {
+impl<F: Fn(u64, u64) -> f64 + Sync> Entries for FnEntries<F> {
     fn size(&self) -> u64 {
         self.n
     }

@@ -19,11 +19,11 @@
 //! and 16 n bytes in addition. Results do not depend on the threads.
 //!
 //! ```
-//! use kapprox::matrix::{self, Function};
+//! use kapprox::matrix::{self, FnEntries};
 //! use kpass::Workers;
 //!
 //! // the covariance of Brownian motion at the times 1, 2, …, 500
-//! let k = Function { n: 500, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 };
+//! let k = FnEntries { n: 500, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 };
 //! let found = matrix::rpcholesky(&k, 40, 0.0, 0, &Workers::new(2))?;
 //! assert_eq!(found.factor.ncols(), 40);
 //! assert!(found.trace_error < 0.05);
@@ -33,16 +33,16 @@
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503;
 //! Epperly, Tropp, Webber, "Embrace rejection", arXiv 2410.03969; Fine, Scheinberg, JMLR 2, 2001.
 
-mod distances;
+mod check;
 mod entries;
-mod growing;
-mod left;
+mod growing_factor;
 mod pool;
+mod squared_distances;
 
-pub use distances::SquaredDistances;
-pub use entries::{Entries, Function};
-pub(crate) use growing::GrowingFactor;
-pub(crate) use pool::{POOL, Pool, largest};
+pub use entries::{Entries, FnEntries};
+pub(crate) use growing_factor::GrowingFactor;
+pub(crate) use pool::{POOL_LIMITS, Pool, sum_and_largest};
+pub use squared_distances::SquaredDistances;
 
 use crate::map::factor::PIVOT_FLOOR;
 use crate::{Error, Result};
@@ -91,7 +91,8 @@ impl PartialCholesky {
         matrix.diagonal(&mut diagonal)?;
         let slack = matrix.rounding().max(tolerance);
         let all: Vec<u64> = (0..matrix.size()).collect();
-        all.chunks(COLUMNS).try_for_each(|columns| self.check_columns(matrix, (&diagonal, slack), columns, workers))
+        all.chunks(COLUMNS_PER_CHECK)
+            .try_for_each(|columns| self.check_columns(matrix, (&diagonal, slack), columns, workers))
     }
 }
 
@@ -114,16 +115,16 @@ pub fn rpcholesky(
     seed: u64,
     workers: &Workers,
 ) -> Result<PartialCholesky> {
-    let mut grown = Grown::new(matrix, (rank, tolerance), workers)?;
-    let mut empty = 0;
+    let mut state = CholeskyState::new(matrix, (rank, tolerance), workers)?;
+    let mut empty_rounds = 0;
     for round in 0.. {
-        if grown.is_done(tolerance) || empty > EMPTY_ROUNDS {
+        if state.is_done(tolerance) || empty_rounds > MAX_EMPTY_ROUNDS {
             break;
         }
-        let taken = grown.draw(seed, round)?;
-        empty = if taken == 0 { empty + 1 } else { 0 };
+        let accepted = state.propose(seed, round)?;
+        empty_rounds = if accepted == 0 { empty_rounds + 1 } else { 0 };
     }
-    grown.finish(tolerance, seed)
+    state.finish(tolerance, seed)
 }
 
 /// Approximates a matrix by greedy pivoted Cholesky: each pivot is the row with the largest
@@ -136,35 +137,35 @@ pub fn rpcholesky(
 /// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for
 /// [`rpcholesky`].
 pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
-    let mut grown = Grown::new(matrix, (rank, tolerance), workers)?;
-    let mut capacity = POOL.0;
-    while !grown.is_done(tolerance) {
-        let taken = grown.take_largest(capacity.min(grown.most_candidates()))?;
-        if taken == 0 {
+    let mut state = CholeskyState::new(matrix, (rank, tolerance), workers)?;
+    let mut capacity = POOL_LIMITS.0;
+    while !state.is_done(tolerance) {
+        let accepted = state.choose_largest(capacity.min(state.max_candidates()))?;
+        if accepted == 0 {
             break;
         }
-        capacity = (4 * taken).clamp(POOL.0, POOL.1);
+        capacity = (4 * accepted).clamp(POOL_LIMITS.0, POOL_LIMITS.1);
     }
-    grown.finish(tolerance, 0)
+    state.finish(tolerance, 0)
 }
 
 /// Minimum and maximum number of proposals of a round: the entries between them are cheap compared
 /// with the columns of the accepted ones.
-const BLOCK: (usize, usize) = (16, 128);
+const PROPOSAL_LIMITS: (usize, usize) = (16, 128);
 
 /// Number of columns checked at the end, and number of columns per step if all are checked.
-const CHECKED: u64 = 8;
-const COLUMNS: usize = 64;
+const CHECKED_COLUMNS: u64 = 8;
+const COLUMNS_PER_CHECK: usize = 64;
 
 /// Number of rounds in sequence that may reject every proposal before the residual counts as
 /// rounding.
-const EMPTY_ROUNDS: usize = 3;
+const MAX_EMPTY_ROUNDS: usize = 3;
 
-struct Grown<'a> {
+struct CholeskyState<'a> {
     matrix: &'a dyn Entries,
     workers: &'a Workers,
     diagonal: Vec<f64>,
-    grown: GrowingFactor,
+    growing: GrowingFactor,
     /// Allowed error of residuals, as a fraction of the largest diagonal entry: the larger of
     /// rounding and tolerance.
     slack: f64,
@@ -175,13 +176,13 @@ struct Grown<'a> {
     evaluations: u64,
 }
 
-impl<'a> Grown<'a> {
+impl<'a> CholeskyState<'a> {
     fn new(matrix: &'a dyn Entries, (rank, tolerance): (usize, f64), workers: &'a Workers) -> Result<Self> {
         let rows = matrix.size();
-        let most = usize::MAX as u64 / 16;
-        let n = usize::try_from(rows.min(most)).unwrap_or(usize::MAX);
-        if rows > most {
-            return Err(Error::TooManyRows { what: "a factor", rows, most });
+        let max_rows = usize::MAX as u64 / 16;
+        let n = usize::try_from(rows.min(max_rows)).unwrap_or(usize::MAX);
+        if rows > max_rows {
+            return Err(Error::TooManyRows { what: "a factor", rows, most: max_rows });
         }
         let mut diagonal = vec![0.0; n];
         matrix.diagonal(&mut diagonal)?;
@@ -195,82 +196,87 @@ impl<'a> Grown<'a> {
         }
         let floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
         let floors = diagonal.iter().map(|value| floor * value).collect();
-        let grown = GrowingFactor::new(diagonal.clone(), rank.min(n));
+        let growing = GrowingFactor::new(diagonal.clone(), rank.min(n));
         let slack = matrix.rounding().max(tolerance);
-        Ok(Self { matrix, workers, diagonal, grown, slack, floors, pivots: Vec::new(), evaluations: rows })
+        Ok(Self { matrix, workers, diagonal, growing, slack, floors, pivots: Vec::new(), evaluations: rows })
     }
 
     fn trace_error(&self) -> f64 {
         let trace: f64 = self.diagonal.iter().sum();
-        let left: f64 = self.grown.residual.iter().map(|residual| residual.max(0.0)).sum();
-        if trace > 0.0 { left / trace } else { 0.0 }
+        let residual_sum: f64 = self.growing.residual.iter().map(|residual| residual.max(0.0)).sum();
+        if trace > 0.0 { residual_sum / trace } else { 0.0 }
     }
 
     fn is_done(&self, tolerance: f64) -> bool {
-        self.pivots.len() == self.grown.factor.ncols() || self.trace_error() <= tolerance
+        self.pivots.len() == self.growing.factor.ncols() || self.trace_error() <= tolerance
     }
 
     /// Returns the maximum number of candidates of a round: the entries between them are a quarter
     /// of a column.
-    fn most_candidates(&self) -> usize {
-        (self.grown.residual.len().isqrt() / 2).max(1)
+    fn max_candidates(&self) -> usize {
+        (self.growing.residual.len().isqrt() / 2).max(1)
     }
 
     /// Returns the residual of row i, or 0 if the row must not be chosen.
-    fn open(&self, i: usize) -> f64 {
-        if self.grown.residual[i] > self.floors[i] { self.grown.residual[i] } else { 0.0 }
+    fn available_residual(&self, i: usize) -> f64 {
+        if self.growing.residual[i] > self.floors[i] { self.growing.residual[i] } else { 0.0 }
     }
 
     /// Makes one round of proposals and returns the number of new pivots.
-    fn draw(&mut self, seed: u64, round: u64) -> Result<usize> {
-        let wanted = self.grown.factor.ncols() - self.pivots.len();
+    fn propose(&mut self, seed: u64, round: u64) -> Result<usize> {
+        let missing = self.growing.factor.ncols() - self.pivots.len();
         let mut sum = 0.0;
-        let sums: Vec<f64> = (0..self.grown.residual.len())
+        let sums: Vec<f64> = (0..self.growing.residual.len())
             .map(|i| {
-                sum += self.open(i);
+                sum += self.available_residual(i);
                 sum
             })
             .collect();
         let (draws, coins) =
             (Stream::new(seed, Purpose::Proposals, round), Stream::new(seed, Purpose::Acceptance, round));
-        let block = (self.grown.factor.ncols() / 8).clamp(BLOCK.0, BLOCK.1).min(2 * wanted + BLOCK.0);
-        let block = block.min(self.most_candidates()) as u64;
-        let pick = |draw| sums.partition_point(|known| *known <= draws.uniform(draw) * sum).min(sums.len() - 1);
+        let block = (self.growing.factor.ncols() / 8)
+            .clamp(PROPOSAL_LIMITS.0, PROPOSAL_LIMITS.1)
+            .min(2 * missing + PROPOSAL_LIMITS.0);
+        let block = block.min(self.max_candidates()) as u64;
+        let pick =
+            |draw| sums.partition_point(|cumulative| *cumulative <= draws.uniform(draw) * sum).min(sums.len() - 1);
         let proposed: Vec<usize> = (0..block).map(pick).collect();
         let mut rows = proposed.clone();
         rows.sort_unstable();
         rows.dedup();
         let mut pool = self.pool(&rows)?;
-        let mut taken = Taken::default();
+        let mut accepted = AcceptedPivots::default();
         for (draw, row) in (0..).zip(proposed) {
             let Ok(i) = rows.binary_search(&row) else { continue };
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
-                Some(now) if taken.rows.len() < wanted && coins.uniform(draw) * self.grown.residual[row] < now => {
-                    taken.take(&mut pool, i);
+                Some(residual)
+                    if accepted.rows.len() < missing && coins.uniform(draw) * self.growing.residual[row] < residual =>
+                {
+                    accepted.accept(&mut pool, i);
                 }
                 Some(_) => {}
             }
         }
-        self.extend(taken)
+        self.extend(accepted)
     }
 
     /// Takes the rows with the largest residuals, as long as no row outside the pool can have a
     /// larger one. Returns their number.
-    fn take_largest(&mut self, capacity: usize) -> Result<usize> {
-        let wanted = self.grown.factor.ncols() - self.pivots.len();
-        let open: Vec<f64> = (0..self.grown.residual.len()).map(|i| self.open(i)).collect();
-        let best = largest(&open, capacity).1;
-        let outside = best.get(capacity - 1).map_or(0.0, |i| open[*i]);
+    fn choose_largest(&mut self, capacity: usize) -> Result<usize> {
+        let missing = self.growing.factor.ncols() - self.pivots.len();
+        let available: Vec<f64> = (0..self.growing.residual.len()).map(|i| self.available_residual(i)).collect();
+        let best = sum_and_largest(&available, capacity).1;
+        let outside = best.get(capacity - 1).map_or(0.0, |i| available[*i]);
         let mut pool = self.pool(&best)?;
-        let mut taken = Taken::default();
+        let mut accepted = AcceptedPivots::default();
         while let Some((i, residual)) = pool.largest()
-            && taken.rows.len() < wanted
-            && (residual >= outside || taken.rows.is_empty())
+            && accepted.rows.len() < missing
+            && (residual >= outside || accepted.rows.is_empty())
         {
-            taken.take(&mut pool, i);
+            accepted.accept(&mut pool, i);
         }
-        self.extend(taken)
+        self.extend(accepted)
     }
 
     /// Returns a pool of distinct rows with their residuals.
@@ -282,36 +288,36 @@ impl<'a> Grown<'a> {
             self.matrix.block(*row..*row + 1, &numbers, kernel.as_mut().subrows_mut(i, 1))?;
         }
         self.evaluations += (b * b) as u64;
-        let phi = self.grown.rows(rows, self.pivots.len());
+        let phi = self.growing.rows(rows, self.pivots.len());
         let floors = rows.iter().map(|row| self.floors[*row]).collect();
         Ok(Pool::new(numbers, Vec::new(), phi, kernel, floors))
     }
 
     /// Adds the columns of new pivots and returns their number.
-    fn extend(&mut self, Taken { rows, lower }: Taken) -> Result<usize> {
-        let (n, s, t) = (self.grown.residual.len(), self.pivots.len(), rows.len());
+    fn extend(&mut self, AcceptedPivots { rows, lower }: AcceptedPivots) -> Result<usize> {
+        let (n, s, t) = (self.growing.residual.len(), self.pivots.len(), rows.len());
         if t == 0 {
             return Ok(0);
         }
         let lower = Mat::from_fn(t, s + t, |i, j| lower[i].get(j).copied().unwrap_or(0.0));
         let matrix = self.matrix;
-        self.grown.extend(lower.as_ref(), self.workers, |strip, out| {
+        self.growing.extend(lower.as_ref(), self.workers, |strip, out| {
             matrix.block(strip.start as u64..strip.end as u64, &rows, out)
         })?;
         self.evaluations += (n * t) as u64;
         for row in &rows {
             // exactly zero: the row is spanned by itself
-            (self.grown.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
+            (self.growing.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
         }
         self.pivots.extend(rows);
-        self.check()?;
+        self.check_diagonal()?;
         Ok(t)
     }
 
     /// Rejects residuals that are further below 0 than rounding explains.
-    fn check(&self) -> Result<()> {
+    fn check_diagonal(&self) -> Result<()> {
         let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
-        for (row, (residual, diagonal)) in (0..).zip(self.grown.residual.iter().zip(&self.diagonal)) {
+        for (row, (residual, diagonal)) in (0..).zip(self.growing.residual.iter().zip(&self.diagonal)) {
             if residual.is_nan() {
                 return Err(not_finite(row));
             }
@@ -328,23 +334,24 @@ impl<'a> Grown<'a> {
     fn finish(mut self, tolerance: f64, seed: u64) -> Result<PartialCholesky> {
         let trace: f64 = self.diagonal.iter().sum();
         while let Some(last) = self.pivots.len().checked_sub(1) {
-            let column = self.grown.factor.col(last);
-            let before: Vec<f64> =
-                self.grown.residual.iter().zip(column.iter()).map(|(r, value)| r + value * value).collect();
-            if before.iter().map(|residual| residual.max(0.0)).sum::<f64>() > tolerance * trace {
+            let column = self.growing.factor.col(last);
+            let residual_before: Vec<f64> =
+                self.growing.residual.iter().zip(column.iter()).map(|(r, value)| r + value * value).collect();
+            if residual_before.iter().map(|residual| residual.max(0.0)).sum::<f64>() > tolerance * trace {
                 break;
             }
-            self.grown.residual = before;
+            self.growing.residual = residual_before;
             self.pivots.pop();
         }
-        let (n, draws) = (self.grown.residual.len(), Stream::new(seed, Purpose::Quality, 0));
-        let columns: BTreeSet<u64> = (0..CHECKED.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
-        self.grown.factor.truncate(n, self.pivots.len());
+        let (n, draws) = (self.growing.residual.len(), Stream::new(seed, Purpose::Quality, 0));
+        let columns: BTreeSet<u64> =
+            (0..CHECKED_COLUMNS.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
+        self.growing.factor.truncate(n, self.pivots.len());
         let (trace_error, evaluations) = (self.trace_error(), self.evaluations + (n * columns.len()) as u64);
-        let Self { matrix, workers, diagonal, slack, pivots, grown: GrowingFactor { factor, residual }, .. } = self;
-        let found = PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations };
-        found.check_columns(matrix, (&diagonal, slack), &Vec::from_iter(columns), workers)?;
-        Ok(found)
+        let Self { matrix, workers, diagonal, slack, pivots, growing: GrowingFactor { factor, residual }, .. } = self;
+        let approximation = PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations };
+        approximation.check_columns(matrix, (&diagonal, slack), &Vec::from_iter(columns), workers)?;
+        Ok(approximation)
     }
 }
 
@@ -354,14 +361,14 @@ fn not_finite(row: u64) -> Error {
 }
 
 #[derive(Default)]
-struct Taken {
+struct AcceptedPivots {
     rows: Vec<u64>,
     /// Their rows of L, up to the diagonal.
     lower: Vec<Vec<f64>>,
 }
 
-impl Taken {
-    fn take(&mut self, pool: &mut Pool, i: usize) {
+impl AcceptedPivots {
+    fn accept(&mut self, pool: &mut Pool, i: usize) {
         self.rows.push(pool.rows[i]);
         self.lower.push(pool.lower_row(i).collect());
         pool.eliminate(i);

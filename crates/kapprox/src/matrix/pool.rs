@@ -5,7 +5,7 @@ use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 /// Minimum and maximum number of rows of a pool. In between, a pool has four times as many rows as
 /// the preceding round found pivots: a pool of b rows costs b² products of s numbers, so a large
 /// pool is worthwhile only if it yields many pivots.
-pub(crate) const POOL: (usize, usize) = (32, 512);
+pub(crate) const POOL_LIMITS: (usize, usize) = (32, 512);
 
 /// Candidates for landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
 pub(crate) struct Pool {
@@ -50,8 +50,8 @@ impl Pool {
     /// Returns the row with the largest residual and the residual, or `None` if only rounding is
     /// left. In a tie the earliest row wins.
     pub(crate) fn largest(&self) -> Option<(usize, f64)> {
-        let left = (0..self.len()).filter_map(|i| Some((i, self.residual(i)?)));
-        left.max_by(|(i, a), (j, b)| a.total_cmp(b).then(self.rows[*j].cmp(&self.rows[*i])))
+        let candidates = (0..self.len()).filter_map(|i| Some((i, self.residual(i)?)));
+        candidates.max_by(|(i, a), (j, b)| a.total_cmp(b).then(self.rows[*j].cmp(&self.rows[*i])))
     }
 
     /// Makes one step of Cholesky: S −= c cᵀ with c = S e_i / √S_ii.
@@ -70,14 +70,14 @@ impl Pool {
 
 /// Returns Σ max(r, 0) and the positions of the `capacity` largest positive residuals, largest
 /// first, ties in order.
-pub(crate) fn largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
+pub(crate) fn sum_and_largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
     let mut order: Vec<usize> = (0..residual.len()).filter(|i| residual[*i] > 0.0).collect();
     let sum = order.iter().map(|i| residual[*i]).sum();
-    let better = |a: &usize, b: &usize| residual[*b].total_cmp(&residual[*a]).then(a.cmp(b));
+    let compare = |a: &usize, b: &usize| residual[*b].total_cmp(&residual[*a]).then(a.cmp(b));
     if order.len() > capacity {
-        order.select_nth_unstable_by(capacity - 1, better);
+        order.select_nth_unstable_by(capacity - 1, compare);
         order.truncate(capacity);
     }
-    order.sort_unstable_by(better);
+    order.sort_unstable_by(compare);
     (sum, order)
 }

@@ -15,14 +15,14 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-mod rows;
+mod metric_rows;
 
-pub use rows::MetricRows;
+pub use metric_rows::MetricRows;
 
 use crate::{Error, Real, Result, vectorised};
 
 /// Number of rows multiplied at once: the matrix is read from memory once for all of them.
-const TOGETHER: usize = 8;
+const ROWS_AT_ONCE: usize = 8;
 
 /// A linear map A of d inputs to r outputs: x ↦ A x.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,21 +37,21 @@ impl Metric {
     /// Returns the metric that multiplies each input by its own factor.
     ///
     /// # Errors
-    /// [`Error::Metric`] if `factors` is empty, if one is not finite, or if all are 0.
+    /// [`Error::InvalidMetric`] if `factors` is empty, if one is not finite, or if all are 0.
     pub fn diagonal(factors: Vec<f64>) -> Result<Self> {
-        check(&factors)?;
+        check_numbers(&factors)?;
         Ok(Self { entries: factors, outputs: None })
     }
 
     /// Returns the metric with a matrix of `r` rows, row-major.
     ///
     /// # Errors
-    /// [`Error::Metric`] if the numbers are not `r` whole rows, if one is not finite, or if all are
-    /// 0.
+    /// [`Error::InvalidMetric`] if the numbers are not `r` whole rows, if one is not finite, or if
+    /// all are 0.
     pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
-        check(rows)?;
+        check_numbers(rows)?;
         if r == 0 || !rows.len().is_multiple_of(r) {
-            return Err(Error::Metric { why: format!("{} numbers do not form {r} rows", rows.len()) });
+            return Err(Error::InvalidMetric { why: format!("{} numbers do not form {r} rows", rows.len()) });
         }
         let d = rows.len() / r;
         let entries = (0..d).flat_map(|j| (0..r).map(move |k| rows[k * d + j])).collect();
@@ -86,8 +86,8 @@ impl Metric {
     #[must_use]
     pub fn rescaled(&self, scale: &[f64]) -> Self {
         let width = self.outputs.unwrap_or(1);
-        let of_feature = self.entries.chunks_exact(width).zip(scale);
-        let entries = of_feature.flat_map(|(column, scale)| column.iter().map(move |a| a * scale)).collect();
+        let columns = self.entries.chunks_exact(width).zip(scale);
+        let entries = columns.flat_map(|(column, scale)| column.iter().map(move |a| a * scale)).collect();
         Self { entries, outputs: self.outputs }
     }
 
@@ -113,17 +113,17 @@ impl Metric {
         if self.is_diagonal() {
             for (x, out) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)) {
                 for ((out, x), a) in out.iter_mut().zip(x).zip(&self.entries) {
-                    *out = narrow(a * x.to_f64());
+                    *out = narrow_saturating(a * x.to_f64());
                 }
             }
             return;
         }
-        let mut sums = vec![0.0; TOGETHER * r];
-        for (x, out) in x.chunks(TOGETHER * d).zip(out.chunks_mut(TOGETHER * r)) {
+        let mut sums = vec![0.0; ROWS_AT_ONCE * r];
+        for (x, out) in x.chunks(ROWS_AT_ONCE * d).zip(out.chunks_mut(ROWS_AT_ONCE * r)) {
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
             vectorised!(self.add_products(x, sums));
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = narrow(*sum));
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = narrow_saturating(*sum));
         }
     }
 
@@ -139,16 +139,18 @@ impl Metric {
     }
 }
 
-fn narrow<T: Real>(value: f64) -> T {
+fn narrow_saturating<T: Real>(value: f64) -> T {
     let largest = T::LARGEST.to_f64();
     T::from_f64(value.clamp(-largest, largest))
 }
 
-fn check(numbers: &[f64]) -> Result<()> {
+fn check_numbers(numbers: &[f64]) -> Result<()> {
     match numbers.iter().find(|number| !number.is_finite()) {
-        Some(number) => Err(Error::Metric { why: format!("it contains {number}, but every entry must be finite") }),
+        Some(number) => {
+            Err(Error::InvalidMetric { why: format!("it contains {number}, but every entry must be finite") })
+        }
         None if numbers.iter().all(|number| *number == 0.0) => {
-            Err(Error::Metric { why: "all entries are 0".to_string() })
+            Err(Error::InvalidMetric { why: "all entries are 0".to_string() })
         }
         None => Ok(()),
     }
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metric_is_refused() {
+    fn invalid_metrics_are_rejected() {
         assert!(Metric::diagonal(vec![]).is_err());
         assert!(Metric::diagonal(vec![0.0, 0.0]).is_err());
         assert!(Metric::diagonal(vec![1.0, f64::NAN]).is_err());

@@ -1,18 +1,19 @@
 //! Columns of E = K − ΦΦᵀ at some rows, from a pass over all rows: their squared norms, and the
 //! diagonal.
 
-use super::{MeasuredRows, PANEL};
+use super::{MeasuredRows, PANEL_COLUMNS};
 use crate::kernel::{KernelFunction, pieces};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
-use crate::map::nystrom::{STRIP, strips};
+use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kpass::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The errors of an approximation as a fold. As a [`Fold`] it computes the features itself;
-/// [`ColumnFold::take`] accepts computed features, for passes that also use them for other results.
+/// [`ColumnFold::add_block`] accepts computed features, for passes that also use them for other
+/// results.
 ///
 /// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state stores
 /// c(r + 1) numbers for r ranks, a lane pb for tiles of b rows (twice as many as a [`Fold`]), and
@@ -23,10 +24,10 @@ pub struct ColumnFold<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],
-    pub(super) held: MeasuredRows,
+    pub(super) measured: MeasuredRows,
     pub(super) tile: usize,
     /// True if E has no negative eigenvalue.
-    pub(super) projection: bool,
+    pub(super) is_projection: bool,
 }
 
 /// Sums over the rows so far.
@@ -37,15 +38,15 @@ pub struct ColumnSums {
     pub(super) trace: f64,
     /// Σ_i K_ij² and then Σ_i E_ij² at each rank, for each column j.
     pub(super) squares: Vec<f64>,
-    /// One [`Left`] per rank.
-    pub(super) left: Vec<f64>,
+    /// One [`ResidualSums`] per rank.
+    pub(super) residuals: Vec<f64>,
 }
 
 /// Sums over the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ
 /// max(−r_i, 0), Σ r_i² and max_i |r_i|.
-pub(super) type Left = [f64; 4];
+pub(super) type ResidualSums = [f64; 4];
 
-fn merged([positive, negative, squares, largest]: Left, later: Left) -> Left {
+fn merge_residual_sums([positive, negative, squares, largest]: ResidualSums, later: ResidualSums) -> ResidualSums {
     [positive + later[0], negative + later[1], squares + later[2], largest.max(later[3])]
 }
 
@@ -54,12 +55,12 @@ impl Merge for ColumnSums {
         self.rows += later.rows;
         self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
         self.trace += later.trace;
-        let left = self.left.as_chunks_mut().0.iter_mut().zip(later.left.as_chunks().0);
-        left.for_each(|(sum, part)| *sum = merged(*sum, *part));
+        let sums = self.residuals.as_chunks_mut().0.iter_mut().zip(later.residuals.as_chunks().0);
+        sums.for_each(|(sum, part)| *sum = merge_residual_sums(*sum, *part));
     }
 }
 
-kpass::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "trace": trace, fill "left": left });
+kpass::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "trace": trace, fill "left": residuals });
 
 /// Buffers of a lane.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub struct ColumnScratch {
     x: Vec<f64>,
     diag: Vec<f64>,
     /// Residuals of the diagonal, ordered by strip, then by rank.
-    left: Vec<f64>,
+    residuals: Vec<f64>,
 }
 
 impl<T: Real> Fold<T> for ColumnFold<'_, T> {
@@ -77,11 +78,11 @@ impl<T: Real> Fold<T> for ColumnFold<'_, T> {
     type Error = Error;
 
     fn init(&self) -> ColumnSums {
-        self.begin()
+        self.new_sums()
     }
 
     fn scratch(&self) -> Self::Scratch {
-        (Mat::zeros(self.tile, self.map.dims().1), self.buffers())
+        (Mat::zeros(self.tile, self.map.dims().1), self.new_scratch())
     }
 
     fn step(
@@ -93,28 +94,28 @@ impl<T: Real> Fold<T> for ColumnFold<'_, T> {
     ) -> Result<()> {
         let mut phi = phi.as_mut().subrows_mut(0, block.len());
         self.map.apply(MatRef::from_row_major_slice(block.x, block.len(), block.d), phi.as_mut(), workers);
-        self.take(state, scratch, block, phi.as_ref(), workers)
+        self.add_block(state, scratch, block, phi.as_ref(), workers)
     }
 }
 
 impl<T: Real> ColumnFold<'_, T> {
     /// Returns the state before any row.
-    pub fn begin(&self) -> ColumnSums {
-        let (c, r) = (self.held.phi.nrows(), self.ranks.len());
-        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![0.0; 4 * r] }
+    pub fn new_sums(&self) -> ColumnSums {
+        let (c, r) = (self.measured.phi.nrows(), self.ranks.len());
+        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], residuals: vec![0.0; 4 * r] }
     }
 
     /// Returns the buffers for one lane.
-    pub fn buffers(&self) -> ColumnScratch {
+    pub fn new_scratch(&self) -> ColumnScratch {
         let wide = Mat::zeros(self.tile, self.map.dims().1);
-        ColumnScratch { wide, x: Vec::new(), diag: Vec::new(), left: Vec::new() }
+        ColumnScratch { wide, x: Vec::new(), diag: Vec::new(), residuals: Vec::new() }
     }
 
     /// Adds the rows of a block, at most a tile, with their features.
     ///
     /// # Errors
     /// [`Error::NotFinite`] if the kernel overflows.
-    pub fn take(
+    pub fn add_block(
         &self,
         state: &mut ColumnSums,
         scratch: &mut ColumnScratch,
@@ -123,7 +124,7 @@ impl<T: Real> ColumnFold<'_, T> {
         workers: &Workers,
     ) -> Result<()> {
         let (b, d) = (block.len(), block.d);
-        let ColumnScratch { wide, x, diag, left } = scratch;
+        let ColumnScratch { wide, x, diag, residuals } = scratch;
         x.clear();
         x.extend(block.x.iter().map(|value| kpass::Real::to_f64(*value)));
         let x = MatRef::from_row_major_slice(x, b, d);
@@ -131,59 +132,64 @@ impl<T: Real> ColumnFold<'_, T> {
         self.exact.diag(x, diag);
         crate::kernel::check_finite::<f64>(&self.exact.spec(), diag)?;
         state.rows += b as u64;
-        left.resize(b * self.ranks.len(), 0.0);
+        residuals.resize(b * self.ranks.len(), 0.0);
         let mut wide = wide.as_mut().subrows_mut(0, b);
-        self.widen(phi, wide.as_mut(), diag, left, workers);
+        self.widen(phi, wide.as_mut(), diag, residuals, workers);
         state.trace += diag.iter().sum::<f64>();
-        for (at, sums) in state.left.as_chunks_mut().0.iter_mut().enumerate() {
-            for (diag, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
-                for &r in &left[at * diag.len()..(at + 1) * diag.len()] {
+        for (rank_index, sums) in state.residuals.as_chunks_mut().0.iter_mut().enumerate() {
+            for (diag, residuals) in
+                diag.chunks(STRIP_ROWS).zip(residuals.chunks((STRIP_ROWS * self.ranks.len()).max(1)))
+            {
+                for &r in &residuals[rank_index * diag.len()..(rank_index + 1) * diag.len()] {
                     // written so that NaN enters the positive sum
                     let (positive, negative) = if r < 0.0 { (0.0, -r) } else { (r, 0.0) };
-                    *sums = merged(*sums, [positive, negative, r * r, r.abs()]);
+                    *sums = merge_residual_sums(*sums, [positive, negative, r * r, r.abs()]);
                 }
             }
         }
         let wide = wide.as_ref();
-        let panels = state.squares.chunks_mut(PANEL * (self.ranks.len() + 1)).enumerate().collect();
-        workers.each(panels, |(panel, squares): (usize, &mut [f64])| self.panel(panel * PANEL, x, wide, squares));
+        let panels = state.squares.chunks_mut(PANEL_COLUMNS * (self.ranks.len() + 1)).enumerate().collect();
+        workers.for_each(panels, |(panel, squares): (usize, &mut [f64])| {
+            self.add_panel(panel * PANEL_COLUMNS, x, wide, squares)
+        });
         Ok(())
     }
 
     /// Widens the features to f64 and computes the residual of k(x, x) at every rank, one strip of
     /// rows at a time.
-    fn widen(&self, phi: MatRef<'_, T>, wide: MatMut<'_, f64>, diag: &[f64], left: &mut [f64], workers: &Workers) {
+    fn widen(&self, phi: MatRef<'_, T>, wide: MatMut<'_, f64>, diag: &[f64], residuals: &mut [f64], workers: &Workers) {
         let r = self.ranks.len();
-        let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));
-        workers.each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, left))| {
+        let rows = diag.chunks(STRIP_ROWS).zip(residuals.chunks_mut((STRIP_ROWS * r).max(1)));
+        workers.for_each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, residuals))| {
             zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Real::to_f64(*from));
-            let (mut rest, mut done) = (diag.to_vec(), 0);
-            for (left, rank) in left.chunks_mut(diag.len()).zip(self.ranks) {
-                subtract_columns(phi.subcols(done, rank - done), &mut rest);
-                left.copy_from_slice(&rest);
+            let (mut remaining, mut done) = (diag.to_vec(), 0);
+            for (residuals, rank) in residuals.chunks_mut(diag.len()).zip(self.ranks) {
+                subtract_columns(phi.subcols(done, rank - done), &mut remaining);
+                residuals.copy_from_slice(&remaining);
                 done = *rank;
             }
         });
     }
 
     /// Adds the columns from `first` on, for the rows of a tile, strip by strip.
-    fn panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64]) {
+    fn add_panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64]) {
         let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
-        let (z, phi_z) = (self.held.points().subrows(first, width), self.held.phi.as_ref().subrows(first, width));
-        let mut e = Mat::zeros(STRIP.min(x.nrows()), width);
-        for (start, rows) in pieces(x.nrows(), STRIP) {
+        let (z, phi_z) =
+            (self.measured.points().subrows(first, width), self.measured.phi.as_ref().subrows(first, width));
+        let mut e = Mat::zeros(STRIP_ROWS.min(x.nrows()), width);
+        for (start, rows) in pieces(x.nrows(), STRIP_ROWS) {
             let mut e = e.as_mut().subrows_mut(0, rows);
             self.exact.block(x.subrows(start, rows), z, e.as_mut());
             for j in 0..width {
                 squares[j * (ranks + 1)] += e.as_ref().col(j).squared_norm_l2();
             }
             let (phi, mut done) = (phi.subrows(start, rows), 0);
-            for (at, rank) in self.ranks.iter().enumerate() {
+            for (rank_index, rank) in self.ranks.iter().enumerate() {
                 let (left, right) = (phi.subcols(done, rank - done), phi_z.subcols(done, rank - done));
                 matmul(e.as_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
                 done = *rank;
                 for j in 0..width {
-                    squares[j * (ranks + 1) + at + 1] += e.as_ref().col(j).squared_norm_l2();
+                    squares[j * (ranks + 1) + rank_index + 1] += e.as_ref().col(j).squared_norm_l2();
                 }
             }
         }

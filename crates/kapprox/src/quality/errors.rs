@@ -1,22 +1,22 @@
 //! Trace, Frobenius and entry errors from one pass over the columns of a sample of rows.
 
 use super::columns::{ColumnFold, ColumnSums};
-use super::{Approximation, CONFIDENCE, Evidence, Measure, measure::share};
+use super::{Approximation, CONFIDENCE, Evidence, Measure, measure::quotient};
 use crate::{Real, Result};
 
 /// A norm of E and of K.
 #[derive(Clone, Copy, Debug)]
-pub struct Norm {
+pub struct NormPair {
     /// ‖E‖.
     pub error: Measure,
     /// ‖K‖.
-    pub whole: Measure,
+    pub kernel: Measure,
 }
 
-impl Norm {
+impl NormPair {
     /// Returns ‖E‖ / ‖K‖.
     pub fn relative(&self) -> Measure {
-        self.error.relative_to(self.whole)
+        self.error.relative_to(self.kernel)
     }
 }
 
@@ -44,7 +44,7 @@ pub struct Errors {
     /// ‖E‖_F / ‖K‖_F.
     pub frobenius: Measure,
     /// The norms ‖E‖_F and ‖K‖_F.
-    pub frobenius_norm: Norm,
+    pub frobenius_norm: NormPair,
 }
 
 /// Two-sided quantile of the normal law at [`CONFIDENCE`].
@@ -91,10 +91,10 @@ impl<T: Real> Approximation<'_, T> {
             ascend && ranks.first() != Some(&0) && ranks.last().is_none_or(|last| *last <= p),
             "ranks {ranks:?} of {p}"
         );
-        let held = self.hold(columns.max(1), seed)?;
+        let measured = self.measure_rows(columns.max(1), seed)?;
         let exact = self.kernel.typed::<f64>();
-        let (tile, projection) = (self.data.pass.tile, self.is_projection());
-        Ok(ColumnFold { exact, map: self.map, ranks, held, tile, projection })
+        let (tile, is_projection) = (self.data.pass.tile, self.is_projection());
+        Ok(ColumnFold { exact, map: self.map, ranks, measured, tile, is_projection })
     }
 }
 
@@ -104,57 +104,57 @@ impl<T: Real> ColumnFold<'_, T> {
         self.ranks.iter().enumerate().map(|(at, rank)| self.errors_of(sums, at, *rank)).collect()
     }
 
-    fn errors_of(&self, sums: &ColumnSums, at: usize, rank: usize) -> Errors {
+    fn errors_of(&self, sums: &ColumnSums, rank_index: usize, rank: usize) -> Errors {
         let (n, trace, [positive, negative, squares, largest]) =
-            (sums.rows as f64, sums.trace, sums.left.as_chunks().0[at]);
+            (sums.rows as f64, sums.trace, sums.residuals.as_chunks().0[rank_index]);
         let squared = |first: usize| sums.squares.iter().skip(first).step_by(self.ranks.len() + 1).copied().collect();
-        let (whole, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(at + 1));
-        let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(negative, trace);
-        let most = if self.projection { positive + floor * trace } else { f64::INFINITY };
+        let (whole, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(rank_index + 1));
+        let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + quotient(negative, trace);
+        let upper_bound = if self.is_projection { positive + floor * trace } else { f64::INFINITY };
         Errors {
             rank,
             rows: sums.rows,
             columns: whole.len(),
             trace_of_kernel: trace,
-            trace: self.projection.then(|| share(positive, trace)),
+            trace: self.is_projection.then(|| quotient(positive, trace)),
             floor,
             largest_residual: largest,
             largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
-            frobenius: ratio(&error, &whole, n),
-            frobenius_norm: Norm {
-                error: total(&error, n).within(squares.max(0.0).sqrt(), most),
-                whole: total(&whole, n).within(0.0, trace),
+            frobenius: estimate_ratio(&error, &whole, n),
+            frobenius_norm: NormPair {
+                error: estimate_norm(&error, n).within(squares.max(0.0).sqrt(), upper_bound),
+                kernel: estimate_norm(&whole, n).within(0.0, trace),
             },
         }
     }
 }
 
 /// Estimates √(Σ over all n columns) from the squared norms of c columns.
-fn total(squares: &[f64], n: f64) -> Measure {
+fn estimate_norm(squares: &[f64], n: f64) -> Measure {
     let c = squares.len() as f64;
     let sum: f64 = squares.iter().sum();
     if c >= n || c == 0.0 {
         return Measure::exact(sum.max(0.0).sqrt());
     }
     let mean = sum / c;
-    estimate(n * mean, n * spread(squares.iter().map(|square| square - mean), n))
+    sqrt_estimate(n * mean, n * standard_error(squares.iter().map(|square| square - mean), n))
 }
 
 /// Estimates √(Σ errors / Σ wholes) over all n columns from c columns.
-fn ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
+fn estimate_ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
     let c = errors.len() as f64;
     let (error, whole): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());
-    let value = share(error, whole);
+    let value = quotient(error, whole);
     if c >= n || whole <= 0.0 {
         return Measure::exact(value.max(0.0).sqrt());
     }
-    let left = errors.iter().zip(wholes).map(|(error, whole)| error - value * whole);
-    estimate(value, spread(left, n) * c / whole)
+    let deviations = errors.iter().zip(wholes).map(|(error, whole)| error - value * whole);
+    sqrt_estimate(value, standard_error(deviations, n) * c / whole)
 }
 
 /// Returns the standard error of the mean of c values drawn from n without replacement, from their
 /// deviations from the mean.
-fn spread(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64 {
+fn standard_error(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64 {
     let c = deviations.len() as f64;
     if c < 2.0 {
         return f64::INFINITY;
@@ -164,7 +164,7 @@ fn spread(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64 {
 }
 
 /// Returns the square root of an estimate with a normal error.
-fn estimate(square: f64, error: f64) -> Measure {
+fn sqrt_estimate(square: f64, error: f64) -> Measure {
     let end = |by: f64| (square + by * QUANTILE * error).max(0.0).sqrt();
     let evidence = Evidence::Confidence(CONFIDENCE);
     Measure { value: square.max(0.0).sqrt(), low: end(-1.0), high: end(1.0), evidence }

@@ -19,7 +19,7 @@
 //! decomposition", NIPS 2015.
 
 use crate::Result;
-use crate::decompose::{orthonormal, product, symmetric_eigenvalues};
+use crate::decompose::{orthonormal_basis, product, symmetric_eigenvalues};
 use faer::{Mat, MatRef, concat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -32,7 +32,7 @@ pub(super) const BLOCK: usize = 8;
 const ROUNDING: f64 = 1e-12;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct PriorBounds {
     /// ‖A‖_F, or an upper bound.
     pub(super) frobenius: f64,
     /// tr A, or an upper bound, for A without negative eigenvalues.
@@ -69,7 +69,14 @@ impl Krylov {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let start = Mat::from_fn(n, BLOCK.min(n), |_, _| StandardNormal.sample(&mut rng));
         let (none, empty) = (|| Mat::zeros(n, 0), || Mat::zeros(0, 0));
-        Self { basis: none(), images: none(), next: orthonormal(start).0, inner: empty(), squares: empty(), steps: 0 }
+        Self {
+            basis: none(),
+            images: none(),
+            next: orthonormal_basis(start).0,
+            inner: empty(),
+            squares: empty(),
+            steps: 0,
+        }
     }
 
     /// Returns the columns to multiply next; none if the space is complete.
@@ -79,7 +86,7 @@ impl Krylov {
 
     /// Adds A times [`Krylov::next`] to the space and returns the bounds. Costs 14nb²q flops and
     /// 8(bq)³/3.
-    pub(super) fn absorb(&mut self, images: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
+    pub(super) fn extend(&mut self, images: MatRef<'_, f64>, prior: PriorBounds, failure: f64) -> Result<Bounds> {
         let n = self.basis.nrows();
         let below = product(self.next.transpose(), self.images.as_ref());
         self.basis = concat![[self.basis, self.next]];
@@ -90,44 +97,53 @@ impl Krylov {
         let squares = product(w.transpose(), images);
         let above = squares.subrows(0, self.squares.nrows()).transpose();
         self.squares = concat![[concat![[self.squares], [above]], squares]];
-        let mut rest = images.to_owned();
+        let mut remainder = images.to_owned();
         // twice is enough: the first subtraction leaves only rounding in the space
         for _ in 0..2 {
-            rest -= product(q, product(q.transpose(), rest.as_ref()).as_ref());
+            remainder -= product(q, product(q.transpose(), remainder.as_ref()).as_ref());
         }
-        let bounds = self.bounds(rest.as_ref(), known, failure)?;
+        let bounds = self.bounds(remainder.as_ref(), prior, failure)?;
         let width = BLOCK.min(n - q.ncols());
         self.next = Mat::zeros(n, 0);
         if width > 0 {
             // if the remainder is zero, the QR decomposition returns arbitrary directions; a second
             // subtraction and decomposition make them orthogonal to the space
-            let fresh = orthonormal(rest.subcols(0, width).to_owned()).0;
+            let fresh = orthonormal_basis(remainder.subcols(0, width).to_owned()).0;
             let fresh = &fresh - product(q, product(q.transpose(), fresh.as_ref()).as_ref());
-            self.next = orthonormal(fresh).0;
+            self.next = orthonormal_basis(fresh).0;
         }
         Ok(bounds)
     }
 
-    fn bounds(&self, rest: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
+    fn bounds(&self, remainder: MatRef<'_, f64>, prior: PriorBounds, failure: f64) -> Result<Bounds> {
         let (n, inner) = (self.basis.nrows(), &self.inner);
-        let images = symmetric_eigenvalues(self.squares.as_ref())?.last().map_or(0.0, |value| value.max(0.0).sqrt());
+        let image_norm =
+            symmetric_eigenvalues(self.squares.as_ref())?.last().map_or(0.0, |value| value.max(0.0).sqrt());
         let symmetric = Mat::from_fn(inner.nrows(), inner.ncols(), |i, j| (inner[(i, j)] + inner[(j, i)]) / 2.0);
         let values = symmetric_eigenvalues(symmetric.as_ref())?;
-        let head = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        let head_norm = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
         let (squares, trace) = (values.iter().map(|value| value * value).sum::<f64>(), values.iter().sum::<f64>());
-        let whole = known.frobenius * known.frobenius;
-        let tail = (whole * (1.0 + ROUNDING) - squares - 2.0 * rest.squared_norm_l2()).max(whole * ROUNDING).sqrt();
-        let tail = known.trace.map_or(tail, |all| tail.min((all - trace).max(0.0)));
-        let tail = if self.basis.ncols() == n { 0.0 } else { tail };
-        let between = rest.norm_l2();
-        let high = (head + tail + ((head - tail).powi(2) + 4.0 * between * between).sqrt()) / 2.0;
-        let high = high.min(known.frobenius).min(known.trace.unwrap_or(f64::INFINITY)).max(images);
-        Ok(Bounds { low: images, high, likely: high.min(images * self.factor(known.trace.is_some(), failure)) })
+        let squared_frobenius = prior.frobenius * prior.frobenius;
+        let tail_norm = (squared_frobenius * (1.0 + ROUNDING) - squares - 2.0 * remainder.squared_norm_l2())
+            .max(squared_frobenius * ROUNDING)
+            .sqrt();
+        let tail_norm = prior.trace.map_or(tail_norm, |all| tail_norm.min((all - trace).max(0.0)));
+        let tail_norm = if self.basis.ncols() == n { 0.0 } else { tail_norm };
+        let remainder_norm = remainder.norm_l2();
+        let high =
+            (head_norm + tail_norm + ((head_norm - tail_norm).powi(2) + 4.0 * remainder_norm * remainder_norm).sqrt())
+                / 2.0;
+        let high = high.min(prior.frobenius).min(prior.trace.unwrap_or(f64::INFINITY)).max(image_norm);
+        Ok(Bounds {
+            low: image_norm,
+            high,
+            likely: high.min(image_norm * self.upper_factor(prior.trace.is_some(), failure)),
+        })
     }
 
     /// Returns the factor that the lower bound needs to be an upper bound except with probability
     /// `failure`.
-    fn factor(&self, definite: bool, failure: f64) -> f64 {
+    fn upper_factor(&self, definite: bool, failure: f64) -> f64 {
         // powers of A, or of A², in the space
         let powers = if definite { self.steps } else { self.steps.div_ceil(2) };
         let n = self.basis.nrows() as f64;
@@ -147,18 +163,18 @@ mod tests {
     use super::*;
 
     /// Returns the bounds after each step for a diagonal matrix.
-    fn run(values: &[f64], definite: bool, steps: usize, seed: u64) -> Vec<Bounds> {
-        let known = Known {
+    fn bounds_of_diagonal(values: &[f64], definite: bool, steps: usize, seed: u64) -> Vec<Bounds> {
+        let prior = PriorBounds {
             frobenius: values.iter().map(|v| v * v).sum::<f64>().sqrt(),
             trace: definite.then(|| values.iter().sum()),
         };
         let mut space = Krylov::new(values.len(), seed);
-        let mut found = Vec::new();
-        while found.len() < steps && space.next().ncols() > 0 {
+        let mut bounds = Vec::new();
+        while bounds.len() < steps && space.next().ncols() > 0 {
             let images = Mat::from_fn(values.len(), space.next().ncols(), |i, j| values[i] * space.next()[(i, j)]);
-            found.push(space.absorb(images.as_ref(), known, 1e-6).unwrap());
+            bounds.push(space.extend(images.as_ref(), prior, 1e-6).unwrap());
         }
-        found
+        bounds
     }
 
     #[test]
@@ -169,38 +185,38 @@ mod tests {
         let last = |v: &[f64]| v.iter().fold(0.0f64, |most, v| most.max(v.abs()));
         for (values, definite) in [(&decaying, true), (&decaying, false), (&flat, true), (&signed, false)] {
             for seed in 0..5 {
-                let (norm, found) = (last(values), run(values, definite, 12, seed));
+                let (norm, bounds) = (last(values), bounds_of_diagonal(values, definite, 12, seed));
                 let slack = 1.0 + 1e-10;
-                assert!(found.iter().all(|b| b.low <= norm * slack && norm <= b.high * slack), "{found:?}");
-                assert!(found.iter().all(|b| norm <= b.likely * slack), "{found:?}");
-                assert!(found.windows(2).all(|b| b[1].low >= b[0].low * (1.0 - 1e-12)));
-                assert!((found[11].low / norm - 1.0).abs() < 2e-3, "{:?} {norm}", found[11]);
+                assert!(bounds.iter().all(|b| b.low <= norm * slack && norm <= b.high * slack), "{bounds:?}");
+                assert!(bounds.iter().all(|b| norm <= b.likely * slack), "{bounds:?}");
+                assert!(bounds.windows(2).all(|b| b[1].low >= b[0].low * (1.0 - 1e-12)));
+                assert!((bounds[11].low / norm - 1.0).abs() < 2e-3, "{:?} {norm}", bounds[11]);
             }
         }
         // a decaying spectrum is enclosed with certainty, a flat one with high probability
-        let closed = run(&decaying, true, 12, 0)[11];
+        let closed = bounds_of_diagonal(&decaying, true, 12, 0)[11];
         assert!(closed.high / closed.low < 1.0 + 1e-6, "{closed:?}");
-        let flat = run(&flat, true, 16, 0)[15];
+        let flat = bounds_of_diagonal(&flat, true, 16, 0)[15];
         assert!(flat.high / flat.low > 2.0 && flat.likely / flat.low < 1.05, "{flat:?}");
     }
 
     #[test]
-    fn a_space_that_is_everything_gives_the_norm() {
+    fn a_complete_space_gives_the_norm() {
         for n in [1, 3, 8, 9, 20] {
             let values: Vec<f64> = (0..n).map(|i| f64::from(i) - 3.5).collect();
             let norm = values.iter().fold(0.0f64, |most, v| most.max(v.abs()));
-            let found = run(&values, false, 50, 1);
-            assert_eq!(found.len(), (n as usize).div_ceil(BLOCK));
-            let end = found.last().unwrap();
+            let bounds = bounds_of_diagonal(&values, false, 50, 1);
+            assert_eq!(bounds.len(), (n as usize).div_ceil(BLOCK));
+            let end = bounds.last().unwrap();
             assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
         }
         // without new directions the space grows by directions of rounding, which must still be
         // orthogonal to it
         for values in [vec![2.0; 60], [vec![5.0; 3], vec![0.0; 57]].concat(), [vec![5.0; 3], vec![-1.0; 57]].concat()] {
-            let found = run(&values, false, 7, 1);
-            assert!(found.iter().all(|b| b.low <= values[0] * (1.0 + 1e-12)), "{values:?}: {found:?}");
+            let bounds = bounds_of_diagonal(&values, false, 7, 1);
+            assert!(bounds.iter().all(|b| b.low <= values[0] * (1.0 + 1e-12)), "{values:?}: {bounds:?}");
         }
-        let zero = run(&[0.0; 30], true, 3, 0);
+        let zero = bounds_of_diagonal(&[0.0; 30], true, 3, 0);
         assert!(zero.iter().all(|b| b.low == 0.0 && b.high == 0.0), "{zero:?}");
     }
 }

@@ -53,16 +53,16 @@ impl Measure {
             _ => Evidence::Bounds,
         };
         Self {
-            value: share(self.value, whole.value),
-            low: share(self.low, whole.high),
-            high: share(self.high, whole.low),
+            value: quotient(self.value, whole.value),
+            low: quotient(self.low, whole.high),
+            high: quotient(self.high, whole.low),
             evidence,
         }
     }
 }
 
 /// Returns part/whole, and 0 if both are 0: a kernel that is zero everywhere has no error.
-pub(super) fn share(part: f64, whole: f64) -> f64 {
+pub(super) fn quotient(part: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         part / whole
     } else if part > 0.0 {

@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
-//! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
+//! use kapprox::landmark::{LandmarkRule, RpCholesky, Scan};
 //! use kapprox::quality::{Approximation, Evidence};
 //! use kapprox::NystromMap;
 //! use kpass::{MemoryRows, Pass, Workers};
@@ -37,19 +37,19 @@ mod columns;
 mod errors;
 mod krylov;
 mod measure;
+mod sample_spectrum;
 mod spectral;
-mod spectrum;
 
 #[doc(hidden)]
 pub use columns::{ColumnFold, ColumnScratch, ColumnSums};
-pub use errors::{Errors, Norm};
+pub use errors::{Errors, NormPair};
 pub use measure::{Evidence, Measure};
-pub use spectral::SpectralOptions;
 #[doc(hidden)]
-pub use spectrum::{SampleSpectrum, sample_spectrum};
+pub use sample_spectrum::{SampleSpectrum, sample_spectrum};
+pub use spectral::SpectralOptions;
 
-use crate::map::{FeatureMap, independent::widened};
-use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, rows::Scan};
+use crate::map::{FeatureMap, independent::widen};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::Scan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub const CONFIDENCE: f64 = 0.95;
 
 /// Number of columns of a block of K formed at once: with a strip of rows it stays in the
 /// second-level cache.
-const PANEL: usize = 256;
+const PANEL_COLUMNS: usize = 256;
 
 /// An approximation to measure: rows, their kernel, and the map that approximates it.
 #[derive(Clone, Copy, Debug)]
@@ -98,14 +98,14 @@ impl MeasuredRows {
 impl<T: Real> Approximation<'_, T> {
     /// Draws `count` rows uniformly without replacement, or all rows if there are fewer: one
     /// pass, c(d + 2p) numbers.
-    fn hold(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
+    fn measure_rows(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
         let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
         if !sample.is_empty() {
             self.map.apply(sample.as_mat(), phi.as_mut(), self.data.pass.workers);
         }
         let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kpass::Real::to_f64(phi[(i, j)]));
-        Ok(MeasuredRows { x: widened(&sample.x), d: sample.d, phi })
+        Ok(MeasuredRows { x: widen(&sample.x), d: sample.d, phi })
     }
 
     /// Returns true if K̂ ≼ K: the map is a projection, and the kernel matrices have no negative

@@ -1,7 +1,7 @@
 //! The spectral norms ‖K − ΦΦᵀ‖₂ and ‖K‖₂.
 
-use super::krylov::{Bounds, Known, Krylov};
-use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, Norm, PANEL};
+use super::krylov::{Bounds, Krylov, PriorBounds};
+use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, NormPair, PANEL_COLUMNS};
 use crate::kernel::{KernelFunction, pieces};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
@@ -34,18 +34,18 @@ impl Errors {
     /// only. ‖K‖₂ differs from the largest eigenvalue of ΦᵀΦ by at most ‖E‖₂, and for projections
     /// it is not below it.
     #[doc(hidden)]
-    pub fn spectral_bounds(&self, largest: f64) -> Norm {
+    pub fn spectral_bounds(&self, largest: f64) -> NormPair {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
         let low = self.largest_column.max(self.largest_residual);
-        let likely = frobenius.error.high < trace.unwrap_or(f64::INFINITY);
+        let is_probable = frobenius.error.high < trace.unwrap_or(f64::INFINITY);
         let evidence = |measure: Measure| match frobenius.error.evidence {
-            Evidence::Confidence(level) if likely => Measure { evidence: Evidence::Confidence(level), ..measure },
+            Evidence::Confidence(level) if is_probable => Measure { evidence: Evidence::Confidence(level), ..measure },
             _ => measure,
         };
         let error = evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
-        let least = if trace.is_some() { largest } else { largest - error.high };
-        let whole = Measure::bounds(least.max(0.0), (largest + error.high).min(self.trace_of_kernel));
-        Norm { error, whole: evidence(whole) }
+        let lower = if trace.is_some() { largest } else { largest - error.high };
+        let whole = Measure::bounds(lower.max(0.0), (largest + error.high).min(self.trace_of_kernel));
+        NormPair { error, kernel: evidence(whole) }
     }
 
     /// Returns the largest possible tr E, including rounding, if it bounds the norms of E.
@@ -64,7 +64,7 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// # Errors
     /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.
-    pub fn spectral(&self, errors: &[Errors], options: SpectralOptions, seed: u64) -> Result<Vec<Norm>> {
+    pub fn spectral(&self, errors: &[Errors], options: SpectralOptions, seed: u64) -> Result<Vec<NormPair>> {
         let Some(first) = errors.first() else { return Ok(Vec::new()) };
         if first.rows > EXACT_ROWS as u64 {
             return Err(crate::Error::TooManyRows {
@@ -73,59 +73,60 @@ impl<T: Real> Approximation<'_, T> {
                 most: EXACT_ROWS as u64,
             });
         }
-        let held = self.hold(EXACT_ROWS, seed)?;
-        let n = held.phi.nrows();
+        let measured = self.measure_rows(EXACT_ROWS, seed)?;
+        let n = measured.phi.nrows();
         let kernel = self.kernel.typed::<f64>();
         let definite = kernel.positive_definite();
-        let search = |rank, frobenius, trace| NormSearch {
+        let new_search = |rank, frobenius, trace| NormSearch {
             space: Krylov::new(n, seed),
-            known: Known { frobenius, trace },
+            prior: PriorBounds { frobenius, trace },
             rank,
-            found: None,
+            bounds: None,
         };
         let of_error =
-            |errors: &Errors| search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound());
-        let mut open: Vec<NormSearch> = errors.iter().map(of_error).collect();
-        open.push(search(None, first.frobenius_norm.whole.high, definite.then_some(first.trace_of_kernel)));
+            |errors: &Errors| new_search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound());
+        let mut searches: Vec<NormSearch> = errors.iter().map(of_error).collect();
+        searches.push(new_search(None, first.frobenius_norm.kernel.high, definite.then_some(first.trace_of_kernel)));
         for _ in 0..options.steps {
-            let mut going: Vec<&mut NormSearch> = open.iter_mut().filter(|search| search.goes_on(options)).collect();
-            if going.is_empty() {
+            let mut active: Vec<&mut NormSearch> =
+                searches.iter_mut().filter(|search| search.needs_step(options)).collect();
+            if active.is_empty() {
                 break;
             }
-            step(&mut going, &held, &*kernel, self.data.pass.workers, options.failure)?;
+            add_kernel_products(&mut active, &measured, &*kernel, self.data.pass.workers, options.failure)?;
         }
-        let whole = open.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
-        Ok(open.iter().map(|search| Norm { error: search.measure(options), whole }).collect())
+        let whole = searches.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
+        Ok(searches.iter().map(|search| NormPair { error: search.measure(options), kernel: whole }).collect())
     }
 }
 
 /// The search for the norm of K, or of K minus the product of the leading features.
 struct NormSearch {
     space: Krylov,
-    known: Known,
+    prior: PriorBounds,
     rank: Option<usize>,
-    found: Option<Bounds>,
+    bounds: Option<Bounds>,
 }
 
 impl NormSearch {
-    fn goes_on(&self, options: SpectralOptions) -> bool {
-        let wide = self.found.is_none_or(|found| found.likely > found.low * (1.0 + options.tolerance));
+    fn needs_step(&self, options: SpectralOptions) -> bool {
+        let wide = self.bounds.is_none_or(|found| found.likely > found.low * (1.0 + options.tolerance));
         wide && self.space.next().ncols() > 0
     }
 
     /// Adds the product of K with the next columns.
-    fn take(&mut self, mut images: MatMut<'_, f64>, held: &MeasuredRows, failure: f64) -> Result<()> {
+    fn add_images(&mut self, mut images: MatMut<'_, f64>, measured: &MeasuredRows, failure: f64) -> Result<()> {
         if let Some(rank) = self.rank {
-            let phi = held.phi.as_ref().subcols(0, rank);
+            let phi = measured.phi.as_ref().subcols(0, rank);
             let inner = product(phi.transpose(), self.space.next());
             matmul(images.as_mut(), Accum::Add, phi, inner.as_ref(), -1.0, Par::Seq);
         }
-        self.found = Some(self.space.absorb(images.as_ref(), self.known, failure)?);
+        self.bounds = Some(self.space.extend(images.as_ref(), self.prior, failure)?);
         Ok(())
     }
 
     fn measure(&self, options: SpectralOptions) -> Measure {
-        let Some(Bounds { low, high, likely }) = self.found else { return Measure::exact(0.0) };
+        let Some(Bounds { low, high, likely }) = self.bounds else { return Measure::exact(0.0) };
         match likely < high {
             true => Measure { value: low, low, high: likely, evidence: Evidence::Confidence(1.0 - options.failure) },
             false => Measure::bounds(low, high),
@@ -134,27 +135,27 @@ impl NormSearch {
 }
 
 /// Makes one product with K for all searches, so that its entries are formed once.
-fn step(
+fn add_kernel_products(
     searches: &mut [&mut NormSearch],
-    held: &MeasuredRows,
+    measured: &MeasuredRows,
     kernel: &dyn KernelFunction<f64>,
     workers: &Workers,
     failure: f64,
 ) -> Result<()> {
-    let n = held.phi.nrows();
+    let n = measured.phi.nrows();
     let widths: Vec<usize> = searches.iter().map(|search| search.space.next().ncols()).collect();
     let mut v = Mat::zeros(n, 0);
     for search in searches.iter() {
         v = concat![[v, search.space.next()]];
     }
-    let mut images = kernel_times(kernel, held.points(), v.as_ref(), workers);
+    let mut images = kernel_times(kernel, measured.points(), v.as_ref(), workers);
     let (mut parts, mut rest) = (Vec::with_capacity(searches.len()), images.as_mut());
     for (search, width) in searches.iter_mut().zip(widths) {
-        let (own, others) = rest.split_at_col_mut(width);
-        rest = others;
-        parts.push((search, own));
+        let (columns, remaining) = rest.split_at_col_mut(width);
+        rest = remaining;
+        parts.push((search, columns));
     }
-    workers.try_each(parts, |(search, images)| search.take(images, held, failure))
+    workers.try_for_each(parts, |(search, images)| search.add_images(images, measured, failure))
 }
 
 /// Computes K V, one strip of rows by one panel of columns at a time.
@@ -166,9 +167,9 @@ fn kernel_times(
 ) -> Mat<f64> {
     let n = x.nrows();
     let mut out = Mat::zeros(n, v.ncols());
-    workers.each(strips(x, out.as_mut()), |(strip, mut out)| {
-        let mut k = Mat::zeros(strip.nrows(), PANEL.min(n));
-        for (first, width) in pieces(n, PANEL) {
+    workers.for_each(strips(x, out.as_mut()), |(strip, mut out)| {
+        let mut k = Mat::zeros(strip.nrows(), PANEL_COLUMNS.min(n));
+        for (first, width) in pieces(n, PANEL_COLUMNS) {
             let mut k = k.as_mut().subcols_mut(0, width);
             kernel.block(strip, x.subrows(first, width), k.as_mut());
             matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first, width), 1.0, Par::Seq);

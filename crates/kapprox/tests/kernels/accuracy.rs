@@ -84,7 +84,7 @@ fn a_length_for_each_feature() {
 
 /// Returns the kernels that are functions of a distance and equal 1 at distance 0.
 fn of_a_distance() -> Vec<(&'static str, Oracle)> {
-    let with_metric = |name: &str| registry().into_iter().any(|f| f.metric.is_some() && name.starts_with(f.name));
+    let with_metric = |name: &str| registry().into_iter().any(|f| f.distance.is_some() && name.starts_with(f.name));
     let is_one = |name: &str| with_metric(name) && !name.contains(['+']);
     cases().into_iter().filter(|(text, _)| is_one(text)).collect()
 }

@@ -77,7 +77,7 @@ fn nystrom_is_the_map_on_landmarks_of_the_scheme() {
     let workers = Workers::sequential();
     let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 300 };
     let any = kernel.build().unwrap();
-    let chosen = landmark::by_name("rpcholesky").unwrap().landmarks::<f64>().select(&scan, &any, 40, 3).unwrap();
+    let chosen = landmark::by_name("rpcholesky").unwrap().typed::<f64>().select(&scan, &any, 40, 3).unwrap();
     let map = NystromMap::<f64>::new(&any, chosen, &workers).unwrap();
     let flat = x.row_major().unwrap().0;
     let mut expected = Mat::zeros(300, map.rank());

@@ -23,7 +23,7 @@ fn features<T: Real>(map: &NystromMap<T>, rows: &[T]) -> Mat<T> {
 /// Returns the largest difference from the definition in f64: L Lᵀ = K_SS and L phi = k_S(x).
 fn distance<T: Real>(m: usize, b: usize) -> f64 {
     let (map, rows) = (map::<T>(m), points::<T>(b, D, 2, 0.0));
-    assert!(map.rank() == m && !map.is_wide(), "rank {} of {m}", map.rank());
+    assert!(map.rank() == m && !map.is_in_f64(), "rank {} of {m}", map.rank());
     let kernel = "laplacian(sigma=2)".parse::<Kernel>().unwrap().build().unwrap();
     let (z, x) = (wide(&map.landmarks().points), wide(&rows));
     let (k, kx) = (block::<f64>(&kernel, view(&z, D), view(&z, D)), block::<f64>(&kernel, view(&x, D), view(&z, D)));

@@ -5,7 +5,7 @@ use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
 use kapprox::kernel::{AnyKernel, Distance, Domain, Kernel, KernelFunction, registry};
 use kapprox::landmark::LandmarkSet;
-use kapprox::map::KernelFunctions;
+use kapprox::map::KernelSections;
 use kapprox::{FeatureMap, Real};
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &
     let whole = block(kernel, view(&x, d), view(&z, d));
     let rows = vec![0; m];
     let landmarks = LandmarkSet { points: z, rows, d, passes: 0, evaluations: 0 };
-    let columns = KernelFunctions::new(kernel, landmarks);
+    let columns = KernelSections::new(kernel, landmarks);
     let few = FeatureMap::<T>::few_rows(&columns).unwrap();
     let mut scratch = vec![T::from_f64(f64::NAN); few.scratch()];
     for (first, count) in [(0, 1), (28, 1), (3, 2), (5, 7), (19, 8), (0, 0)] {
@@ -218,9 +218,9 @@ fn the_median_is_taken_in_the_kernels_own_metric() {
     for family in registry() {
         let spec = Kernel::parse(family.name).unwrap();
         let resolved = spec.resolve_median(sample).unwrap();
-        assert_eq!(spec.needs_median(), family.metric.is_some());
+        assert_eq!(spec.needs_median(), family.distance.is_some());
         assert!(!resolved.needs_median());
-        match family.metric {
+        match family.distance {
             Some(Distance::L2) => assert!(resolved.to_string().contains("sigma=5"), "{resolved}"),
             Some(Distance::L1 | Distance::ChiSquared) => {
                 assert!(resolved.to_string().contains("sigma=7"), "{resolved}")
@@ -235,7 +235,7 @@ fn the_median_is_taken_in_the_kernels_own_metric() {
 fn facts_hold_on_points() {
     let d = 3;
     for family in registry() {
-        let (name, facts, kernel) = (family.name, family.facts, build(family.example));
+        let (name, facts, kernel) = (family.name, family.properties, build(family.example));
         // the rows are distinct sets
         let sets: Vec<f64> = (0..8).flat_map(|i| [i & 1, i >> 1 & 1, i >> 2].map(f64::from)).collect();
         let away = points::<f64>(11, d, 4, 0.0).into_iter();
@@ -259,11 +259,11 @@ fn facts_hold_on_points() {
             assert!(least > 1e-9, "{name} is singular on points that differ: {least:e}");
         }
         // sums of functions with a jump cannot approximate a continuous function
-        if facts.universal && facts.of.is_empty() && family.domain != Domain::Binary {
+        if facts.universal && facts.scope.is_empty() && family.domain != Domain::Binary {
             let near = moved(&|v| v + 1e-9);
             let jump = block(&kernel, view(&x, d), view(&near, d)) - &k;
             assert!(jump.norm_max() <= 1e-3, "{name} has a jump");
         }
-        assert!(facts.of.is_empty() || facts.characteristic, "{name}");
+        assert!(facts.scope.is_empty() || facts.characteristic, "{name}");
     }
 }

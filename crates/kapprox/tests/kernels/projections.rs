@@ -2,8 +2,8 @@
 
 use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
-use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
-use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, registry as maps};
+use kapprox::landmark::{LandmarkRule, LandmarkSet, Scan, registry as schemes};
+use kapprox::map::{LandmarkInputs, MAX_FEATURES, MapConstructor, MapRequest, MapSpec, registry as maps};
 use kapprox::{FeatureMap, Kernel, NystromMap, Real};
 use kpass::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl<T: Real> Case<T> {
         Scan { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
     }
 
-    fn landmarks(&self, scheme: &dyn Landmarks<T>, m: usize) -> LandmarkSet<T> {
+    fn landmarks(&self, scheme: &dyn LandmarkRule<T>, m: usize) -> LandmarkSet<T> {
         scheme.select(&self.data(&Workers::sequential()), &self.kernel, m, 3).unwrap()
     }
 
@@ -127,7 +127,7 @@ fn dense<T: Real>(kernel: &Arc<dyn AnyKernel>, x: &[T], z: &[T], d: usize) -> Ma
 /// Returns the kernel of the family, and the same kernel with longer length scales if it has any.
 fn specs(family: &KernelFamily) -> Vec<Kernel> {
     let spec = Kernel::parse(family.example).unwrap();
-    let smooth = spec.stretched(6.0).unwrap();
+    let smooth = spec.with_scaled_lengths(6.0).unwrap();
     if smooth == spec { vec![spec] } else { vec![spec, smooth] }
 }
 
@@ -144,7 +144,7 @@ fn every_case<T: Real>(n: usize, check: impl Fn(&Case<T>)) {
 fn every_scheme<T: Real>() {
     every_case::<T>(96, |case| {
         for (scheme, m) in schemes().iter().flat_map(|scheme| [(scheme, 24), (scheme, 96)]) {
-            case.check_nystrom(&format!("{m} by {}", scheme.name), case.landmarks(scheme.landmarks::<T>(), m));
+            case.check_nystrom(&format!("{m} by {}", scheme.name), case.landmarks(scheme.typed::<T>(), m));
         }
     });
 }
@@ -153,13 +153,13 @@ fn every_map<T: Real>() {
     let workers = Workers::sequential();
     every_case::<T>(48, |case| {
         for spec in maps().into_iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
-            let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
+            let MapConstructor::OnLandmarks(make) = spec.builder::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
                 let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };
                 let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
-                let landmarks = case.landmarks(scheme.landmarks::<T>(), wanted);
+                let landmarks = case.landmarks(scheme.typed::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
-                let given = OnLandmarks { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
+                let given = LandmarkInputs { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
                 case.check(&format!("{spec}, {rank} by {}", scheme.name), &*make(given).unwrap());
             }
         }
@@ -229,14 +229,14 @@ fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
         let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element: 8 });
         for rank in [100, 1_000_000_000, usize::MAX] {
             let Ok(few) = shape(rank, 60) else {
-                assert!(spec.is_without_rows() && rank > MOST_FEATURES, "{}", family.name);
+                assert!(spec.is_without_rows() && rank > MAX_FEATURES, "{}", family.name);
                 continue;
             };
             assert!(few.landmarks.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
             // the columns, not the rank, determine the number of additive features
             let asked = spec.is_without_rows() && family.name != "additive";
-            assert_eq!(shape(rank, usize::MAX).is_err(), rank > MOST_FEATURES && (asked || few.landmarks.is_some()));
+            assert_eq!(shape(rank, usize::MAX).is_err(), rank > MAX_FEATURES && (asked || few.landmarks.is_some()));
         }
-        assert!(shape(MOST_FEATURES, usize::MAX).is_ok(), "{}: no product of counts wraps", family.name);
+        assert!(shape(MAX_FEATURES, usize::MAX).is_ok(), "{}: no product of counts wraps", family.name);
     }
 }

@@ -99,9 +99,9 @@ fn the_median_is_that_of_the_columns() {
 #[test]
 fn lists_and_domains_are_those_of_the_columns() {
     let resolved = |text: &str| Kernel::parse(text).unwrap().resolve_columns(&names(4)).unwrap();
-    assert!(resolved("gaussian(sigma=[1, 2], on=x1..x2)").check_features(4).is_ok());
-    let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_features(4).unwrap_err();
-    assert!(matches!(error, Error::Features { kernel: "gaussian", features: 3, .. }), "{error}");
+    assert!(resolved("gaussian(sigma=[1, 2], on=x1..x2)").check_input_count(4).is_ok());
+    let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_input_count(4).unwrap_err();
+    assert!(matches!(error, Error::InputCount { kernel: "gaussian", features: 3, .. }), "{error}");
     assert!(error.to_string().contains("list has 2 numbers"), "{error}");
     // length scales follow the order in which the columns are written
     let points = [0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 5.0, 0.0];
@@ -128,7 +128,7 @@ fn columns_that_are_not_there_are_refused_by_name() {
     }
     assert!(error("acity").to_string().ends_with(r#"but the data has no such input column; did you mean "a city"?"#));
     assert!(error("zzz*").to_string().contains("it has x0, x1, x2, x3, a city"));
-    assert!(matches!(error("x9..x2"), Error::Backwards { .. }));
+    assert!(matches!(error("x9..x2"), Error::ReversedRange { .. }));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn columns_must_be_found_first() {
     let sample = faer::Mat::zeros(3, 2);
     let results = [
         spec.build().map(|_| ()),
-        spec.check_features(2),
+        spec.check_input_count(2),
         spec.check_values(sample.as_ref(), 0),
         spec.resolve_median(sample.as_ref()).map(|_| ()),
     ];

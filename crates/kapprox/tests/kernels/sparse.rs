@@ -7,8 +7,8 @@ use kapprox::FeatureMap;
 use kapprox::Real;
 use kapprox::kernel::{AnyKernel, Domain, Kernel};
 use kapprox::landmark::LandmarkSet;
-use kapprox::map::KernelFunctions;
-use kpass::sparse::NO_PLACE;
+use kapprox::map::KernelSections;
+use kpass::sparse::NO_INDEX;
 use std::sync::Arc;
 
 const WIDTH: usize = 90;
@@ -34,7 +34,7 @@ fn sparse<T: Real>(rows: &[T]) -> Vec<T> {
         assert!(entries.len() <= ROOM);
         let rest = ROOM - entries.len();
         out.extend(entries.iter().map(|(place, _)| T::from_f64(*place as f64)));
-        out.extend(std::iter::repeat_n(T::from_f64(NO_PLACE), rest));
+        out.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), rest));
         out.extend(entries.iter().map(|(_, value)| **value));
         out.extend(std::iter::repeat_n(T::ZERO, rest));
     }
@@ -107,7 +107,7 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
         assert_eq!(few.as_ref(), many.subrows(0, 8), "{text}");
         let landmarks =
             LandmarkSet { points: columns.clone(), rows: (0..25).collect(), d: 2 * ROOM, passes: 0, evaluations: 0 };
-        let functions = KernelFunctions::new(&kernel, landmarks);
+        let functions = KernelSections::new(&kernel, landmarks);
         let few = FeatureMap::<f32>::few_rows(&functions).unwrap();
         for (from, count) in [(0, 1), (3, 8), (57, 3)] {
             let part = block(&kernel, x.subrows(from, count), z);

@@ -130,9 +130,9 @@ fn expressions_can_be_built() {
 #[test]
 fn a_list_must_have_a_number_for_each_feature() {
     let spec = Kernel::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
-    assert!(spec.check_features(3).is_ok() && !spec.needs_median());
-    let error = spec.check_features(4).unwrap_err();
-    assert!(matches!(error, Error::Features { kernel: "gaussian", features: 4, .. }), "{error}");
+    assert!(spec.check_input_count(3).is_ok() && !spec.needs_median());
+    let error = spec.check_input_count(4).unwrap_err();
+    assert!(matches!(error, Error::InputCount { kernel: "gaussian", features: 4, .. }), "{error}");
     assert!(error.to_string().contains("list has 3 numbers"), "{error}");
 }
 
@@ -247,7 +247,7 @@ fn a_rate_is_another_way_to_give_a_length() {
     assert_eq!(known.to_string(), "gaussian(sigma=2)*laplacian(sigma=2, on=[a, c])");
     assert!(known.build().is_ok());
     let spec = Kernel::parse("gaussian(gamma=1/d)").unwrap();
-    for open in [spec.build().err(), spec.stretched(2.0).err()] {
+    for open in [spec.build().err(), spec.with_scaled_lengths(2.0).err()] {
         assert!(open.unwrap().to_string().contains("number of features is unknown"));
     }
     for (text, part) in [
@@ -306,7 +306,7 @@ fn pictures_have_whole_lines() {
         ("ssim(width=28)", 785, "not a multiple of the width 28"),
     ] {
         let names: Vec<_> = (0..features).map(|i| format!("x{i}")).collect();
-        let checked = Kernel::parse(text).unwrap().resolve_columns(&names).unwrap().check_features(features);
+        let checked = Kernel::parse(text).unwrap().resolve_columns(&names).unwrap().check_input_count(features);
         let message = checked.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains(wanted) && message.is_empty() == wanted.is_empty(), "{text}: {message}");
     }

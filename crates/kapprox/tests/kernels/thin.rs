@@ -1,7 +1,7 @@
 //! Products of many rows with a few columns, compared with the sums of the definition.
 
 use kapprox::Real;
-use kapprox::thin::{add_transposed, times};
+use kapprox::thin::{add_transposed, multiply};
 
 fn numbers<T: Real>(count: usize, seed: f64) -> Vec<T> {
     (0..count).map(|i| T::from_f64((seed + i as f64 * 0.731).sin())).collect()
@@ -21,7 +21,7 @@ fn agree<T: Real>() {
     ] {
         let (x, w, right) = (numbers::<T>(b * p, 0.1), numbers::<T>(p * c, 0.2), numbers::<T>(b * c, 0.3));
         let mut out = vec![T::ONE; b * c];
-        times(&x, &w, p, &mut out);
+        multiply(&x, &w, p, &mut out);
         let close = |got: f64, expected: f64, terms: usize| {
             let bound = 4.0 * T::EPSILON * terms as f64;
             assert!((got - expected).abs() <= bound, "{b} {p} {c}: {got} against {expected}");
@@ -57,9 +57,9 @@ fn a_row_has_the_bits_that_it_has_alone() {
     for c in [1, 3, 19] {
         let (x, w) = (numbers::<f32>(b * p, 0.1), numbers::<f32>(p * c, 0.2));
         let (mut all, mut one) = (vec![0.0; b * c], vec![0.0; c]);
-        times(&x, &w, p, &mut all);
+        multiply(&x, &w, p, &mut all);
         for i in 0..b {
-            times(&x[i * p..(i + 1) * p], &w, p, &mut one);
+            multiply(&x[i * p..(i + 1) * p], &w, p, &mut one);
             assert_eq!(one, all[i * c..(i + 1) * c], "{c}");
         }
     }
@@ -67,6 +67,6 @@ fn a_row_has_the_bits_that_it_has_alone() {
 
 #[test]
 fn nothing_times_nothing_is_nothing() {
-    times::<f64>(&[], &[], 0, &mut []);
+    multiply::<f64>(&[], &[], 0, &mut []);
     add_transposed::<f64>(&[], 4, 0, &[], &mut [1.0; 8]);
 }

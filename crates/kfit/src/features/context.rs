@@ -9,15 +9,15 @@ use kstore::pass::{Engine, Observer};
 use kstore::{Pass, RowBlock, Workers};
 
 /// Number of rows that one thread transposes at a time.
-const TURNED: usize = 64;
+const TRANSPOSED_ROWS: usize = 64;
 
 #[derive(Clone, Copy)]
 pub(super) struct VisitContext<'a> {
-    pub(super) cut: PassShape,
+    pub(super) pass_shape: PassShape,
     pub(super) resources: &'a Resources<'a>,
     pub(super) seed: u64,
     /// Bytes available for copies that only save time.
-    pub(super) spare: usize,
+    pub(super) spare_bytes: usize,
 }
 
 impl<'a> VisitContext<'a> {
@@ -32,20 +32,20 @@ impl<'a> VisitContext<'a> {
     where
         'a: 'p,
     {
-        Pass { journal: None, ..self.cut.pass(1, self.resources, observer) }
+        Pass { journal: None, ..self.pass_shape.pass(1, self.resources, observer) }
     }
 }
 
 /// Features of a tile: column-major from the map, and row-major as stored.
 #[derive(Default)]
-pub(super) struct Buffers<T> {
+pub(super) struct FeatureBuffers<T> {
     pub(super) columns: Vec<T>,
     pub(super) rows: Vec<T>,
     pub(super) diag: Vec<f64>,
     pub(super) partial: Vec<f64>,
 }
 
-impl<T: Real> Buffers<T> {
+impl<T: Real> FeatureBuffers<T> {
     pub(super) fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
         let size = block.len() * map.dims().1;
         let mut rows = std::mem::take(&mut self.rows);
@@ -67,8 +67,8 @@ impl<T: Real> Buffers<T> {
         let x = MatRef::from_row_major_slice(block.x, b, block.d);
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.columns, b, p), workers);
         let columns = &self.columns;
-        for_each_strip(workers, rows, TURNED * p, |strip, rows| {
-            let first = strip * TURNED;
+        for_each_strip(workers, rows, TRANSPOSED_ROWS * p, |strip, rows| {
+            let first = strip * TRANSPOSED_ROWS;
             for j in 0..p {
                 let column = &columns[j * b + first..][..rows.len() / p];
                 column.iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);

@@ -15,7 +15,7 @@ pub const FEWER_DIRECTIONS: &str =
     "the features have no further directions of variation; use more rows or raise `rank`";
 
 /// Name of the pass that sums second moments, and of its stage.
-pub const GRAM: &str = "Gram matrix";
+pub const GRAM_PASS: &str = "Gram matrix";
 
 /// The points whose kernel sections a solver combines, by [`crate::request::RowAccess`].
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct FitData<'a, T: Real> {
     /// The feature map; without features if the solver combines kernel sections itself.
     pub map: &'a dyn FeatureMap<T>,
     /// Number of features of the second view, which follow those of the first; 0 for one view.
-    pub second: usize,
+    pub second_features: usize,
     /// The targets of the rows; empty for solvers without targets.
     pub targets: &'a Targets,
     /// Number of selected rows, n.
@@ -47,15 +47,15 @@ pub struct FitData<'a, T: Real> {
     /// Divisor that scaled the row weights of the source; C refers to the original weights.
     pub weight_unit: f64,
     /// Tiles, segments and lanes of the passes.
-    pub cut: PassShape,
+    pub pass_shape: PassShape,
     /// Options of the fit, without the solver's own settings.
     pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
     /// Storage of features that are read many times.
-    pub keep: FeatureTier,
+    pub tier: FeatureTier,
     /// Bytes that the plan leaves unused, for copies that only save time.
-    pub spare: usize,
+    pub spare_bytes: usize,
     /// The folds, for solvers that cross-validate.
     pub folds: &'a Folds,
     /// The points whose kernel sections the solver combines.
@@ -81,22 +81,22 @@ impl<T: Real> FitData<'_, T> {
         F: Fold<T, Error = crate::Error>,
         F::State: Merge + Persist,
     {
-        let observer = self.resources.over(name, self.source.range());
+        let observer = self.resources.stage_over(name, self.source.range());
         Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
     }
 
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
-        self.cut.pass(self.cut.gram_lanes, self.resources, observer)
+        self.pass_shape.pass(self.pass_shape.gram_lanes, self.resources, observer)
     }
 
     /// Returns folds with all rows in one fold.
-    pub fn whole(&self) -> Result<Folds> {
+    pub fn single_fold(&self) -> Result<Folds> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
-    pub(crate) fn warn_of_fewer(&self, asked: usize, there: usize, why: &str) {
-        if there < asked {
-            self.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
+    pub(crate) fn warn_of_fewer_components(&self, requested: usize, available: usize, why: &str) {
+        if available < requested {
+            self.resources.stage_observer.warn(format!("components reduced from {requested} to {available}: {why}"));
         }
     }
 
@@ -106,23 +106,23 @@ impl<T: Real> FitData<'_, T> {
     /// # Errors
     /// Errors of reading the rows.
     pub fn moments(&self) -> Result<RidgeState> {
-        self.moments_with(None)
+        self.moments_with_targets(None)
     }
 
     /// Computes [`FitData::moments`] with target features, if any, instead of the targets.
-    pub(crate) fn moments_with(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
-        let folds = self.whole()?;
+    pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
+        let folds = self.single_fold()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);
-        self.fold(GRAM, &fold.with_bin(self.cut.tile))
+        self.fold(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
     }
 
-    pub(crate) fn moments_of_folds(&self) -> Result<RidgeState> {
-        self.moments_of_classes(1)
+    pub(crate) fn moments_by_fold(&self) -> Result<RidgeState> {
+        self.moments_by_class(1)
     }
 
     /// Computes [`FitData::moments`] for each fold and, within it, for each class.
-    pub(crate) fn moments_of_classes(&self, classes: usize) -> Result<RidgeState> {
+    pub(crate) fn moments_by_class(&self, classes: usize) -> Result<RidgeState> {
         let fold = RidgeFold::new(self.map, self.folds, self.targets).by_class(classes);
-        self.fold(GRAM, &fold.with_bin(self.cut.tile))
+        self.fold(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
     }
 }

@@ -14,27 +14,27 @@ use std::ops::Range;
 /// Delivers the states of a work unit's segments one by one.
 pub(super) struct Segments<'d, S> {
     /// The current segment: its number, its rows so far, and its state.
-    open: Option<(u64, u64, S)>,
+    current: Option<(u64, u64, S)>,
     deliver: Deliver<'d, S, crate::Error>,
 }
 
 impl<'d, S> Segments<'d, S> {
     pub(super) fn new(deliver: Deliver<'d, S, crate::Error>) -> Self {
-        Self { open: None, deliver }
+        Self { current: None, deliver }
     }
 
     /// Adds `rows` to the row count of a segment, and returns the segment's state.
-    pub(super) fn at(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
-        if let Some((at, rows, state)) = self.open.take_if(|(at, ..)| *at != number) {
+    pub(super) fn state_mut(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
+        if let Some((at, rows, state)) = self.current.take_if(|(at, ..)| *at != number) {
             (self.deliver)(at, rows, state)?;
         }
-        let (_, all, state) = self.open.get_or_insert_with(|| (number, 0, init()));
+        let (_, all, state) = self.current.get_or_insert_with(|| (number, 0, init()));
         *all += rows;
         Ok(state)
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        self.open.map_or(Ok(()), |(at, rows, state)| (self.deliver)(at, rows, state))
+        self.current.map_or(Ok(()), |(at, rows, state)| (self.deliver)(at, rows, state))
     }
 }
 
@@ -53,20 +53,20 @@ impl<T: Real> StoredFeatures<'_, T> {
         mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         let Range { start, end } = self.range.clone();
-        let cut = Cut { tile: self.context.cut.tile, segment: self.context.cut.segment, start, end };
-        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
+        let cut = Cut { tile: self.context.pass_shape.tile, segment: self.context.pass_shape.segment, start, end };
+        let mut unit = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
             let mut segments = Segments::new(deliver);
-            self.visit_lot(Some(&lot), observer, &mut |tile| {
-                step(segments.at(self.segment_of(tile.first), tile.rows() as u64, init)?, tile)
+            self.visit_unit(Some(&lot), observer, &mut |tile| {
+                step(segments.state_mut(self.segment_of(tile.first), tile.rows() as u64, init)?, tile)
             })?;
             segments.finish()
         };
-        Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
+        Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut unit)?.0)
     }
 
     /// Computes Σ φ over all rows, in one pass with a stage of this name.
     pub(crate) fn sum(&self, name: &str) -> Result<Vec<f64>> {
-        let stage = self.context.resources.stages.stage(name, Some(self.n as u64));
+        let stage = self.context.resources.stage_observer.stage(name, Some(self.n as u64));
         let Sums(sums) = self.fold(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
             tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, self.workers());
             Ok(())
@@ -80,7 +80,7 @@ impl<T: Real> StoredFeatures<'_, T> {
 
     /// The engine of the processes that share the passes over these rows, if any.
     fn engine(&self) -> Option<&dyn Engine> {
-        self.context.engine().filter(|_| self.own)
+        self.context.engine().filter(|_| self.all_rows)
     }
 
     pub(super) fn segment_of(&self, position: usize) -> u64 {
@@ -89,7 +89,7 @@ impl<T: Real> StoredFeatures<'_, T> {
     }
 
     /// Returns the position of a segment's first row; for a segment without rows, of the next row.
-    pub(super) fn position(&self, number: u64) -> usize {
+    pub(super) fn segment_start(&self, number: u64) -> usize {
         let place = self.segments.partition_point(|(_, at)| *at < number);
         self.segments.get(place).map_or(self.n, |(first, _)| *first)
     }

@@ -1,9 +1,9 @@
 //! The pass that stores the features. Its other results form a mergeable state, so that several
 //! processes can share the pass.
 
-use super::context::{Buffers, VisitContext};
+use super::context::{FeatureBuffers, VisitContext};
 use crate::features::fold::Segments;
-use crate::features::stored::{Stored, Writer};
+use crate::features::stored::{FeatureStore, FeatureWriter};
 use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
 use crate::row_weights::{self, RowWeights};
@@ -11,12 +11,12 @@ use crate::{Error, Result, Targets, certificate::CertificateState};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::pass::{Deliver, fold_lots};
-use kstore::{Coded, RowBlock};
+use kstore::{LabelCodes, RowBlock};
 use std::ops::Range;
 
 /// Which additional sums the pass that stores the features computes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct GatherOptions {
     /// True to sum the second moments of the features.
     pub moments: bool,
     /// True to compute the squared norm of every row in feature space.
@@ -27,7 +27,7 @@ pub struct Wanted {
 
 /// Sums computed by the pass that stores the features.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct GatheredSums {
     /// Residuals of the map at every rank; `None` if the map is not a projection.
     pub certificate: Option<CertificateState>,
     /// Second moments, if requested.
@@ -39,7 +39,7 @@ pub struct Gathered {
 
 /// State of the pass: values of the rows from the table, and the sums.
 #[derive(Default)]
-struct RowFacts {
+struct GatherState {
     codes: Vec<u32>,
     y: Vec<f64>,
     groups: Vec<u32>,
@@ -48,10 +48,10 @@ struct RowFacts {
     tiles: Vec<u32>,
     /// Alternating number and row count of every nonempty segment.
     segments: Vec<u64>,
-    sums: Gathered,
+    sums: GatheredSums,
 }
 
-kstore::summed!(RowFacts {
+kstore::summed!(GatherState {
     read "codes": codes,
     read "y": y,
     read "groups": groups,
@@ -65,7 +65,7 @@ kstore::summed!(RowFacts {
 });
 
 /// Returns the start positions of consecutive parts with these row counts, then the total.
-fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
+fn start_positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
     let ends = rows.scan(0, |end, rows| {
         *end += rows as usize;
         Some(*end)
@@ -80,86 +80,95 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// # Errors
     /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that
     /// overflows.
-    pub fn gather(data: &'a FitData<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
+    pub fn gather(data: &'a FitData<'a, T>, options: GatherOptions) -> Result<(Self, GatheredSums)> {
         let p = data.map.dims().1;
-        let projects = data.map.is_projection();
-        let init = || RowFacts {
-            sums: Gathered {
-                certificate: projects.then(|| CertificateState::new(p)),
-                moments: wanted.moments.then(|| GramState::new(p, 0, 1)),
+        let is_projection = data.map.is_projection();
+        let init = || GatherState {
+            sums: GatheredSums {
+                certificate: is_projection.then(|| CertificateState::new(p)),
+                moments: options.moments.then(|| GramState::new(p, 0, 1)),
                 squares: Vec::new(),
             },
-            ..RowFacts::default()
+            ..GatherState::default()
         };
-        let name = match data.keep {
+        let name = match data.tier {
             FeatureTier::Memory => "features to memory",
             FeatureTier::Scratch => "features to scratch",
             FeatureTier::Recomputed => "features",
         };
-        let stored = Stored::new(data);
-        let observer = data.resources.over(name, data.source.range());
-        let context =
-            VisitContext { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
-        let mut gather = Gather { data, wanted, buffers: Buffers::default(), scratch: GramScratch::default() };
-        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, RowFacts, Error>| {
+        let stored = FeatureStore::new(data);
+        let observer = data.resources.stage_over(name, data.source.range());
+        let context = VisitContext {
+            pass_shape: data.pass_shape,
+            resources: data.resources,
+            seed: data.options.seed,
+            spare_bytes: data.spare_bytes,
+        };
+        let mut gather = Gather { data, options, buffers: FeatureBuffers::default(), scratch: GramScratch::default() };
+        let mut unit = |lot: Range<u64>, deliver: Deliver<'_, GatherState, Error>| {
             let (mut writer, mut segments) = (stored.writer(lot.clone())?, Segments::new(deliver));
             context.pass(&*observer).visit_lot(data.source, &lot, |block| {
-                let found = segments.at(block.rows[0] / data.cut.segment, block.len() as u64, &init)?;
-                gather.add(block, &mut writer, found)
+                let state = segments.state_mut(block.rows[0] / data.pass_shape.segment, block.len() as u64, &init)?;
+                gather.add(block, &mut writer, state)
             })?;
             writer.finish()?;
             segments.finish()
         };
-        let (found, _) = fold_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut lot)?;
-        let starts = positions(found.tiles.iter().map(|rows| u64::from(*rows)));
+        let (state, _) = fold_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut unit)?;
+        let starts = start_positions(state.tiles.iter().map(|rows| u64::from(*rows)));
         let (numbers, rows): (Vec<u64>, Vec<u64>) =
-            found.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
-        let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
+            state.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
+        let segments = start_positions(rows.into_iter()).into_iter().zip(numbers).collect();
         let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
-        let RowFacts { codes, y, groups, folds, weights, sums, .. } = found;
-        let bare = Self::bare(context, Phi::Stored(stored), (n, p), range, true);
-        Ok((Self { codes, y, groups, folds, weights, starts, segments, ..bare }, sums))
+        let GatherState { codes, y, groups, folds, weights, sums, .. } = state;
+        let features = Self::without_targets(context, Phi::Stored(stored), (n, p), range, true);
+        Ok((Self { codes, y, groups, folds, weights, starts, segments, ..features }, sums))
     }
 }
 
 struct Gather<'a, T: Real> {
     data: &'a FitData<'a, T>,
-    wanted: Wanted,
-    buffers: Buffers<T>,
+    options: GatherOptions,
+    buffers: FeatureBuffers<T>,
     scratch: GramScratch<T>,
 }
 
 impl<T: Real> Gather<'_, T> {
     /// Adds a tile: stores its features, and updates the sums and the row values from the table.
-    fn add(&mut self, block: &RowBlock<'_, T>, writer: &mut Writer<'_, T>, found: &mut RowFacts) -> Result<()> {
+    fn add(
+        &mut self,
+        block: &RowBlock<'_, T>,
+        writer: &mut FeatureWriter<'_, T>,
+        state: &mut GatherState,
+    ) -> Result<()> {
         let (b, p) = (block.len(), self.data.map.dims().1);
         writer.add(block, &mut self.buffers, self.data.resources.workers)?;
         if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
             let remedy = "scale the features, choose another kernel or use `precision` f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }
-        self.learn(block, &mut found.sums)?;
-        self.targets(block, found)?;
-        found.tiles.push(b as u32);
-        match &mut found.segments[..] {
+        self.add_sums(block, &mut state.sums)?;
+        self.add_row_values(block, state)?;
+        state.tiles.push(b as u32);
+        match &mut state.segments[..] {
             [_, rows] => *rows += b as u64,
-            _ => found.segments = vec![block.rows[0] / self.data.cut.segment, b as u64],
+            _ => state.segments = vec![block.rows[0] / self.data.pass_shape.segment, b as u64],
         }
         Ok(())
     }
 
     /// Updates residuals, squared norms and moments from the features in the buffers.
-    fn learn(&mut self, block: &RowBlock<'_, T>, sums: &mut Gathered) -> Result<()> {
+    fn add_sums(&mut self, block: &RowBlock<'_, T>, sums: &mut GatheredSums) -> Result<()> {
         let (b, map, buffers) = (block.len(), self.data.map, &mut self.buffers);
         let workers = self.data.resources.workers;
         let phi = MatRef::from_column_major_slice(&buffers.columns, b, map.dims().1);
         if let Some(certificate) = &mut sums.certificate {
             buffers.diag.resize(b, 0.0);
             map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
-            let weights = row_weights::weights(block)?;
+            let weights = row_weights::block_weights(block)?;
             certificate.update(phi, &buffers.diag, weights.as_deref(), &mut buffers.partial, workers);
         }
-        if self.wanted.squares {
+        if self.options.squares {
             match sums.certificate {
                 Some(_) => sums.squares.extend_from_slice(&buffers.diag[..b]),
                 None => {
@@ -169,37 +178,37 @@ impl<T: Real> Gather<'_, T> {
             }
         }
         if let Some(moments) = &mut sums.moments {
-            let none = MatRef::from_column_major_slice(&[], b, 0);
-            moments.update(0, phi, none, &mut self.scratch, workers)?;
+            let no_targets = MatRef::from_column_major_slice(&[], b, 0);
+            moments.update(0, phi, no_targets, &mut self.scratch, workers)?;
         }
         Ok(())
     }
 
     /// Adds classes or numeric targets, weights if any, and folds if there are several.
-    fn targets(&self, block: &RowBlock<'_, T>, found: &mut RowFacts) -> Result<()> {
+    fn add_row_values(&self, block: &RowBlock<'_, T>, state: &mut GatherState) -> Result<()> {
         match (self.data.targets, block.classes) {
-            (Targets::Classes(classes), Some(Coded { codes, .. })) => {
+            (Targets::Classes(classes), Some(LabelCodes { codes, .. })) => {
                 let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
                 if let Some(i) = unknown {
                     return Err(Error::UnknownClass { row: block.rows[i] });
                 }
-                found.codes.extend_from_slice(codes);
+                state.codes.extend_from_slice(codes);
             }
             (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
-            (Targets::Numeric { .. }, _) => found.y.extend_from_slice(block.y),
+            (Targets::Numeric { .. }, _) => state.y.extend_from_slice(block.y),
         }
-        let group = |i: usize| block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
-        for i in (0..block.len()).filter(|_| self.wanted.groups) {
-            let known = Some(group(i)).filter(|group| *group != Coded::UNKNOWN);
-            found.groups.push(known.ok_or(Error::UnknownGroup { row: block.rows[i] })?);
+        let group = |i: usize| block.groups.map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
+        for i in (0..block.len()).filter(|_| self.options.groups) {
+            let group_code = Some(group(i)).filter(|group| *group != LabelCodes::UNKNOWN);
+            state.groups.push(group_code.ok_or(Error::UnknownGroup { row: block.rows[i] })?);
         }
         for i in 0..block.len() {
-            found.weights.0.extend(row_weights::weight(block, i)?.map(|weight| weight * self.data.weight_unit));
+            state.weights.0.extend(row_weights::block_weight(block, i)?.map(|weight| weight * self.data.weight_unit));
         }
         if self.data.folds.count() > 1 {
             for (i, row) in block.rows.iter().enumerate() {
                 // there are at most a thousand folds
-                found.folds.push(self.data.folds.fold_of(*row, group(i))? as u16);
+                state.folds.push(self.data.folds.fold_of(*row, group(i))? as u16);
             }
         }
         Ok(())

@@ -11,23 +11,23 @@ mod context;
 mod fit_data;
 mod fold;
 mod gather;
-mod pick;
+mod row_selection;
 mod stored;
 mod tier;
 mod tile;
 
-use context::{Buffers, VisitContext};
-pub use fit_data::{FEWER_DIRECTIONS, GRAM};
+use context::{FeatureBuffers, VisitContext};
+pub use fit_data::{FEWER_DIRECTIONS, GRAM_PASS};
 pub use fit_data::{FitData, Points};
 pub use fold::{Sums, Values};
-pub use gather::{Gathered, Wanted};
-pub(crate) use pick::class_rows_bytes;
-pub(crate) use stored::Quiet;
-use stored::Stored;
+pub use gather::{GatherOptions, GatheredSums};
+pub(crate) use row_selection::selection_bytes;
+use stored::FeatureStore;
+pub(crate) use stored::StopOnly;
 pub use tier::FeatureTier;
-pub use tier::{STATES, values_bytes};
+pub use tier::{STATES_PER_FOLD, values_bytes};
 pub use tile::Tile;
-use tile::{WIDENED, Widen, Work};
+use tile::{TileVisitor, WIDEN_ROWS, Widen};
 
 use crate::request::{PassShape, ProblemSize};
 use crate::row_weights::RowWeights;
@@ -39,9 +39,9 @@ use std::ops::Range;
 
 /// The features of all rows, by their storage.
 enum Phi<'a, T: Real> {
-    Stored(Stored<'a, T>),
+    Stored(FeatureStore<'a, T>),
     /// Copies of selected rows, n x p row-major.
-    Picked(Vec<T>),
+    Copied(Vec<T>),
     /// Selected rows of other features, by ascending positions; every visit extracts them.
     Positions(&'a StoredFeatures<'a, T>, Vec<usize>),
     /// Features of another type, converted when they are read.
@@ -73,7 +73,7 @@ pub struct StoredFeatures<'a, T: Real> {
     segments: Vec<(usize, u64)>,
     range: Range<u64>,
     /// True if these are all rows of the run, false for selected rows.
-    own: bool,
+    all_rows: bool,
 }
 
 impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
@@ -84,20 +84,30 @@ impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
 
 /// Returns the bytes of a pass over the features: decoded rows or stored features, two tiles of
 /// features, and a part in f64.
-pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
-    let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
-    let features = 2 * shape.map.p * shape.element + 8;
-    let map = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed;
-    let wide = 8 * WIDENED * shape.map.p;
-    shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map + wide
+pub(crate) fn pass_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
+    let row_bytes = (size.d.max(size.map.p)) * size.element_bytes + (size.t + 2) * 8;
+    let feature_bytes = 2 * size.map.p * size.element_bytes + 8;
+    let map_bytes = size.map.footprint.bytes_for(pass_shape.tile) - size.map.footprint.fixed;
+    let wide_bytes = 8 * WIDEN_ROWS * size.map.p;
+    size.cursor.bytes_for(pass_shape.tile)
+        + (pass_shape.prefetch + 2) * pass_shape.tile * row_bytes
+        + pass_shape.tile * feature_bytes
+        + map_bytes
+        + wide_bytes
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Features without classes, targets, groups, folds and weights.
-    fn bare(context: VisitContext<'a>, phi: Phi<'a, T>, (n, p): (usize, usize), range: Range<u64>, own: bool) -> Self {
+    fn without_targets(
+        context: VisitContext<'a>,
+        phi: Phi<'a, T>,
+        (n, p): (usize, usize),
+        range: Range<u64>,
+        all_rows: bool,
+    ) -> Self {
         let (codes, y, groups, folds, weights) = Default::default();
         let (starts, segments) = Default::default();
-        Self { context, phi, n, p, codes, y, groups, folds, weights, starts, segments, range, own }
+        Self { context, phi, n, p, codes, y, groups, folds, weights, starts, segments, range, all_rows }
     }
 
     /// Calls `visitor` with every tile of features, in row order.
@@ -107,22 +117,27 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     pub fn visit(
         &self,
         observer: &dyn Observer,
-        mut work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
+        mut visitor: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<()> {
-        self.visit_lot(None, observer, &mut work)
+        self.visit_unit(None, observer, &mut visitor)
     }
 
     /// Visits the given segments, or all segments for `None`. Not generic, so that it is compiled
     /// once. Rows selected by positions are always visited completely.
-    fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+    fn visit_unit(
+        &self,
+        unit: Option<&Range<u64>>,
+        observer: &dyn Observer,
+        visitor: TileVisitor<'_, T>,
+    ) -> Result<()> {
         match &self.phi {
-            Phi::Stored(stored) => self.visit_stored(stored, lot, observer, work),
-            Phi::Picked(phi) => {
-                let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
-                self.visit_memory(rows, observer, work, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
+            Phi::Stored(stored) => self.visit_stored(stored, unit, observer, visitor),
+            Phi::Copied(phi) => {
+                let rows = unit.map_or(0..self.n, |lot| self.segment_start(lot.start)..self.segment_start(lot.end));
+                self.visit_memory(rows, observer, visitor, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
             }
-            Phi::Positions(of, at) => of.pick_here(at, observer, work),
-            Phi::Wide(of) => of.widen(lot, observer, work),
+            Phi::Positions(features, positions) => features.visit_selected_locally(positions, observer, visitor),
+            Phi::Wide(features) => features.widen(unit, observer, visitor),
         }
     }
 
@@ -130,32 +145,32 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// store but lacks.
     fn visit_stored(
         &self,
-        stored: &Stored<'_, T>,
-        lot: Option<&Range<u64>>,
+        stored: &FeatureStore<'_, T>,
+        unit: Option<&Range<u64>>,
         observer: &dyn Observer,
-        work: Work<'_, T>,
+        visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
-        let lot = lot.map_or_else(|| stored.cut.segments(), Range::clone);
-        stored.fill(&lot, &self.context, observer)?;
-        match stored.place() {
+        let unit = unit.map_or_else(|| stored.cut.segments(), Range::clone);
+        stored.fill_missing(&unit, &self.context, observer)?;
+        match stored.tier() {
             FeatureTier::Memory => {
-                let rows = self.position(lot.start)..self.position(lot.end);
-                self.visit_memory(rows, observer, work, |rows| self.in_memory(stored, rows))
+                let rows = self.segment_start(unit.start)..self.segment_start(unit.end);
+                self.visit_memory(rows, observer, visitor, |rows| self.in_memory(stored, rows))
             }
             FeatureTier::Scratch => stored
-                .scratch(&lot)
+                .scratch_parts(&unit)
                 .into_iter()
-                .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, work)),
-            FeatureTier::Recomputed => self.visit_rows(stored.source, Some(stored.map), &lot, observer, work),
+                .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, visitor)),
+            FeatureTier::Recomputed => self.visit_rows(stored.source, Some(stored.map), &unit, observer, visitor),
         }
     }
 
     /// Returns features of rows of one segment; `None` if this process does not have them in
     /// memory.
-    fn in_memory<'s>(&self, stored: &'s Stored<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
+    fn in_memory<'s>(&self, stored: &'s FeatureStore<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
         let number = self.segment_of(rows.start);
-        let first = self.position(number);
-        stored.memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
+        let first = self.segment_start(number);
+        stored.segment_in_memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
     }
 
     /// Visits the rows of a source: stored features, or input rows that `map` maps to features.
@@ -163,11 +178,11 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         &self,
         source: &dyn RowSource<T>,
         map: Option<&dyn FeatureMap<T>>,
-        lot: &Range<u64>,
+        unit: &Range<u64>,
         observer: &dyn Observer,
-        work: Work<'_, T>,
+        visitor: TileVisitor<'_, T>,
     ) -> Result<()> {
-        let (mut buffers, mut first) = (Buffers::default(), self.position(lot.start));
+        let (mut buffers, mut first) = (FeatureBuffers::default(), self.segment_start(unit.start));
         let pass = self.context.pass(observer);
         let tile = |block: &RowBlock<'_, T>| {
             let phi = match map {
@@ -177,11 +192,11 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
                 }
                 None => block.x,
             };
-            work(&Tile { first, phi, p: self.p })?;
+            visitor(&Tile { first, phi, p: self.p })?;
             first += block.len();
             Ok(())
         };
-        pass.visit_lot(source, lot, tile).map(drop)
+        pass.visit_lot(source, unit, tile).map(drop)
     }
 
     /// Visits the tiles of rows in memory; `features_of` returns their features.
@@ -189,16 +204,17 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         &self,
         rows: Range<usize>,
         observer: &dyn Observer,
-        work: Work<'_, T>,
-        of: impl Fn(Range<usize>) -> Option<&'s [T]>,
+        visitor: TileVisitor<'_, T>,
+        features_of: impl Fn(Range<usize>) -> Option<&'s [T]>,
     ) -> Result<()> {
         for bounds in self.starts.windows(2).filter(|bounds| rows.contains(&bounds[0])) {
-            if observer.stop() {
+            if observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
             let (first, end) = (bounds[0], bounds[1]);
-            let phi = of(first..end).ok_or(Error::Shape { what: "features", expected: end - first, got: 0 })?;
-            work(&Tile { first, phi, p: self.p })?;
+            let phi =
+                features_of(first..end).ok_or(Error::Shape { what: "features", expected: end - first, got: 0 })?;
+            visitor(&Tile { first, phi, p: self.p })?;
             observer.advance((end - first) as u64);
         }
         Ok(())
@@ -208,21 +224,21 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
             Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
-            Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
+            Phi::Copied(phi) => phi.get(i * self.p..(i + 1) * self.p),
             Phi::Positions(..) | Phi::Wide(_) => None,
         }
     }
 
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`; without
     /// weights, the number of these rows.
-    pub fn weight_outside(&self, held: Option<u16>) -> f64 {
-        self.weights.total((0..self.n).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)))
+    pub fn weight_outside(&self, left_out: Option<u16>) -> f64 {
+        self.weights.total((0..self.n).filter(|i| left_out.is_none_or(|fold| self.folds[*i] != fold)))
     }
 
     /// Returns the mean weight of the rows outside a fold, or of all rows for `None`.
-    pub(crate) fn mean_weight(&self, held: Option<u16>) -> f64 {
-        let rows = self.folds.iter().filter(|fold| held == Some(**fold)).count();
-        self.weight_outside(held) / (self.n - rows).max(1) as f64
+    pub(crate) fn mean_weight(&self, left_out: Option<u16>) -> f64 {
+        let left_out_rows = self.folds.iter().filter(|fold| left_out == Some(**fold)).count();
+        self.weight_outside(left_out) / (self.n - left_out_rows).max(1) as f64
     }
 
     /// The seed of random choices.
@@ -243,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_row_in_scratch_takes_what_the_choice_counts() {
-        let shape = TableShape { stored: 0, features: 10, targets: 0, weighted: false };
+        let shape = TableShape { stored_rows: 0, inputs: 10, targets: 0, has_weights: false };
         assert_eq!((Cache::<f32>::row_bytes(&shape), Cache::<f64>::row_bytes(&shape)), (10 * 4 + 16, 10 * 8 + 16));
     }
 }

@@ -1,28 +1,28 @@
 //! Storage of the features between passes.
 
 use crate::request::{ProblemSize, Resources};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 /// Number of states that a fold has in memory: the segment's, the reduction block's, and the merged
 /// state of earlier blocks.
-pub const STATES: usize = 3;
+pub const STATES_PER_FOLD: usize = 3;
 
 /// Returns the bytes of row values in the states of a fold: the states together contain the values
 /// of all rows, and a growing vector doubles its capacity.
-pub fn values_bytes(numbers: usize, element: usize) -> usize {
-    numbers.saturating_mul(3 * element)
+pub fn values_bytes(count: usize, element: usize) -> usize {
+    count.saturating_mul(3 * element)
 }
 
 /// Bytes of features that processes of a shared run exchange at once.
-const EXCHANGED: usize = 16 << 20;
+const EXCHANGE_SIZE: usize = 16 << 20;
 
 /// Number of rows whose features are exchanged at once.
-pub(super) fn exchanged(p: usize, element: usize) -> usize {
-    (EXCHANGED / (p * element).max(1)).max(256)
+pub(super) fn exchange_rows(p: usize, element: usize) -> usize {
+    (EXCHANGE_SIZE / (p * element).max(1)).max(256)
 }
 
 fn exchange_bytes(p: usize, element: usize) -> usize {
-    values_bytes(exchanged(p, element) * p, element)
+    values_bytes(exchange_rows(p, element) * p, element)
 }
 
 /// Where the features are between passes.
@@ -41,28 +41,28 @@ pub enum FeatureTier {
 impl FeatureTier {
     /// Chooses the tier for the features of a problem of this size, given the memory that `plan`
     /// leaves, and adds the features to the plan.
-    pub fn choose(plan: Plan, shape: &ProblemSize, resources: &Resources<'_>) -> (Self, Plan) {
+    pub fn choose(plan: MemoryPlan, size: &ProblemSize, resources: &Resources<'_>) -> (Self, MemoryPlan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
-            true => plan.term("features that processes exchange", exchange_bytes(shape.map.p, shape.element), ""),
+            true => plan.term("features that processes exchange", exchange_bytes(size.map.p, size.element_bytes), ""),
             false => plan,
         };
-        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let needed = rows.saturating_mul(shape.map.p).saturating_mul(shape.element);
-        if plan.bytes().saturating_add(needed) <= plan.budget {
-            return (Self::Memory, plan.term("features of all rows", needed, ""));
+        let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
+        let feature_bytes = rows.saturating_mul(size.map.p).saturating_mul(size.element_bytes);
+        if plan.bytes().saturating_add(feature_bytes) <= plan.budget {
+            return (Self::Memory, plan.term("features of all rows", feature_bytes, ""));
         }
         // a cached row has a row number and two codes in addition to its features
-        let on_disk = (needed as u64).saturating_add(16 * shape.n);
+        let scratch_bytes = (feature_bytes as u64).saturating_add(16 * size.n);
         match resources.scratch {
-            Some(scratch) if on_disk <= scratch.left() => (Self::Scratch, plan),
+            Some(scratch) if scratch_bytes <= scratch.remaining() => (Self::Scratch, plan),
             _ => (Self::Recomputed, plan),
         }
     }
 
     /// Returns a warning if every pass recomputes the features; else `None`.
-    pub fn warning(self, shape: &ProblemSize) -> Option<String> {
-        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
+    pub fn warning(self, size: &ProblemSize) -> Option<String> {
+        let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
+        let bytes = kstore::budget::bytes(rows.saturating_mul(size.map.p).saturating_mul(size.element_bytes));
         match self {
             Self::Memory | Self::Scratch => None,
             Self::Recomputed => Some(format!(

@@ -11,20 +11,20 @@ use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
 /// Number of rows converted to f64 at once.
-pub(super) const WIDENED: usize = 1024;
+pub(super) const WIDEN_ROWS: usize = 1024;
 
 /// Number of rows that one thread converts at a time.
-const CONVERTED: usize = 128;
+const WIDEN_STRIP_ROWS: usize = 128;
 
 /// Number of rows of a product that one thread computes at a time.
-const STRIP: usize = 256;
+const PRODUCT_STRIP_ROWS: usize = 256;
 
 /// Number of rows whose transposed products are summed in the type of the features; these sums are
 /// added in f64.
-const SUMMED: usize = 512;
+const SUM_ROWS: usize = 512;
 
 /// Number of features in a panel of a transposed product; one thread computes a panel.
-const PANEL: usize = 128;
+const PANEL_FEATURES: usize = 128;
 
 /// A tile: the features of some rows.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,8 @@ impl<T: Real> Tile<'_, T> {
     /// rows. 2pc flops a row.
     pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
         let (p, c) = (self.p, weights.len() / self.p);
-        for_each_strip(workers, out, STRIP * c, |strip, out| {
-            thin::times(&self.phi[strip * STRIP * p..][..out.len() / c * p], weights, p, out);
+        for_each_strip(workers, out, PRODUCT_STRIP_ROWS * c, |strip, out| {
+            thin::multiply(&self.phi[strip * PRODUCT_STRIP_ROWS * p..][..out.len() / c * p], weights, p, out);
         });
     }
 
@@ -61,34 +61,34 @@ impl<T: Real> Tile<'_, T> {
     /// row.
     pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
         let (p, c) = (self.p, right.len() / self.rows().max(1));
-        for_each_strip(workers, sums, PANEL * c, |panel, sums| {
-            for (phi, right) in self.phi.chunks(SUMMED * p).zip(right.chunks(SUMMED * c)) {
-                thin::add_transposed(phi, p, panel * PANEL, right, sums);
+        for_each_strip(workers, sums, PANEL_FEATURES * c, |panel, sums| {
+            for (phi, right) in self.phi.chunks(SUM_ROWS * p).zip(right.chunks(SUM_ROWS * c)) {
+                thin::add_transposed(phi, p, panel * PANEL_FEATURES, right, sums);
             }
         });
     }
 }
 
-pub(super) type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
+pub(super) type TileVisitor<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 /// Features of another type that can be read in the type `T`.
 pub(super) trait Widen<T>: Sync {
     /// Calls `visitor` with tiles of a work unit, or of all rows for `None`, in row order.
-    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
+    fn widen(&self, unit: Option<&Range<u64>>, observer: &dyn Observer, visitor: TileVisitor<'_, T>) -> Result<()>;
 }
 
 impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
-    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
+    fn widen(&self, unit: Option<&Range<u64>>, observer: &dyn Observer, visitor: TileVisitor<'_, f64>) -> Result<()> {
         let (p, workers) = (self.p, self.workers());
         let mut wide = Vec::new();
-        self.visit_lot(lot, observer, &mut |tile| {
-            for (part, phi) in tile.phi.chunks(WIDENED * p).enumerate() {
+        self.visit_unit(unit, observer, &mut |tile| {
+            for (part, phi) in tile.phi.chunks(WIDEN_ROWS * p).enumerate() {
                 wide.resize(phi.len(), 0.0);
-                for_each_strip(workers, &mut wide, CONVERTED * p, |strip, wide| {
-                    let phi = &phi[strip * CONVERTED * p..][..wide.len()];
+                for_each_strip(workers, &mut wide, WIDEN_STRIP_ROWS * p, |strip, wide| {
+                    let phi = &phi[strip * WIDEN_STRIP_ROWS * p..][..wide.len()];
                     wide.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
                 });
-                work(&Tile { first: tile.first + part * WIDENED, phi: &wide, p })?;
+                visitor(&Tile { first: tile.first + part * WIDEN_ROWS, phi: &wide, p })?;
             }
             Ok(())
         })
@@ -97,8 +97,14 @@ impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
 
 impl<T: Real> StoredFeatures<'_, T> {
     /// Returns the features in f64, without targets, classes, folds and weights.
-    pub fn wide(&self) -> StoredFeatures<'_, f64> {
-        let bare = StoredFeatures::bare(self.context, Phi::Wide(self), (self.n, self.p), self.range.clone(), self.own);
-        StoredFeatures { segments: self.segments.clone(), ..bare }
+    pub fn widened(&self) -> StoredFeatures<'_, f64> {
+        let features = StoredFeatures::without_targets(
+            self.context,
+            Phi::Wide(self),
+            (self.n, self.p),
+            self.range.clone(),
+            self.all_rows,
+        );
+        StoredFeatures { segments: self.segments.clone(), ..features }
     }
 }

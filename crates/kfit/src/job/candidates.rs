@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// Default number of candidate rows for each landmark: selection then costs less than the fit.
 const CANDIDATES_PER_RANK: u64 = 20;
-const FEWEST_CANDIDATES: u64 = 50_000;
+const MIN_CANDIDATES: u64 = 50_000;
 
 /// Candidate rows for the landmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl FromStr for Candidates {
 impl Candidates {
     /// Returns the default number of candidates, max(20·rank, 50,000).
     #[doc(hidden)]
-    pub fn of_rank(rank: usize) -> Self {
-        Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
+    pub fn default_for_rank(rank: usize) -> Self {
+        Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(MIN_CANDIDATES))
     }
 
     /// Returns the number of rows; `None` for all rows.

@@ -5,7 +5,7 @@ use crate::request::{MetricSource, TrainOptions};
 use crate::train::target_names;
 use crate::{Error, Result};
 use kstore::checkpoint::{Journal, Manifest, Resume};
-use kstore::{Digest, Selected};
+use kstore::{Digest, SelectedTable};
 use serde_json::Value;
 
 impl Fit {
@@ -17,11 +17,11 @@ impl Fit {
     pub fn open_checkpoint<'a>(
         &self,
         checkpoint: &Checkpoint<'a>,
-        selected: &Selected,
+        selected: &SelectedTable,
         training: &TrainOptions,
     ) -> Result<Journal<'a>> {
         let manifest = manifest(self, selected, training, &checkpoint.notes)?;
-        Ok(Journal::open(&checkpoint.folder, &manifest, checkpoint.every, checkpoint.resume, checkpoint.listener)?)
+        Ok(Journal::open(&checkpoint.folder, &manifest, checkpoint.interval, checkpoint.resume, checkpoint.listener)?)
     }
 }
 
@@ -30,10 +30,10 @@ impl Fit {
 /// # Errors
 /// Errors of opening the checkpoint or of joining the processes; a shared run that must resume from
 /// a checkpoint.
-pub(super) fn journal<'a>(
+pub(super) fn open_journal<'a>(
     run: &Run<'a>,
     fit: &Fit,
-    selected: &Selected,
+    selected: &SelectedTable,
     training: &TrainOptions,
 ) -> Result<Option<Journal<'a>>> {
     let Some(engine) = run.engine else {
@@ -48,13 +48,13 @@ pub(super) fn journal<'a>(
         return Err(Error::option("resume", "", why));
     }
     engine.join(&manifest(fit, selected, training, &[])?)?;
-    Ok(Some(Journal::through(engine)))
+    Ok(Some(Journal::with_engine(engine)))
 }
 
 /// Returns the manifest of a fit: version, instruction set, options, columns and files.
 pub(super) fn manifest(
     fit: &Fit,
-    selected: &Selected,
+    selected: &SelectedTable,
     training: &TrainOptions,
     notes: &[(String, String)],
 ) -> Result<Manifest> {
@@ -63,7 +63,7 @@ pub(super) fn manifest(
         other => other.to_string(),
     };
     let mut options: Vec<(String, String)> = notes.to_vec();
-    if let Value::Object(map) = fit.canonical(training)? {
+    if let Value::Object(map) = fit.canonical_options(training)? {
         options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
     }
     options.push(("features".to_string(), text(selected.feature_names().into())));
@@ -74,8 +74,8 @@ pub(super) fn manifest(
         options.push(("values of the columns".to_string(), Digest::of(&values)));
     }
     options.push(("target".to_string(), text(target_names(selected).into())));
-    if let MetricSource::Given(given) = &training.metric {
-        options.push(("numbers of the metric".to_string(), given.digest()));
+    if let MetricSource::Provided(provided) = &training.metric {
+        options.push(("numbers of the metric".to_string(), provided.digest()));
     }
     let mut files = selected.table().identities();
     files.extend(training.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
@@ -90,7 +90,7 @@ pub(super) fn manifest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::KnownMetric;
+    use crate::request::ProvidedMetric;
     use kapprox::metric::Metric;
     use kstore::{Scaler, Selection, Table};
     use std::sync::Arc;
@@ -103,8 +103,9 @@ mod tests {
         let scaled = |scale: Vec<f64>| Scaler { centre: vec![0.0; 2], scale, mean: vec![0.0; 2], ..Scaler::default() };
         let mark = |factors: &[f64], scaler: Option<Scaler>| {
             let metric = Arc::new(Metric::diagonal(factors.to_vec()).unwrap());
-            let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(KnownMetric { metric, scaler }));
-            manifest(&fit, &selected, &fit.training(&selected).unwrap(), &[]).unwrap().mark()
+            let fit =
+                Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Provided(ProvidedMetric { metric, scaler }));
+            manifest(&fit, &selected, &fit.training(&selected).unwrap(), &[]).unwrap().job_digest()
         };
         assert_eq!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], None));
         assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.5], None));

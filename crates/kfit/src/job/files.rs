@@ -1,24 +1,24 @@
 //! Files that a fit reads in addition to the table: landmarks and a metric.
 
 use super::Fit;
-use crate::model::MOST_HEADER_BYTES;
+use crate::model::MAX_HEADER_BYTES;
 use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
-use kstore::{Categories, Selected, Selection, Table, TextOptions, encoding::Times};
+use kstore::{Categories, SelectedTable, Selection, Table, TextOptions, encoding::Times};
 use std::{fs::File, io::Read, path::Path};
 
 /// Returns true if the file starts like a safetensors file: a plausible header length (8 bytes),
 /// then an opening brace. The text or magic bytes of a table, read as a length, are larger: their
 /// upper four bytes are not 0.
-pub fn is_model(path: &Path) -> bool {
+pub fn is_model_file(path: &Path) -> bool {
     let mut start = [0; 9];
-    let read = kstore::source::regular(path).is_ok()
+    let read = kstore::source::regular_metadata(path).is_ok()
         && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
     let [length @ .., brace] = start;
-    read && brace == b'{' && u64::from_le_bytes(length) <= MOST_HEADER_BYTES
+    read && brace == b'{' && u64::from_le_bytes(length) <= MAX_HEADER_BYTES
 }
 
-fn open(path: &Path, columns: &Selection, text: &TextOptions) -> Result<Selected> {
+fn open_table(path: &Path, columns: &Selection, text: &TextOptions) -> Result<SelectedTable> {
     Ok(Table::open_with(&[path], text)?.select(columns)?)
 }
 
@@ -29,11 +29,11 @@ impl LandmarkSource {
     /// # Errors
     /// A file that cannot be read, or that has other columns.
     #[doc(hidden)]
-    pub fn opened(self, selected: &Selected, text: &TextOptions) -> Result<Self> {
+    pub fn opened(self, selected: &SelectedTable, text: &TextOptions) -> Result<Self> {
         match self {
             Self::File(path) => {
-                let text = text.clone().like(selected.reading().knowing(selected.encoding()));
-                Ok(Self::Rows(Box::new(open(&path, &selected.same_features(), &text)?)))
+                let text = text.clone().with_reading(selected.reading().with_encoding(selected.encoding()));
+                Ok(Self::Rows(Box::new(open_table(&path, &selected.same_features(), &text)?)))
             }
             open => Ok(open),
         }
@@ -61,17 +61,17 @@ impl Fit {
     /// # Errors
     /// Files that cannot be read, or that have other columns.
     #[doc(hidden)]
-    pub fn opened(mut self, selected: &Selected, text: &TextOptions) -> Result<Self> {
+    pub fn opened(mut self, selected: &SelectedTable, text: &TextOptions) -> Result<Self> {
         self.landmarks = self.landmarks.map(|landmarks| landmarks.opened(selected, text)).transpose()?;
         let MetricSource::File(path) = &self.metric else { return Ok(self) };
         let features = selected.feature_names();
-        let metric = if is_model(path) {
-            MetricSource::of_model(&AnyModel::load(path)?, &features)?
+        let metric = if is_model_file(path) {
+            MetricSource::from_model(&AnyModel::load(path)?, &features)?
         } else {
             // one number for every input, including categories
             let columns =
                 Selection { features, categories: Categories::None, times: Times::None, ..Selection::default() };
-            MetricSource::of_table(&open(path, &columns, text)?)?
+            MetricSource::from_table(&open_table(path, &columns, text)?)?
         };
         Ok(self.metric(metric))
     }

@@ -1,14 +1,14 @@
 //! The description of a fit: solver, kernel, map and landmarks.
 
 use super::candidates::Candidates;
-use super::text;
+use super::serde_text;
 use crate::request::{LandmarkSource, MetricSource, Scaling};
-use crate::solver::parameter::{C, FOLDS, GROUP, LAMBDA, Parameter, RANKS, TOLERANCE, WEIGHTS, WITH};
+use crate::solver::parameter::{C, FOLDS, GROUP, LAMBDA, Parameter, RANKS, SECOND_VIEW, TOLERANCE, WEIGHTS};
 use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Error, Result, Task};
 use kapprox::Kernel;
 use kapprox::map::MapSpec;
-use kstore::{Selected, Selection, Table};
+use kstore::{SelectedTable, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -44,32 +44,32 @@ kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Fit {
-    #[serde(rename = "solver", with = "text::family")]
+    #[serde(rename = "solver", with = "serde_text::family")]
     #[doc(hidden)]
     pub family: &'static SolverFamily,
     #[serde(rename = "options", default)]
-    given: Options,
+    options: Options,
     /// `None` selects the default: standard scaling, or no scaling for sparse rows.
-    #[serde(rename = "scale", default, with = "text::optional")]
+    #[serde(rename = "scale", default, with = "serde_text::optional")]
     pub(super) scaling: Option<Scaling>,
     #[serde(default)]
     pub(super) clip: bool,
-    #[serde(default, skip_serializing_if = "MetricSource::is_none", with = "text::metric")]
+    #[serde(default, skip_serializing_if = "MetricSource::is_none", with = "serde_text::metric")]
     #[doc(hidden)]
     pub metric: MetricSource,
-    #[serde(default, with = "text")]
+    #[serde(default, with = "serde_text")]
     pub(super) kernel: Kernel,
-    #[serde(default, with = "text")]
+    #[serde(default, with = "serde_text")]
     pub(super) map: MapSpec,
     /// Source of the landmarks; `None` selects randomly pivoted Cholesky.
-    #[serde(default, serialize_with = "text::landmarks", deserialize_with = "text::optional::deserialize")]
+    #[serde(default, serialize_with = "serde_text::landmarks", deserialize_with = "serde_text::optional::deserialize")]
     pub(super) landmarks: Option<LandmarkSource>,
-    #[serde(default, with = "text::optional")]
+    #[serde(default, with = "serde_text::optional")]
     pub(super) candidates: Option<Candidates>,
     pub(super) rank: Option<usize>,
     #[serde(default)]
     pub(super) seed: u64,
-    #[serde(default, with = "text")]
+    #[serde(default, with = "serde_text")]
     pub(super) precision: ElementType,
     /// `None` if the caller selects rows.
     pub(super) rows: Option<Selection>,
@@ -77,25 +77,25 @@ pub struct Fit {
     #[serde(default)]
     pub(super) notes: serde_json::Map<String, serde_json::Value>,
     #[serde(skip)]
-    checked: OnceLock<Arc<Checked>>,
+    parsed: OnceLock<Arc<ParsedOptions>>,
 }
 
 /// Parsed parameters of a solver.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Checked {
+pub struct ParsedOptions {
     pub settings: Settings,
     pub solver: Box<dyn AnySolver>,
 }
 
-impl Checked {
+impl ParsedOptions {
     pub(super) fn facts(&self) -> SolverFacts {
         Solver::<f64>::facts(&*self.solver)
     }
 }
 
 /// Name of the map for the exact kernel.
-const EXACT: &str = "exact";
+const EXACT_MAP: &str = "exact";
 
 impl Fit {
     /// Returns a fit of ridge regression; a grid of lambdas is cross-validated in one pass.
@@ -108,22 +108,22 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for an unknown name.
     pub fn solver(name: &str) -> Result<Self> {
-        Ok(Self { family: solver::named(name)?, ..Self::default() })
+        Ok(Self { family: solver::solver_named(name)?, ..Self::default() })
     }
 
     /// Sets a parameter of the solver to a value in the form that users type: `set("C", 10)`,
     /// `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
-        let given = self.given.clone().set(name, value);
-        self.options(given)
+        let options = self.options.clone().set(name, value);
+        self.options(options)
     }
 
     /// Sets all parameters of the solver at once.
     #[must_use]
     #[doc(hidden)]
-    pub fn options(self, given: Options) -> Self {
-        Self { given, checked: OnceLock::new(), ..self }
+    pub fn options(self, options: Options) -> Self {
+        Self { options, parsed: OnceLock::new(), ..self }
     }
 
     /// Sets rows and columns of the fit, for [`Fit::select`]. The model file records the rows.
@@ -222,21 +222,22 @@ impl Fit {
     /// Returns the fit at one rank instead of several.
     #[doc(hidden)]
     pub fn at_rank(self, rank: usize) -> Self {
-        let given = self.given.clone().without(TOLERANCE.name);
-        Self { rank: Some(rank), ..self.options(given).without_ranks() }
+        let options = self.options.clone().without(TOLERANCE.name);
+        Self { rank: Some(rank), ..self.options(options).without_ranks() }
     }
 
     /// Returns the parameters that are chosen together with the rank.
-    fn of_rank(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
-        std::iter::once(&RANKS).chain(self.family.of_rank)
+    fn rank_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
+        std::iter::once(&RANKS).chain(self.family.rank_parameters)
     }
 
     /// Returns the fit without the rank and without the parameters chosen with it.
     #[must_use]
     #[doc(hidden)]
     pub fn without_ranks(self) -> Self {
-        let given = self.of_rank().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
-        Self { rank: None, ..self }.options(given)
+        let options =
+            self.rank_parameters().fold(self.options.clone(), |given, parameter| given.without(parameter.name));
+        Self { rank: None, ..self }.options(options)
     }
 
     /// Returns the fit with the rank of another fit, and with the parameters chosen with it that
@@ -244,25 +245,26 @@ impl Fit {
     #[must_use]
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
-        let read = self.of_rank().filter(|parameter| self.family.reads(parameter));
-        let given: Vec<_> = read.filter_map(|one| Some((one.name, other.given.get(one.name)?))).collect();
-        let fit = given.into_iter().fold(self.without_ranks(), |fit, (name, value)| fit.set(name, value));
+        let read_parameters = self.rank_parameters().filter(|parameter| self.family.reads(parameter));
+        let parameters: Vec<_> =
+            read_parameters.filter_map(|one| Some((one.name, other.options.get(one.name)?))).collect();
+        let fit = parameters.into_iter().fold(self.without_ranks(), |fit, (name, value)| fit.set(name, value));
         Self { rank: other.rank, ..fit }
     }
 
     /// Returns the fit with the exact kernel, without the options of a map, and with the solver's
     /// accuracy for searches.
     #[doc(hidden)]
-    pub fn on_kernel(self) -> Result<Self> {
-        let of_maps = self.of_rank().chain([&TOLERANCE, &FOLDS]);
-        let given = of_maps.fold(self.given.clone(), |given, parameter| given.without(parameter.name));
-        let given = (self.family.on_kernel)(given);
-        Ok(Self { map: EXACT.parse()?, landmarks: None, candidates: None, ..self }.options(given))
+    pub fn with_exact_kernel(self) -> Result<Self> {
+        let map_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);
+        let options = map_parameters.fold(self.options.clone(), |given, parameter| given.without(parameter.name));
+        let options = (self.family.exact_options)(options);
+        Ok(Self { map: EXACT_MAP.parse()?, landmarks: None, candidates: None, ..self }.options(options))
     }
 
     /// Returns the fit with the default map if its kernel was exact.
     #[doc(hidden)]
-    pub fn on_map(self) -> Self {
+    pub fn with_approximate_map(self) -> Self {
         let map = if self.map.is_exact() { MapSpec::default() } else { self.map.clone() };
         Self { map, ..self }
     }
@@ -270,7 +272,7 @@ impl Fit {
     /// Replaces a table of landmarks by a scheme with the same number of landmarks, because the
     /// table is in the units of the original columns.
     #[doc(hidden)]
-    pub fn with_scheme(self) -> Self {
+    pub fn with_landmark_scheme(self) -> Self {
         match &self.landmarks {
             Some(LandmarkSource::Rows(table)) => {
                 let range = table.range();
@@ -283,13 +285,13 @@ impl Fit {
 
     /// True if a parameter of the solver is set.
     #[doc(hidden)]
-    pub fn gives(&self, name: &str) -> bool {
-        self.given.get(name).is_some()
+    pub fn has_option(&self, name: &str) -> bool {
+        self.options.get(name).is_some()
     }
 
     #[doc(hidden)]
-    pub fn gives_penalty(&self) -> bool {
-        self.gives(LAMBDA.name) || self.gives(C.name)
+    pub fn has_penalty(&self) -> bool {
+        self.has_option(LAMBDA.name) || self.has_option(C.name)
     }
 
     /// The solver of the fit.
@@ -324,28 +326,28 @@ impl Fit {
 
     /// Returns the rows and columns of the fit; all by default.
     #[doc(hidden)]
-    pub fn selected_rows(&self) -> Selection {
+    pub fn row_selection(&self) -> Selection {
         self.rows.clone().unwrap_or_default()
     }
 
     /// Returns the parsed parameters; the first call parses them.
     #[doc(hidden)]
-    pub fn checked(&self) -> Result<&Checked> {
-        if let Some(checked) = self.checked.get() {
-            return Ok(checked);
+    pub fn parsed(&self) -> Result<&ParsedOptions> {
+        if let Some(parsed) = self.parsed.get() {
+            return Ok(parsed);
         }
-        let settings = self.family.settings(&self.given)?;
+        let settings = self.family.settings(&self.options)?;
         let solver = self.family.solver(&settings)?;
-        Ok(self.checked.get_or_init(|| Arc::new(Checked { settings, solver })))
+        Ok(self.parsed.get_or_init(|| Arc::new(ParsedOptions { settings, solver })))
     }
 
     /// The values of the solver's parameters.
     ///
     /// # Errors
     /// [`Error::Option`] for a parameter that the solver does not read, or an invalid value;
-    /// [`Error::Missing`] for a required parameter.
+    /// [`Error::MissingOption`] for a required parameter.
     pub fn settings(&self) -> Result<&Settings> {
-        Ok(&self.checked()?.settings)
+        Ok(&self.parsed()?.settings)
     }
 
     /// The task of the solver with these parameters, such as regression or components.
@@ -361,45 +363,49 @@ impl Fit {
     ///
     /// # Errors The errors of [`Fit::selection`], and missing columns.
     #[doc(hidden)]
-    pub fn select(&self, table: &Table) -> Result<Selected> {
-        Ok(table.select(&self.selection(self.selected_rows())?)?)
+    pub fn select(&self, table: &Table) -> Result<SelectedTable> {
+        Ok(table.select(&self.selection(self.row_selection())?)?)
     }
 
     /// Returns the selection with all columns that the solver reads: inputs, targets, class,
     /// weights, folds.
     ///
-    /// # Errors The errors of [`Fit::settings`]; [`Error::Missing`] for a missing target;
+    /// # Errors The errors of [`Fit::settings`]; [`Error::MissingOption`] for a missing target;
     /// [`Error::Option`] for too many targets.
     #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
         let task = self.family.task(settings);
-        let named = selection.targets.join(",");
+        let target_names = selection.targets.join(",");
         match (task, selection.targets.len()) {
             (Task::Regression | Task::Classification | Task::Ranking, 0) => {
                 return Err(Error::missing("target", self.family.name, "it learns from a target; name its column"));
             }
             (Task::Classification, 2..) => {
-                return Err(Error::option("target", named, "a classification has one column of labels; name one"));
+                return Err(Error::option(
+                    "target",
+                    target_names,
+                    "a classification has one column of labels; name one",
+                ));
             }
             (Task::Ranking, 2..) => {
-                return Err(Error::option("target", named, "a ranking has one column of grades; name one"));
+                return Err(Error::option("target", target_names, "a ranking has one column of grades; name one"));
             }
             (Task::Components | Task::Clusters | Task::Novelty, 1..) => {
                 let why = format!("{} learns without a target; leave it out", self.family.name);
-                return Err(Error::option("target", named, why));
+                return Err(Error::option("target", target_names, why));
             }
             _ => {}
         }
         let mut features = selection.features;
         if !features.is_empty() {
             // the columns of a second view are inputs too
-            features.extend(settings.columns(&WITH).into_iter().flatten());
+            features.extend(settings.columns(&SECOND_VIEW).into_iter().flatten());
         }
         Ok(Selection {
             features,
             class_target: task == Task::Classification,
-            weighing: self.scaling.and_then(Scaling::weighing),
+            weighting: self.scaling.and_then(Scaling::weighing),
             weight: settings.column(&WEIGHTS),
             group: settings.column(&GROUP).or_else(|| Some(settings.folds(&FOLDS)?.column()?.to_string())),
             ..selection

@@ -1,12 +1,12 @@
 //! Runs a job and returns its result: a model and the report of its fit.
 
-use super::{ElementType, Fit, Run, fit::Checked, verdict::verdict};
+use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_warnings};
 use crate::metric::combination::{self, Combination, combine};
 use crate::request::{Forecast, Resources, TrainOptions};
-use crate::train::{self, FitReport, Trained, convention};
+use crate::train::{self, FitReport, Trained, convention_of};
 use crate::{AnyModel, Error, Model, Result, solver::Solver};
 use kapprox::{Kernel, Real};
-use kstore::{Missing, Selected, Selection, Table, checkpoint::Journal};
+use kstore::{Missing, SelectedTable, Selection, Table, checkpoint::Journal};
 use std::path::Path;
 
 /// A trained model and its report.
@@ -29,7 +29,7 @@ impl Fitted {
     }
 }
 
-fn on_rows(kernels: &[Kernel], selected: &Selected) -> Result<Vec<Kernel>> {
+fn kernels_on_rows(kernels: &[Kernel], selected: &SelectedTable) -> Result<Vec<Kernel>> {
     let (names, sparse) = (selected.feature_names(), selected.sparse().map(|shape| shape.width));
     kernels.iter().map(|kernel| Ok(kernel.on_rows(&names, sparse)?)).collect()
 }
@@ -40,9 +40,14 @@ impl Fit {
     ///
     /// # Errors
     /// Options that contradict each other; errors of [`combine`].
-    pub fn combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
-        let selected = &run.coded(selected)?;
-        let (training, kernels) = (self.training(selected)?, on_rows(kernels, selected)?);
+    pub fn learn_combination(
+        &self,
+        kernels: &[Kernel],
+        selected: &SelectedTable,
+        run: &Run<'_>,
+    ) -> Result<Combination> {
+        let selected = &run.resolve_categories(selected)?;
+        let (training, kernels) = (self.training(selected)?, kernels_on_rows(kernels, selected)?);
         match self.precision {
             ElementType::F32 => combine::<f32>(selected, &training, &kernels, &run.resources()),
             ElementType::F64 => combine::<f64>(selected, &training, &kernels, &run.resources()),
@@ -55,9 +60,9 @@ impl Fit {
     /// # Errors
     /// Options that contradict each other; errors of reading these rows. A plan that exceeds the
     /// memory budget is not an error here.
-    pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
-        let (selected, resources) = (&run.coded(selected)?, &run.resources());
-        let (training, solver) = (self.training(selected)?, &*self.checked()?.solver);
+    pub fn plan(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
+        let (selected, resources) = (&run.resolve_categories(selected)?, &run.resources());
+        let (training, solver) = (self.training(selected)?, &*self.parsed()?.solver);
         match self.precision {
             ElementType::F32 => train::forecast::<f32>(selected, &training, solver, resources),
             ElementType::F64 => train::forecast::<f64>(selected, &training, solver, resources),
@@ -69,13 +74,13 @@ impl Fit {
     ///
     /// # Errors The errors of [`Fit::plan`] and of learning the weights.
     #[doc(hidden)]
-    pub fn plan_combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
-        let selected = &run.coded(selected)?;
+    pub fn plan_combination(&self, kernels: &[Kernel], selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
+        let selected = &run.resolve_categories(selected)?;
         let (training, resources) = (self.training(selected)?, run.resources());
-        let found = on_rows(kernels, selected)?;
+        let resolved = kernels_on_rows(kernels, selected)?;
         let mut stages = match self.precision {
-            ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
-            ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,
+            ElementType::F32 => combination::forecast::<f32>(selected, &training, &resolved, &resources)?,
+            ElementType::F64 => combination::forecast::<f64>(selected, &training, &resolved, &resources)?,
         };
         // the memory plan of a sum does not depend on its weights
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
@@ -90,8 +95,8 @@ impl Fit {
     /// Options that contradict each other; a plan that exceeds the memory budget, before the first
     /// pass; invalid rows with their position; errors of the solver. [`Error::is_interrupted`]
     /// identifies a run that was stopped.
-    pub fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
-        self.run_and(selected, run, &|_| Ok(()))
+    pub fn run(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Fitted> {
+        self.run_then(selected, run, &|_| Ok(()))
     }
 
     /// Learns like [`Fit::run`], and writes the model to `path` before removing the run's
@@ -99,19 +104,24 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::run`] and of the file system.
-    pub fn run_and_save(&self, selected: &Selected, run: &Run<'_>, path: &Path) -> Result<Fitted> {
-        self.run_and(selected, run, &|fitted| {
-            let _stage = run.stages().stage("write model", None);
+    pub fn run_and_save(&self, selected: &SelectedTable, run: &Run<'_>, path: &Path) -> Result<Fitted> {
+        self.run_then(selected, run, &|fitted| {
+            let _stage = run.stage_observer().stage("write model", None);
             fitted.save(path)
         })
     }
 
-    fn run_and(&self, selected: &Selected, run: &Run<'_>, keep: &dyn Fn(&Fitted) -> Result<()>) -> Result<Fitted> {
-        let selected = &run.coded(selected)?;
+    fn run_then(
+        &self,
+        selected: &SelectedTable,
+        run: &Run<'_>,
+        save: &dyn Fn(&Fitted) -> Result<()>,
+    ) -> Result<Fitted> {
+        let selected = &run.resolve_categories(selected)?;
         let training = self.training(selected)?;
         match self.precision {
-            ElementType::F32 => fit::<f32>(self, AnyModel::F32, selected, &training, run, keep),
-            ElementType::F64 => fit::<f64>(self, AnyModel::F64, selected, &training, run, keep),
+            ElementType::F32 => run_fit::<f32>(self, AnyModel::F32, selected, &training, run, save),
+            ElementType::F64 => run_fit::<f64>(self, AnyModel::F64, selected, &training, run, save),
         }
     }
 
@@ -128,30 +138,30 @@ impl Fit {
 
 /// Trains, with a journal if the run has a checkpoint; calls `save` with the result before removing
 /// the checkpoint.
-pub(super) fn fit<T: Real>(
+pub(super) fn run_fit<T: Real>(
     fit: &Fit,
-    any: fn(Model<T>) -> AnyModel,
-    selected: &Selected,
+    wrap: fn(Model<T>) -> AnyModel,
+    selected: &SelectedTable,
     training: &TrainOptions,
     run: &Run<'_>,
-    keep: &dyn Fn(&Fitted) -> Result<()>,
+    save: &dyn Fn(&Fitted) -> Result<()>,
 ) -> Result<Fitted> {
-    let watch = run.watched();
-    let journal = super::checkpoint::journal(run, fit, selected, training)?;
-    let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
-    let found = train_model::<T>(fit, any, selected, training, &resources);
+    let watch = run.stage_recorder();
+    let journal = super::checkpoint::open_journal(run, fit, selected, training)?;
+    let resources = Resources { stage_observer: &watch, journal: journal.as_ref(), ..run.resources() };
+    let trained = train_model::<T>(fit, wrap, selected, training, &resources);
     // an interrupted step may return an invalid result or a numerical error
-    let found = resources.workers.check().map_err(Error::from).and(found);
-    let fitted = found.and_then(|mut fitted| {
-        keep(&fitted)?;
+    let trained = resources.workers.check().map_err(Error::from).and(trained);
+    let fitted = trained.and_then(|mut fitted| {
+        save(&fitted)?;
         (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
         Ok(fitted)
     });
-    let over = !fitted.as_ref().err().and_then(Error::stored).is_some_and(kstore::Error::may_pass);
-    run.engine.iter().for_each(|engine| engine.leave(over));
+    let is_final = !fitted.as_ref().err().and_then(Error::as_store_error).is_some_and(kstore::Error::is_transient);
+    run.engine.iter().for_each(|engine| engine.leave(is_final));
     match (&journal, fitted) {
         (Some(journal), Err(error)) => Err(match &run.checkpoint {
-            Some(checkpoint) => checkpoint.kept(journal, error),
+            Some(checkpoint) => checkpoint.interruption_error(journal, error),
             None => error,
         }),
         (_, fitted) => {
@@ -163,25 +173,25 @@ pub(super) fn fit<T: Real>(
 
 fn train_model<T: Real>(
     fit: &Fit,
-    any: fn(Model<T>) -> AnyModel,
-    selected: &Selected,
+    wrap: fn(Model<T>) -> AnyModel,
+    selected: &SelectedTable,
     training: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<Fitted> {
-    let Checked { settings, solver, .. } = fit.checked()?;
+    let ParsedOptions { settings, solver, .. } = fit.parsed()?;
     let solver: &dyn Solver<T> = T::pick(&**solver);
     let trained = train::train(selected, training, solver, resources).map_err(|error| match error {
-        Error::TooFewRows { rows } => Error::TooFewFor { what: fit.family.name, needed: 2, rows },
+        Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.family.name, needed: 2, rows },
         other => other,
     })?;
     let Trained { mut model, mut report, wide } = trained;
-    (report.solver, report.lambda_convention) = (fit.family.name, convention(fit.family.name));
-    verdict(&report).into_iter().for_each(|text| resources.stages.warn(text));
-    (model.card.solver, model.card.intercept) = (fit.family.name.to_string(), settings.intercept());
-    model.card.options = fit.canonical(training)?;
-    if model.card.options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {
-        model.card.options["missing"] = selected.missing().name().into();
+    (report.solver, report.lambda_convention) = (fit.family.name, convention_of(fit.family.name));
+    improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
+    (model.metadata.solver, model.metadata.intercept) = (fit.family.name.to_string(), settings.intercept());
+    model.metadata.options = fit.canonical_options(training)?;
+    if model.metadata.options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {
+        model.metadata.options["missing"] = selected.missing().name().into();
     }
-    let model = if wide { AnyModel::F64(model.widen()) } else { any(model) };
+    let model = if wide { AnyModel::F64(model.into_f64()) } else { wrap(model) };
     Ok(Fitted { model, report })
 }

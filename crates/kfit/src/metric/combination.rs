@@ -19,19 +19,19 @@
 //! alignment", JMLR 13, 2012.
 
 use crate::alignment::CentredMoments;
-use crate::prepare::landmarks::Mapping;
-use crate::prepare::plan;
+use crate::prepare::map_builder::MapBuilder;
+use crate::prepare::stage_plans;
 use crate::prepare::survey::survey;
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
-use crate::train::prepared::{self, check};
-use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, stacked::StackedMaps};
+use crate::train::prepared::{self, check_plans};
+use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, stacked_maps::StackedMaps};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Kernel, Real};
-use kstore::Selected;
+use kstore::SelectedTable;
 use std::ops::Range;
 
 /// Maximum number of kernels, because every subset is tried.
-const MOST_KERNELS: usize = 10;
+const MAX_KERNELS: usize = 10;
 
 /// A learned sum of kernels.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -54,7 +54,7 @@ pub struct Combination {
 impl Combination {
     /// Formats one line per kernel, with weight and alignment, and one line for the sum.
     #[doc(hidden)]
-    pub fn told(&self) -> Vec<String> {
+    pub fn report_lines(&self) -> Vec<String> {
         let each = self.kernels.iter().zip(&self.weights).zip(&self.alignments);
         let line = |((kernel, weight), alignment): ((&String, &f64), &f64)| {
             format!("combination: weight {weight:.4}, alignment {alignment:.4}: {kernel}")
@@ -65,7 +65,7 @@ impl Combination {
 
 /// Maximum rank of each kernel's map in a combination; the leading directions contain most of the
 /// alignment.
-const RANK: usize = 300;
+const MAX_RANK: usize = 300;
 
 /// Learns the weights of a sum of kernels on the selected rows; ignores the kernel of the options.
 ///
@@ -73,7 +73,7 @@ const RANK: usize = 300;
 /// Fewer than two kernels or more than ten; a plan that exceeds the budget; kernels that are all
 /// unrelated to the target.
 pub fn combine<T: Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
     kernels: &[Kernel],
     resources: &Resources<'_>,
@@ -81,60 +81,61 @@ pub fn combine<T: Real>(
     check_options(options, kernels)?;
     // not journaled: a resumed run learns the weights again, which is fast compared with the fit
     let resources = &Resources { journal: None, ..*resources };
-    let (t, _) = prepared::known(selected, options, resources)?;
-    let (cut, plans) = planned::<T>(selected, &of(options, &kernels[0]), kernels.len(), t, resources)?;
-    check(plans)?;
-    let survey = survey(selected, options, cut, resources)?;
-    let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.targets_of_regression());
-    let (mut maps, mut found, mut ends, mut passes) = (Vec::new(), Vec::new(), Vec::new(), 2);
+    let (t, _) = prepared::count_targets(selected, options, resources)?;
+    let (pass_shape, plans) =
+        plan_stages::<T>(selected, &options_for(options, &kernels[0]), kernels.len(), t, resources)?;
+    check_plans(plans)?;
+    let survey = survey(selected, options, pass_shape, resources)?;
+    let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.regression_targets());
+    let (mut maps, mut resolved, mut ends, mut passes) = (Vec::new(), Vec::new(), Vec::new(), 2);
     for kernel in kernels {
-        let (n, reading, options) = (survey.rows(), &survey.reading(), &of(options, kernel));
-        let mapped = Mapping { source: &source, n, reading, options, cut, resources }.map()?;
+        let (n, reading, options) = (survey.rows(), &survey.reading(), &options_for(options, kernel));
+        let mapped = MapBuilder { source: &source, n, reading, options, pass_shape, resources }.build()?;
         passes += mapped.passes;
-        found.push(mapped.kernel);
+        resolved.push(mapped.kernel);
         ends.push(ends.last().unwrap_or(&0) + mapped.map.dims().1);
         maps.push(mapped.map);
     }
     let joint = StackedMaps(maps);
     let folds = Folds::new(&FoldSpec::None, options.seed, selected.range(), &[])?;
-    let fold = RidgeFold::new(&joint, &folds, &targets).with_bin(cut.tile).without_certificate();
+    let fold = RidgeFold::new(&joint, &folds, &targets).with_bin_rows(pass_shape.tile).without_certificate();
     let name = "kernels and the target";
-    let observer = resources.stages.stage(name, Some(survey.rows()));
-    let state = cut.pass(cut.gram_lanes, resources, &*observer).fold(&source, &fold)?.0;
+    let observer = resources.stage_observer.stage(name, Some(survey.rows()));
+    let state = pass_shape.pass(pass_shape.gram_lanes, resources, &*observer).fold(&source, &fold)?.0;
     drop(observer);
-    of_moments(&state.gram, &ends, found, passes)
+    combination_of_moments(&state.gram, &ends, resolved, passes)
 }
 
 /// Returns the stages of a combination, for the plan of the fit that follows. Reads the labels, if
 /// any.
 pub(crate) fn forecast<T: Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
     kernels: &[Kernel],
     resources: &Resources<'_>,
 ) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
-    let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
-    let (t, _) = prepared::known(selected, &own[0], resources)?;
-    let plans = planned::<T>(selected, &own[0], kernels.len(), t, resources)?.1;
+    let kernel_options: Vec<TrainOptions> = kernels.iter().map(|kernel| options_for(options, kernel)).collect();
+    let (t, _) = prepared::count_targets(selected, &kernel_options[0], resources)?;
+    let plans = plan_stages::<T>(selected, &kernel_options[0], kernels.len(), t, resources)?.1;
     // passes of the stages: statistics, landmarks, maps, joint moments, weights
     let mut passes = [1, 0, 0, 1, 0];
-    for options in &own {
-        let [choosing, making] = options.passes_of_map();
+    for options in &kernel_options {
+        let [choosing, making] = options.map_passes();
         // an `auto` length scale is the median here, which needs its own sample if landmark
         // selection draws none
-        passes[1] += choosing + u64::from(options.finds_length() && options.candidates.is_none());
+        passes[1] += choosing + u64::from(options.searches_length_scale() && options.candidates.is_none());
         passes[2] += making;
     }
-    let stage = |(plan, passes): (kstore::Plan, u64)| {
-        let plan = kstore::Plan { what: format!("combination: {}", plan.what), ..plan };
+    let stage = |(plan, passes): (kstore::MemoryPlan, u64)| {
+        let plan = kstore::MemoryPlan { stage: format!("combination: {}", plan.stage), ..plan };
         Stage { plan, passes }
     };
     Ok(plans.into_iter().zip(passes).map(stage).collect())
 }
 
-fn of(options: &TrainOptions, kernel: &Kernel) -> TrainOptions {
-    let (kernel, rank) = (kernel.clone(), options.rank.min(RANK));
+fn options_for(options: &TrainOptions, kernel: &Kernel) -> TrainOptions {
+    let (kernel, rank) = (kernel.clone(), options.rank.min(MAX_RANK));
     TrainOptions { kernel, rank, ranks: vec![rank], tolerance: None, folds: FoldSpec::None, ..options.clone() }
 }
 
@@ -151,47 +152,50 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
     }
     match kernels.len() {
         0 | 1 => refuse("expected at least two kernels, separated by commas".to_string()),
-        n if n > MOST_KERNELS => {
-            refuse(format!("expected at most {MOST_KERNELS} kernels: every subset of them is tried"))
+        n if n > MAX_KERNELS => {
+            refuse(format!("expected at most {MAX_KERNELS} kernels: every subset of them is tried"))
         }
         _ => Ok(()),
     }
 }
 
 /// Returns the pass shape and the plans of the stages, with the moments of all maps together.
-fn planned<T: Real>(
-    selected: &Selected,
+fn plan_stages<T: Real>(
+    selected: &SelectedTable,
     options: &TrainOptions,
     kernels: usize,
     t: usize,
     resources: &Resources<'_>,
-) -> Result<(PassShape, Vec<kstore::Plan>)> {
-    let mut shape = ProblemSize::of_selected::<T>(selected, options, resources.workers.threads(), t, 1)?;
-    let map = &mut shape.map;
+) -> Result<(PassShape, Vec<kstore::MemoryPlan>)> {
+    let mut size = ProblemSize::from_selected::<T>(selected, options, resources.workers.threads(), t, 1)?;
+    let map = &mut size.map;
     map.p *= kernels;
-    map.making += (kernels - 1) * map.footprint.fixed;
+    map.build_bytes += (kernels - 1) * map.footprint.fixed;
     map.footprint = (1..kernels).fold(map.footprint, |sum, _| sum + map.footprint);
-    let last = |cut| plan::solve(&shape, cut, resources.memory);
-    Ok(plan::cut(&shape, &last, resources.memory))
+    let last_plan = |pass_shape| stage_plans::plan_solve(&size, pass_shape, resources.memory);
+    Ok(stage_plans::choose_pass_shape(&size, &last_plan, resources.memory))
 }
 
 /// Computes the weights from the joint moments; kernel k has the features from `ends[k − 1]` to
 /// `ends[k]`.
-fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
-    let (moments, count) = (CentredMoments::of(gram, gram.features()), ends.len());
-    let of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
+fn combination_of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
+    let (moments, count) = (CentredMoments::new(gram, gram.features()), ends.len());
+    let features_of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
     let inner = Mat::from_fn(count, count, |k, l| {
         let (k, l) = (k.max(l), k.min(l));
-        of(l).map(|j| of(k).map(|i| moments.product(i.max(j), i.min(j)).powi(2)).sum::<f64>()).sum::<f64>()
+        features_of(l)
+            .map(|j| features_of(k).map(|i| moments.product(i.max(j), i.min(j)).powi(2)).sum::<f64>())
+            .sum::<f64>()
     });
     let target = |k: usize| -> f64 {
-        (0..gram.targets()).map(|c| of(k).map(|i| moments.with_target(i, c).powi(2)).sum::<f64>()).sum()
+        (0..gram.targets()).map(|c| features_of(k).map(|i| moments.target_product(i, c).powi(2)).sum::<f64>()).sum()
     };
     let targets: Vec<f64> = (0..count).map(target).collect();
     let squares = moments.sy.iter().enumerate().map(|(c, sy)| moments.sum(|fold| fold.yy[c]) - sy * sy / moments.n);
-    let square: f64 = squares.map(|square| square.max(0.0)).sum();
-    let aligned = |along: f64, norm: f64| if norm > 0.0 && square > 0.0 { along / (norm.sqrt() * square) } else { 0.0 };
-    let weights = least(&inner, &targets);
+    let target_norm: f64 = squares.map(|square| square.max(0.0)).sum();
+    let aligned =
+        |along: f64, norm: f64| if norm > 0.0 && target_norm > 0.0 { along / (norm.sqrt() * target_norm) } else { 0.0 };
+    let weights = nonnegative_minimum(&inner, &targets);
     let total: f64 = weights.iter().sum();
     if total.is_nan() || total <= 0.0 {
         let why = "none of them is correlated with the target; check the target and the kernels";
@@ -201,11 +205,11 @@ fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u6
     let used = weights.iter().zip(&kernels).filter(|(weight, _)| **weight > 0.0);
     let text = used.map(|(weight, kernel)| format!("{weight:e}*({kernel})")).collect::<Vec<_>>().join(" + ");
     let norm = (0..count).map(|k| (0..count).map(|l| weights[k] * weights[l] * inner[(k, l)]).sum::<f64>()).sum();
-    let together = weights.iter().zip(&targets).map(|(weight, a)| weight * a).sum();
+    let aligned_sum = weights.iter().zip(&targets).map(|(weight, a)| weight * a).sum();
     Ok(Combination {
         kernels: kernels.iter().map(ToString::to_string).collect(),
         alignments: (0..count).map(|k| aligned(targets[k], inner[(k, k)])).collect(),
-        alignment: aligned(together, norm),
+        alignment: aligned(aligned_sum, norm),
         weights,
         passes,
         kernel: Kernel::parse(&text)?,
@@ -214,28 +218,28 @@ fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u6
 
 /// Returns the μ ≥ 0 that minimises μᵀMμ − 2μᵀa, by trying every support; zeros if every support
 /// has a negative weight.
-fn least(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
-    let (count, mut best, mut value) = (a.len(), vec![0.0; a.len()], 0.0);
+fn nonnegative_minimum(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
+    let (count, mut best, mut best_objective) = (a.len(), vec![0.0; a.len()], 0.0);
     // scaled to a diagonal of 1, because kernels may differ in size
     let scale: Vec<f64> = (0..count).map(|k| m[(k, k)].max(0.0).sqrt()).collect();
-    for set in 1u32..1 << count {
-        let support: Vec<usize> = (0..count).filter(|k| set >> k & 1 == 1 && scale[*k] > 0.0).collect();
-        if support.len() != set.count_ones() as usize {
+    for subset in 1u32..1 << count {
+        let support: Vec<usize> = (0..count).filter(|k| subset >> k & 1 == 1 && scale[*k] > 0.0).collect();
+        if support.len() != subset.count_ones() as usize {
             continue;
         }
-        let part = Mat::from_fn(support.len(), support.len(), |i, j| {
+        let submatrix = Mat::from_fn(support.len(), support.len(), |i, j| {
             m[(support[i], support[j])] / scale[support[i]] / scale[support[j]]
         });
         // linearly dependent kernels: a smaller support has the same sum
-        let Ok(factor) = part.llt(Side::Lower) else { continue };
+        let Ok(factor) = submatrix.llt(Side::Lower) else { continue };
         let right = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
-        let found = factor.solve(&right);
-        let reached: f64 = (0..support.len()).map(|i| found[(i, 0)] * right[(i, 0)]).sum();
-        let positive = (0..support.len()).all(|i| found[(i, 0)].is_finite() && found[(i, 0)] >= 0.0);
-        if positive && reached > value {
-            value = reached;
+        let solution = factor.solve(&right);
+        let objective: f64 = (0..support.len()).map(|i| solution[(i, 0)] * right[(i, 0)]).sum();
+        let positive = (0..support.len()).all(|i| solution[(i, 0)].is_finite() && solution[(i, 0)] >= 0.0);
+        if positive && objective > best_objective {
+            best_objective = objective;
             best.fill(0.0);
-            support.iter().enumerate().for_each(|(i, k)| best[*k] = found[(i, 0)] / scale[*k]);
+            support.iter().enumerate().for_each(|(i, k)| best[*k] = solution[(i, 0)] / scale[*k]);
         }
     }
     best

@@ -1,12 +1,12 @@
 //! Metric learning: on a sample, then on all rows.
 
-use super::round::Rows;
-use super::search::{Lengths, RoundReport, Search};
-use super::{plan, series};
-use crate::features::Quiet;
+use super::round::RoundData;
+use super::round_search::{LengthScales, MetricSearch, RoundReport};
+use super::{series, settings};
+use crate::features::StopOnly;
 use crate::prepare::candidates;
 use crate::prepare::survey::Survey;
-use crate::request::{MetricForm, MetricSource, PassShape, Resources, Stages, TrainOptions};
+use crate::request::{MetricForm, MetricSource, PassShape, Resources, StageObserver, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kapprox::metric::Metric;
@@ -22,16 +22,16 @@ use std::sync::Arc;
 
 /// Explained fraction of the variance below which the gradients are too uninformative to start
 /// from.
-const LITTLE: f64 = 0.2;
+const MIN_EXPLAINED: f64 = 0.2;
 
 /// Minimum number of rows per input for which `learn` also tries a full metric; with fewer rows, a
 /// full metric overfits. On fashion-mnist, 5,102 rows x 784, it reduced the cross-validation error
 /// by a quarter and raised the error on other rows.
-const ROWS_EACH: usize = 8;
+const ROWS_PER_FEATURE: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[doc(hidden)]
-pub struct Learned {
+pub struct LearnedMetric {
     /// The metric; `None` if the unchanged inputs were best.
     #[serde(with = "stored")]
     pub metric: Option<Arc<Metric>>,
@@ -46,12 +46,12 @@ pub struct Learned {
     /// without a metric.
     pub spread: Option<Vec<f64>>,
     /// Evaluation on rows that were not used to learn the metric; `None` if there are none.
-    pub judged: Option<Judgement>,
+    pub judged: Option<MetricTestErrors>,
     /// Passes over the table.
     pub passes: u64,
 }
 
-pub use kmodel::model::Judgement;
+pub use kmodel::model::MetricTestErrors;
 
 #[doc(hidden)]
 pub fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -104,40 +104,40 @@ pub struct RoundRequest<'a> {
     /// Number of landmarks of the fits.
     pub rank: usize,
     /// The rank of the model. If it is lower than `rank`, errors are compared at this rank.
-    pub scored: usize,
+    pub scored_rank: usize,
     /// The result of rounds at another rank. It is refitted first, and remains the result if no
     /// round is better.
-    pub incumbent: Option<&'a Learned>,
+    pub incumbent: Option<&'a LearnedMetric>,
     /// True if a round on all rows follows the rounds on the sample.
     pub all_rows: bool,
 }
 
 /// Returns the options with the metric resolved (a provided metric is converted to the fit's
 /// scaling), and what was learned, if anything.
-pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<Learned>)> {
+pub fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<LearnedMetric>)> {
     let options = request.options;
-    let of = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::of);
+    let to_source = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::from_metric);
     Ok(match &options.metric {
         MetricSource::Learned(form) => {
             let learned = request.learn(*form)?;
             if learned.metric.is_none() {
                 let why = "no metric had a smaller held-out error than the unchanged features: the model has no metric";
-                request.resources.stages.warn(why.to_string());
+                request.resources.stage_observer.warn(why.to_string());
             }
             if let Some(judged) =
                 learned.judged.as_ref().filter(|judged| learned.metric.is_some() && !judged.is_better())
             {
-                let Judgement { rows, with, without, .. } = judged;
-                request.resources.stages.warn(format!(
+                let MetricTestErrors { rows, with, without, .. } = judged;
+                request.resources.stage_observer.warn(format!(
                     "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
                      use `metric` none or learn"
                 ));
             }
-            let (metric, kernel) = (of(learned.metric.clone()), learned.kernel.clone());
+            let (metric, kernel) = (to_source(learned.metric.clone()), learned.kernel.clone());
             (TrainOptions { metric, kernel, ..options.clone() }, Some(learned))
         }
-        known => {
-            let metric = of(known.known_for(&request.survey.scaler)?);
+        resolved => {
+            let metric = to_source(resolved.provided_for(&request.survey.scaler)?);
             (TrainOptions { metric, ..options.clone() }, None)
         }
     })
@@ -146,168 +146,192 @@ pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, 
 impl<T: Real> MetricRequest<'_, T> {
     /// Learns a metric of this form on a sample in memory and, if the table has more rows, on all
     /// rows.
-    fn learn(&self, form: MetricForm) -> Result<Learned> {
-        let cut = plan::cut_of::<T>(self.source.shape().features);
+    fn learn(&self, form: MetricForm) -> Result<LearnedMetric> {
+        let pass_shape = settings::pass_shape_of::<T>(self.source.shape().inputs);
         let (n, stage) = (self.survey.rows(), "sampling rows for the metric");
-        let rows = (n, plan::sampled(n, self.source.shape().features));
-        let (held, drawn) = draw(self.source, rows, self.options.seed, stage, cut, self.resources)?;
-        let warning = series::warning(self.source, self.targets, &self.options.folds)?;
-        warning.into_iter().for_each(|text| self.resources.stages.warn(text));
-        let folds = &plan::options(self.options, plan::RANK).folds;
+        let rows = (n, settings::sample_size(n, self.source.shape().inputs));
+        let (sample_rows, sample) =
+            draw_sample(self.source, rows, self.options.seed, stage, pass_shape, self.resources)?;
+        let warning = series::series_warning(self.source, self.targets, &self.options.folds)?;
+        warning.into_iter().for_each(|text| self.resources.stage_observer.warn(text));
+        let folds = &settings::round_options(self.options, settings::ROUND_RANK).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let all_rows = n > held.len() as u64;
-        let rounds = RoundRequest { form, rank: plan::RANK, scored: plan::RANK, incumbent: None, all_rows };
-        let learned = self.judged((&held, drawn), &folds, rounds)?;
-        Ok(Learned { passes: learned.passes + 2, ..learned })
+        let all_rows = n > sample_rows.len() as u64;
+        let rounds = RoundRequest {
+            form,
+            rank: settings::ROUND_RANK,
+            scored_rank: settings::ROUND_RANK,
+            incumbent: None,
+            all_rows,
+        };
+        let learned = self.learn_and_judge((&sample_rows, sample), &folds, rounds)?;
+        Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
     }
 
     /// Learns a metric without the rows of one fold, and evaluates it on these rows; the form
     /// `learn` rejects a metric that is not better there. With two folds there is no evaluation,
     /// because the one remaining fold could not compare rounds.
-    fn judged(
+    fn learn_and_judge(
         &self,
-        (held, drawn): (&MemoryRows<T>, RowSample<T>),
+        (sample_rows, sample): (&MemoryRows<T>, RowSample<T>),
         folds: &Folds,
         rounds: RoundRequest<'_>,
-    ) -> Result<Learned> {
-        let inner = plan::options(self.options, rounds.rank);
+    ) -> Result<LearnedMetric> {
+        let round_options = settings::round_options(self.options, rounds.rank);
         let reading = self.survey.reading();
-        let stage = self.resources.stages.stage("evaluating the metric", None);
-        let silent = Silent(&*stage);
-        let resources = &Resources { journal: None, scratch: None, stages: &silent, ..*self.resources };
-        let rows = Rows {
-            source: held,
-            n: held.len() as u64,
+        let stage = self.resources.stage_observer.stage("evaluating the metric", None);
+        let silent = SilentStages(&*stage);
+        let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*self.resources };
+        let data = RoundData {
+            source: sample_rows,
+            n: sample_rows.len() as u64,
             reading: &reading,
             targets: self.targets,
             folds,
-            options: &inner,
-            cut: plan::cut_of::<T>(held.shape().features),
+            options: &round_options,
+            pass_shape: settings::pass_shape_of::<T>(sample_rows.shape().inputs),
             resources,
         };
-        let (mut of_rows, mut sizes) = (HashMap::new(), vec![0; folds.count()]);
-        rows.each_fold(|block, i, fold| {
-            of_rows.insert(block.rows[i], fold);
+        let (mut fold_of_row, mut sizes) = (HashMap::new(), vec![0; folds.count()]);
+        data.visit_rows(|block, i, fold| {
+            fold_of_row.insert(block.rows[i], fold);
             sizes[fold] += 1;
         })?;
-        let Some(fold) = folds.apart(&sizes) else { return self.learn_on((held, &drawn), folds, rounds) };
-        let taught = picked(&drawn, (0..drawn.len()).filter(|i| of_rows.get(&drawn.rows[*i]) != Some(&fold)));
-        let learned = self.learn_on((held, &taught), &folds.without(fold), rounds)?;
-        let plain = learned.rounds.iter().filter(|round| round.form == "none");
-        let plain = plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Kernel::parse(&round.kernel));
-        let (Some(plain), Some(metric)) = (plain.transpose()?, &learned.metric) else { return Ok(learned) };
-        let rows = Rows { folds: &folds.only(fold), ..rows };
-        let (with, without) = (rows.error(Some(metric), &learned.kernel)?, rows.error(None, &plain)?);
-        let judged = Judgement { fold, rows: sizes[fold] as u64, with, without };
+        let Some(fold) = folds.test_fold(&sizes) else {
+            return self.learn_on_sample((sample_rows, &sample), folds, rounds);
+        };
+        let train_sample =
+            select_rows(&sample, (0..sample.len()).filter(|i| fold_of_row.get(&sample.rows[*i]) != Some(&fold)));
+        let learned = self.learn_on_sample((sample_rows, &train_sample), &folds.without_fold(fold), rounds)?;
+        let plain_rounds = learned.rounds.iter().filter(|round| round.form == "none");
+        let plain_kernel =
+            plain_rounds.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Kernel::parse(&round.kernel));
+        let (Some(plain_kernel), Some(metric)) = (plain_kernel.transpose()?, &learned.metric) else {
+            return Ok(learned);
+        };
+        let data = RoundData { folds: &folds.holding_out(fold), ..data };
+        let (with, without) =
+            (data.smallest_error(Some(metric), &learned.kernel)?, data.smallest_error(None, &plain_kernel)?);
+        let judged = MetricTestErrors { fold, rows: sizes[fold] as u64, with, without };
         Ok(match rounds.form == MetricForm::Best && !judged.is_better() {
-            true => Learned { metric: None, kernel: plain, form: "none".to_string(), spread: None, ..learned },
-            false => Learned { judged: Some(judged), ..learned },
+            true => {
+                LearnedMetric { metric: None, kernel: plain_kernel, form: "none".to_string(), spread: None, ..learned }
+            }
+            false => LearnedMetric { judged: Some(judged), ..learned },
         })
     }
 
     /// Learns a metric on a sample, provided twice: `sample_rows` in row order, `sample` in key
     /// order.
-    pub fn learn_on(
+    pub fn learn_on_sample(
         &self,
-        (held, drawn): (&MemoryRows<T>, &RowSample<T>),
+        (sample_rows, sample): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
         rounds: RoundRequest<'_>,
-    ) -> Result<Learned> {
+    ) -> Result<LearnedMetric> {
         let Self { source, survey, options, resources, .. } = *self;
-        let d = source.shape().features;
-        let cut = plan::cut_of::<T>(d);
-        let RoundRequest { form, rank, scored, incumbent, all_rows } = rounds;
-        let inner = TrainOptions { ranks: vec![scored.min(rank)], ..plan::options(options, rank) };
+        let d = source.shape().inputs;
+        let pass_shape = settings::pass_shape_of::<T>(d);
+        let RoundRequest { form, rank, scored_rank, incumbent, all_rows } = rounds;
+        let round_options =
+            TrainOptions { ranks: vec![scored_rank.min(rank)], ..settings::round_options(options, rank) };
         let reading = survey.reading();
-        let all = Rows {
+        let full_data = RoundData {
             source,
             n: survey.rows(),
             reading: &reading,
             targets: self.targets,
             folds,
-            options: &inner,
-            cut,
+            options: &round_options,
+            pass_shape,
             resources,
         };
-        let lengths = Lengths::new(&options.kernel, drawn, options.seed)?;
-        let mut search = Search::new(survey.variance(), lengths, self.enough)?;
+        let lengths = LengthScales::new(&options.kernel, sample, options.seed)?;
+        let mut search = MetricSearch::new(survey.variance(), lengths, self.enough)?;
         let spread = {
-            let stage = resources.stages.stage("learning the metric", None);
-            let silent = Silent(&*stage);
-            let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
-            let rows = Rows { source: held, n: held.len() as u64, resources: &here, ..all };
-            let before = incumbent.map(|found| {
+            let stage = resources.stage_observer.stage("learning the metric", None);
+            let silent = SilentStages(&*stage);
+            let sample_resources = Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
+            let data = RoundData {
+                source: sample_rows,
+                n: sample_rows.len() as u64,
+                resources: &sample_resources,
+                ..full_data
+            };
+            let incumbent_round = incumbent.map(|found| {
                 let form = found.form.parse::<MetricForm>().ok();
-                let round = search.fit_kernel(&rows, (form, 0), found.metric.clone(), &found.kernel)?;
+                let round = search.fit_kernel(&data, (form, 0), found.metric.clone(), &found.kernel)?;
                 Ok::<_, Error>((round, form))
             });
-            let before = before.transpose()?;
+            let incumbent_round = incumbent_round.transpose()?;
             if !search.is_over() {
-                search.start(&rows)?;
+                search.fit_without_metric(&data)?;
             }
-            if search.explained() < LITTLE && !search.is_over() {
-                search.lengths(&rows, &*stage)?;
+            if search.explained_fraction() < MIN_EXPLAINED && !search.is_over() {
+                search.fit_likelihood_factors(&data, &*stage)?;
             }
             if !search.is_over() {
-                let (factor, products) = search.products(&rows)?;
-                forms(form, (held.len(), d), options)
+                let (factor, products) = search.products(&data)?;
+                forms_to_try(form, (sample_rows.len(), d), options)
                     .into_iter()
-                    .try_for_each(|form| search.descend(&rows, form, factor, &products))?;
-                search.stretch(&rows)?;
+                    .try_for_each(|form| search.run_rounds(&data, form, factor, &products))?;
+                search.refine_length_scales(&data)?;
             }
             // the incumbent is compared last, because rounds that start from it find nothing new
-            before.into_iter().for_each(|(round, form)| search.keep(round, form, 1.0));
-            search.spread(&rows)?
+            incumbent_round.into_iter().for_each(|(round, form)| search.keep_if_better(round, form, 1.0));
+            search.importance_spread(&data)?
         };
-        let passes = if all_rows { search.finish(&all)? } else { 0 };
-        let (best, rounds) = search.found();
+        let passes = if all_rows { search.refit_on_all_rows(&full_data)? } else { 0 };
+        let (best, rounds) = search.into_results();
         let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
         let (metric, kernel) = (best.round.metric, best.round.kernel);
-        Ok(Learned { metric, kernel, form, rounds, spread, judged: None, passes })
+        Ok(LearnedMetric { metric, kernel, form, rounds, spread, judged: None, passes })
     }
 }
 
 /// Draws a uniform sample of `count` of the n rows: the rows in row order with their targets, and
 /// the sample in key order. Two passes.
-pub fn draw<T: Real>(
+pub fn draw_sample<T: Real>(
     source: &dyn RowSource<T>,
     (n, count): (u64, usize),
     seed: u64,
     stage: &str,
-    cut: PassShape,
+    pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
-    let observer = resources.over(stage, source.range());
-    let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count: n };
+    let observer = resources.stage_over(stage, source.range());
+    let data = Scan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count: n };
     let sample = uniform_sample(&data, count, Purpose::Candidates, seed)?;
     let rows = candidates::in_row_order(sample.clone())?;
     Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }
 
 /// Returns the forms to try. For a kernel on named columns, `learn` tries only the diagonal form.
-fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
+fn forms_to_try(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
-        MetricForm::Best if options.kernel.looks_at_columns() || rows < ROWS_EACH * d => vec![MetricForm::Diagonal],
+        MetricForm::Best if options.kernel.restricts_columns() || rows < ROWS_PER_FEATURE * d => {
+            vec![MetricForm::Diagonal]
+        }
         MetricForm::Best => vec![MetricForm::Full, MetricForm::Diagonal],
         form => vec![form],
     }
 }
 
 /// Returns the rows of a sample at these positions.
-pub fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize> + Clone) -> RowSample<T> {
+pub fn select_rows<T: Real>(sample: &RowSample<T>, positions: impl Iterator<Item = usize> + Clone) -> RowSample<T> {
     let d = sample.d;
-    let weights = places.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
-    let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
+    let weights = positions.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
+    let (rows, x): (Vec<u64>, Vec<&[T]>) = positions.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
     RowSample { rows, x: x.concat(), d, weights }
 }
 
 /// Stages of the fits on the sample that are not shown, but forward the stop signal.
-pub(super) struct Silent<'a>(pub(super) &'a dyn Observer);
+pub(super) struct SilentStages<'a>(pub(super) &'a dyn Observer);
 
-impl Stages for Silent<'_> {
+impl StageObserver for SilentStages<'_> {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(Quiet(self.0))
+        Box::new(StopOnly(self.0))
     }
     fn warn(&self, _: String) {}
 }

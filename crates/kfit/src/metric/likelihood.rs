@@ -10,7 +10,7 @@
 //! and very small factors are raised before the next stage.
 
 use super::marginal::Sample;
-use crate::linalg::lbfgs::{Limits, Minimum, minimise};
+use crate::linalg::lbfgs::{LbfgsLimits, Minimum, minimise};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::kernel::{AnyKernel, KernelFunction, require_positive_definite};
@@ -22,28 +22,28 @@ use std::sync::Arc;
 mod tests;
 
 /// Range of every factor, up and down.
-const RANGE: f64 = 1e4;
+const FACTOR_RANGE: f64 = 1e4;
 /// Range of the amplitude, in units of the targets' variance over the mean of k(x, x).
-const AMPLITUDES: (f64, f64) = (1e-4, 1e4);
+const AMPLITUDE_RANGE: (f64, f64) = (1e-4, 1e4);
 /// Range of the noise, in units of the targets' variance.
-const NOISES: (f64, f64) = (1e-5, 10.0);
+const NOISE_RANGE: (f64, f64) = (1e-5, 10.0);
 /// Initial noise, in the same unit.
-const NOISE: f64 = 0.3;
+const INITIAL_NOISE: f64 = 0.3;
 /// Noise, in the same unit, above which a stage has failed.
-const NOTHING: f64 = 0.9;
+const FAILED_NOISE: f64 = 0.9;
 /// Overall scales that a failed stage also tries.
-const SCALES: [f64; 3] = [0.5, 0.25, 2.0];
+const RETRY_SCALES: [f64; 3] = [0.5, 0.25, 2.0];
 /// Minimum of the initial factors of a stage, as a fraction of the largest; with 0.05 fewer
 /// relevant inputs were found.
-const CHANCE: f64 = 0.3;
+const MIN_START_FACTOR: f64 = 0.3;
 /// The iteration stops if a step lowers F by less than this, in nats per row and target.
-const FLAT: f64 = 1e-5;
+const MIN_DECREASE: f64 = 1e-5;
 /// Maximum change of a logarithm in the first trial of a step.
-const REACH: f64 = 2.0;
+const MAX_LOG_STEP: f64 = 2.0;
 
 /// A part of the sample, and its iteration limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stage {
+pub(crate) struct SampleStage {
     /// Number of leading rows, clamped to the sample.
     pub(crate) rows: usize,
     /// Number of leading rows that are landmarks.
@@ -53,13 +53,13 @@ pub(crate) struct Stage {
 
 /// Stages that suit most tables. The first stops early: the minimum on 500 rows loses interacting
 /// inputs.
-pub(crate) const STAGES: [Stage; 3] = [
-    Stage { rows: 500, landmarks: 250, steps: 15 },
-    Stage { rows: 1500, landmarks: 500, steps: 40 },
-    Stage { rows: ROWS, landmarks: 500, steps: 20 },
+pub(crate) const STAGES: [SampleStage; 3] = [
+    SampleStage { rows: 500, landmarks: 250, steps: 15 },
+    SampleStage { rows: 1500, landmarks: 500, steps: 40 },
+    SampleStage { rows: MAX_ROWS, landmarks: 500, steps: 20 },
 ];
 
-pub(crate) const ROWS: usize = 2500;
+pub(crate) const MAX_ROWS: usize = 2500;
 
 /// Learns the factors a, one per input, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,
 /// scaled, in random order) and targets `y` (n x t, similar in scale: they share s² and τ²), and
@@ -70,38 +70,38 @@ pub(crate) const ROWS: usize = 2500;
 ///
 /// *Cost* per step: one [`Sample::likelihood`], rarely two, for each stage. The result is
 /// bit-identical for any number of threads.
-pub(crate) fn learn(
+pub(crate) fn learn_factors(
     x: MatRef<'_, f64>,
     y: MatRef<'_, f64>,
     kernel: &Arc<dyn AnyKernel>,
-    (stages, observer): (&[Stage], &dyn Observer),
+    (stages, observer): (&[SampleStage], &dyn Observer),
     workers: &Workers,
 ) -> Result<Vec<f64>> {
-    check(x, y)?;
+    check_sample(x, y)?;
     let kernel = kernel.typed::<f64>();
     require_positive_definite(&*kernel, "the marginal likelihood")?;
-    let (unit, targets) = standard(y);
-    let size = mean_diagonal(&*kernel, x);
-    if unit == 0.0 || size == 0.0 {
+    let (variance, targets) = standardise(y);
+    let mean_diag = mean_diagonal(&*kernel, x);
+    if variance == 0.0 || mean_diag == 0.0 {
         return Ok(vec![1.0; x.ncols()]);
     }
-    let (y, bounds) = (targets.as_ref(), bounds(x.ncols(), size));
-    let best = Descent { x, y, kernel: &*kernel, observer, workers, bounds }.minimum_of(stages, size)?;
-    Ok(best.at[..x.ncols()].iter().map(|v| v.exp()).collect())
+    let (y, bounds) = (targets.as_ref(), bounds(x.ncols(), mean_diag));
+    let best = Descent { x, y, kernel: &*kernel, observer, workers, bounds }.minimise_stages(stages, mean_diag)?;
+    Ok(best.x[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
 /// Returns the bytes of the learning, for a sample of this many rows, d inputs and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
-    let most = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
-    let (n, m) = (rows.min(ROWS), most.min(rows));
+    let max_landmarks = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
+    let (n, m) = (rows.min(MAX_ROWS), max_landmarks.min(rows));
     // rows and targets twice; kernel blocks with the landmarks, and matrices derived from them
     8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
 }
 
-fn check(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
-    Error::unless_same("rows of y", x.nrows(), y.nrows())?;
-    Error::unless_same("columns of x", x.ncols().max(1), x.ncols())?;
-    Error::unless_same("columns of y", y.ncols().max(1), y.ncols())?;
+fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
+    Error::check_dimension("rows of y", x.nrows(), y.nrows())?;
+    Error::check_dimension("columns of x", x.ncols().max(1), x.ncols())?;
+    Error::check_dimension("columns of y", y.ncols().max(1), y.ncols())?;
     if x.nrows() < 2 {
         return Err(Error::TooFewRows { rows: x.nrows() as u64 });
     }
@@ -113,7 +113,7 @@ fn check(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
 
 /// Returns the variance of the targets over all columns, and the targets centred and divided by its
 /// square root.
-fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
+fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     let (n, t) = (y.nrows(), y.ncols());
     let mut centred = y.to_owned();
     let mut square = 0.0;
@@ -124,12 +124,12 @@ fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
         centred.col_mut(j).iter_mut().for_each(|v| *v = if constant { 0.0 } else { *v - mean });
         square += centred.col(j).squared_norm_l2();
     }
-    let unit = square / (n * t) as f64;
-    if unit > 0.0 {
-        let root = unit.sqrt();
+    let variance = square / (n * t) as f64;
+    if variance > 0.0 {
+        let root = variance.sqrt();
         (0..t).for_each(|j| centred.col_mut(j).iter_mut().for_each(|v| *v /= root));
     }
-    (unit, centred)
+    (variance, centred)
 }
 
 fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {
@@ -141,10 +141,10 @@ fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {
 }
 
 /// Bounds of (log a, log s², log τ²), in units of the targets' variance.
-fn bounds(d: usize, size: f64) -> Vec<(f64, f64)> {
-    let mut bounds = vec![(-RANGE.ln(), RANGE.ln()); d];
-    bounds.push(((AMPLITUDES.0 / size).ln(), (AMPLITUDES.1 / size).ln()));
-    bounds.push((NOISES.0.ln(), NOISES.1.ln()));
+fn bounds(d: usize, mean_diag: f64) -> Vec<(f64, f64)> {
+    let mut bounds = vec![(-FACTOR_RANGE.ln(), FACTOR_RANGE.ln()); d];
+    bounds.push(((AMPLITUDE_RANGE.0 / mean_diag).ln(), (AMPLITUDE_RANGE.1 / mean_diag).ln()));
+    bounds.push((NOISE_RANGE.0.ln(), NOISE_RANGE.1.ln()));
     bounds
 }
 
@@ -160,24 +160,24 @@ struct Descent<'a> {
 
 impl Descent<'_> {
     /// Returns the minimum of the last stage; F in nats per row and target.
-    fn minimum_of(&self, stages: &[Stage], size: f64) -> Result<Minimum> {
+    fn minimise_stages(&self, stages: &[SampleStage], mean_diag: f64) -> Result<Minimum> {
         let d = self.x.ncols();
-        let even = |scale: f64| {
+        let uniform_start = |scale: f64| {
             let mut start = vec![scale.ln(); d];
-            start.extend([-size.ln(), NOISE.ln()]);
+            start.extend([-mean_diag.ln(), INITIAL_NOISE.ln()]);
             start
         };
-        let mut last: Option<(Minimum, Stage)> = None;
+        let mut last: Option<(Minimum, SampleStage)> = None;
         for stage in stages {
-            let stage = self.within(*stage);
+            let stage = self.clamp_to_sample(*stage);
             if last.as_ref().is_some_and(|(_, done)| (done.rows, done.landmarks) == (stage.rows, stage.landmarks)) {
                 continue;
             }
-            let start = last.as_ref().filter(|(best, _)| found(best)).map(|(best, _)| warm(best, d));
-            let mut best = self.minimum(&start.unwrap_or_else(|| even(1.0)), stage)?;
-            if !found(&best) {
-                for scale in SCALES {
-                    let other = self.minimum(&even(scale), stage)?;
+            let start = last.as_ref().filter(|(best, _)| has_succeeded(best)).map(|(best, _)| warm_start(best, d));
+            let mut best = self.minimise_stage(&start.unwrap_or_else(|| uniform_start(1.0)), stage)?;
+            if !has_succeeded(&best) {
+                for scale in RETRY_SCALES {
+                    let other = self.minimise_stage(&uniform_start(scale), stage)?;
                     if other.value < best.value {
                         best = other;
                     }
@@ -194,12 +194,12 @@ impl Descent<'_> {
         Err(Error::NotFinite { what: "the marginal likelihood", remedy })
     }
 
-    fn within(&self, stage: Stage) -> Stage {
+    fn clamp_to_sample(&self, stage: SampleStage) -> SampleStage {
         let rows = stage.rows.clamp(2, self.x.nrows());
-        Stage { rows, landmarks: stage.landmarks.clamp(1, rows), ..stage }
+        SampleStage { rows, landmarks: stage.landmarks.clamp(1, rows), ..stage }
     }
 
-    fn minimum(&self, start: &[f64], stage: Stage) -> Result<Minimum> {
+    fn minimise_stage(&self, start: &[f64], stage: SampleStage) -> Result<Minimum> {
         let sample = Sample {
             x: self.x.subrows(0, stage.rows),
             y: self.y.subrows(0, stage.rows),
@@ -207,27 +207,27 @@ impl Descent<'_> {
             kernel: self.kernel,
             workers: self.workers,
         };
-        let numbers = stage.rows as f64 * self.y.ncols() as f64;
-        let limits = Limits { steps: stage.steps, reach: REACH, flat: FLAT };
+        let value_count = stage.rows as f64 * self.y.ncols() as f64;
+        let limits = LbfgsLimits { steps: stage.steps, max_step: MAX_LOG_STEP, tolerance: MIN_DECREASE };
         minimise(start, &self.bounds, limits, &mut |theta, gradient| {
-            if self.observer.stop() {
+            if self.observer.should_stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
             let value = sample.likelihood(theta, gradient)?;
-            gradient.iter_mut().for_each(|g| *g /= numbers);
-            Ok(value / numbers)
+            gradient.iter_mut().for_each(|g| *g /= value_count);
+            Ok(value / value_count)
         })
     }
 }
 
-fn found(best: &Minimum) -> bool {
-    best.value.is_finite() && best.at.last().is_some_and(|noise| noise.exp() < NOTHING)
+fn has_succeeded(best: &Minimum) -> bool {
+    best.value.is_finite() && best.x.last().is_some_and(|noise| noise.exp() < FAILED_NOISE)
 }
 
 /// Returns the start of the next stage: the minimum, with small factors raised.
-fn warm(best: &Minimum, d: usize) -> Vec<f64> {
-    let mut start = best.at.clone();
-    let most = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    start[..d].iter_mut().for_each(|v| *v = v.max(most + CHANCE.ln()));
+fn warm_start(best: &Minimum, d: usize) -> Vec<f64> {
+    let mut start = best.x.clone();
+    let largest = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    start[..d].iter_mut().for_each(|v| *v = v.max(largest + MIN_START_FACTOR.ln()));
     start
 }

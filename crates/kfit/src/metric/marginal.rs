@@ -21,13 +21,13 @@
 //! and [`KernelFunction::gradient`] turns them into derivatives by the rows. [`JITTER`] times its
 //! mean is added to the diagonal of k_mm.
 
-use crate::linalg::cholesky::{Side, factor, solve};
+use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
 use crate::{Error, Result, gram::add_gram};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::ReborrowMut};
-use kapprox::{kernel::KernelFunction, map::nystrom::STRIP};
+use kapprox::{kernel::KernelFunction, map::nystrom::STRIP_ROWS};
 use kstore::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,9 +38,9 @@ pub(super) mod tests;
 /// Cholesky factor with 1,000 landmarks.
 const JITTER: f64 = 1e-10;
 /// Number of landmarks whose gradient one thread computes at a time.
-const LANDMARKS: usize = 32;
+const LANDMARK_STRIP: usize = 32;
 /// Number of rows whose k(x, x) are differentiated at once.
-const DIAGONAL: usize = 16;
+const DIAGONAL_STRIP: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample<'a> {
@@ -72,14 +72,16 @@ impl Sample<'_> {
         let Some((mut phi, lower)) = self.features(z, &diag) else { return Ok(f64::INFINITY) };
         let scales = (theta[d].exp(), theta[d + 1].exp());
         let trace = diag.iter().sum::<f64>();
-        let Some(model) = Posterior::of(phi.as_ref(), self.y, scales, self.workers) else { return Ok(f64::INFINITY) };
-        let value = model.likelihood(trace);
+        let Some(posterior) = Posterior::of(phi.as_ref(), self.y, scales, self.workers) else {
+            return Ok(f64::INFINITY);
+        };
+        let value = posterior.likelihood(trace);
         if !value.is_finite() {
             return Ok(f64::INFINITY);
         }
-        (gradient[d], gradient[d + 1]) = model.by_scales(trace);
-        let own = model.by_kernel(phi.as_mut(), lower.as_ref(), self.workers);
-        self.by_factors(z, phi.as_ref(), own, 0.5 * model.targets * model.ratio, &mut gradient[..d])?;
+        (gradient[d], gradient[d + 1]) = posterior.by_scales(trace);
+        let jitter_slope = posterior.by_kernel(phi.as_mut(), lower.as_ref(), self.workers);
+        self.by_factors(z, phi.as_ref(), jitter_slope, 0.5 * posterior.targets * posterior.ratio, &mut gradient[..d])?;
         Ok(value)
     }
 
@@ -89,13 +91,13 @@ impl Sample<'_> {
         let landmarks = z.subrows(0, m);
         let mut phi = Mat::zeros(n, m);
         let mut lower = Mat::zeros(m, m);
-        self.workers.each(row_strips(lower.as_mut(), STRIP), |(first, strip)| {
+        self.workers.for_each(row_strips(lower.as_mut(), STRIP_ROWS), |(first, strip)| {
             self.kernel.block(z.subrows(first, strip.nrows()), landmarks, strip);
         });
         let jitter = JITTER * diag[..m].iter().sum::<f64>() / m as f64;
         (0..m).for_each(|j| lower[(j, j)] += jitter);
-        factor(lower.as_mut())?;
-        self.workers.each(row_strips(phi.as_mut(), STRIP), |(first, mut strip)| {
+        factor_sequential(lower.as_mut())?;
+        self.workers.for_each(row_strips(phi.as_mut(), STRIP_ROWS), |(first, mut strip)| {
             self.kernel.block(z.subrows(first, strip.nrows()), landmarks, strip.rb_mut());
             solve_lower_triangular_in_place(lower.as_ref(), strip.transpose_mut(), Par::Seq);
         });
@@ -112,38 +114,39 @@ impl Sample<'_> {
         &self,
         z: MatRef<'_, f64>,
         by_kernel: MatRef<'_, f64>,
-        own: f64,
-        each: f64,
+        jitter_slope: f64,
+        diagonal_slope: f64,
         gradient: &mut [f64],
     ) -> Result<()> {
         let (n, d, m) = (z.nrows(), z.ncols(), self.landmarks);
         let landmarks = z.subrows(0, m);
-        let known = AtomicBool::new(true);
+        let has_gradient = AtomicBool::new(true);
         let slope = |x: MatRef<'_, f64>, z: MatRef<'_, f64>, weights: MatRef<'_, f64>, out: MatMut<'_, f64>| {
             if !self.kernel.gradient(x, z, weights, out) {
-                known.store(false, Ordering::Relaxed);
+                has_gradient.store(false, Ordering::Relaxed);
             }
         };
         let (mut at_rows, mut at_landmarks) = (vec![0.0; n * d], vec![0.0; m * d]);
-        for_each_strip(self.workers, &mut at_rows, STRIP * d, |strip, out| {
-            let (first, height) = (strip * STRIP, out.len() / d);
+        for_each_strip(self.workers, &mut at_rows, STRIP_ROWS * d, |strip, out| {
+            let (first, height) = (strip * STRIP_ROWS, out.len() / d);
             let mut out = MatMut::from_row_major_slice_mut(out, height, d);
             let rows = z.subrows(first, height);
             slope(rows, landmarks, by_kernel.subrows(first, height), out.rb_mut());
-            for i in (0..height).step_by(DIAGONAL) {
-                let few = DIAGONAL.min(height - i);
+            for i in (0..height).step_by(DIAGONAL_STRIP) {
+                let few = DIAGONAL_STRIP.min(height - i);
                 // k(x, x) changes through both arguments
-                let weight = |i: usize| 2.0 * (each + if i < m { JITTER * own / m as f64 } else { 0.0 });
+                let weight =
+                    |i: usize| 2.0 * (diagonal_slope + if i < m { JITTER * jitter_slope / m as f64 } else { 0.0 });
                 let weights = Mat::from_fn(few, few, |a, b| if a == b { weight(first + i + a) } else { 0.0 });
                 slope(rows.subrows(i, few), rows.subrows(i, few), weights.as_ref(), out.rb_mut().subrows_mut(i, few));
             }
         });
-        for_each_strip(self.workers, &mut at_landmarks, LANDMARKS * d, |strip, out| {
-            let (first, height) = (strip * LANDMARKS, out.len() / d);
+        for_each_strip(self.workers, &mut at_landmarks, LANDMARK_STRIP * d, |strip, out| {
+            let (first, height) = (strip * LANDMARK_STRIP, out.len() / d);
             let weights = by_kernel.subcols(first, height).transpose();
             slope(landmarks.subrows(first, height), z, weights, MatMut::from_row_major_slice_mut(out, height, d));
         });
-        if !known.into_inner() {
+        if !has_gradient.into_inner() {
             let expected = "expected a kernel with a known gradient, such as gaussian, to learn a factor per feature";
             return Err(Error::option("kernel", self.kernel.spec(), expected));
         }
@@ -182,15 +185,15 @@ impl Posterior {
         let (ratio, m) = (amplitude / noise, phi.ncols());
         let s = gram(phi, workers);
         let mut b = Mat::from_fn(m, m, |i, j| ratio * s[(i, j)] + if i == j { 1.0 } else { 0.0 });
-        factor(b.as_mut())?;
+        factor_sequential(b.as_mut())?;
         let mut v = Mat::from_fn(m, m, |i, j| ratio * s[(i, j)]);
-        solve(b.as_ref(), Side::Factor, v.as_mut(), workers);
+        solve_triangular(b.as_ref(), Side::Factor, v.as_mut(), workers);
         let mut r = v.clone();
-        solve(b.as_ref(), Side::Transpose, r.as_mut(), workers);
+        solve_triangular(b.as_ref(), Side::Transpose, r.as_mut(), workers);
         let mut e = Mat::zeros(m, y.ncols());
         matmul(e.as_mut(), Accum::Replace, phi.transpose(), y, ratio.sqrt(), Par::Seq);
-        solve(b.as_ref(), Side::Factor, e.as_mut(), workers);
-        solve(b.as_ref(), Side::Transpose, e.as_mut(), workers);
+        solve_triangular(b.as_ref(), Side::Factor, e.as_mut(), workers);
+        solve_triangular(b.as_ref(), Side::Transpose, e.as_mut(), workers);
         let mut alpha = Mat::from_fn(y.nrows(), y.ncols(), |i, t| y[(i, t)] / noise);
         matmul(alpha.as_mut(), Accum::Add, phi, e.as_ref(), -ratio.sqrt() / noise, Par::Seq);
         let (explained, log_det) = ((0..m).map(|j| s[(j, j)]).sum(), (0..m).map(|j| 2.0 * b[(j, j)].ln()).sum());
@@ -202,18 +205,18 @@ impl Posterior {
     /// cancellation.
     fn likelihood(&self, trace: f64) -> f64 {
         let volume = self.log_det + self.rows * (std::f64::consts::TAU * self.noise).ln();
-        let missed = self.ratio * (trace - self.explained);
+        let residual = self.ratio * (trace - self.explained);
         let fit = self.noise * self.alpha.squared_norm_l2() + self.e.squared_norm_l2() / self.noise;
-        0.5 * (self.targets * (volume + missed) + fit)
+        0.5 * (self.targets * (volume + residual) + fit)
     }
 
     /// The derivatives of F by log s² and log τ².
     fn by_scales(&self, trace: f64) -> (f64, f64) {
         let free = self.rows - (0..self.r.nrows()).map(|j| self.r[(j, j)]).sum::<f64>();
-        let missed = self.ratio * (trace - self.explained);
+        let residual = self.ratio * (trace - self.explained);
         let signal = self.targets * (self.ratio * trace - self.v.squared_norm_l2());
         let amplitude = 0.5 * (signal - self.e.squared_norm_l2() / self.noise);
-        let noise = 0.5 * (self.targets * (free - missed) - self.noise * self.alpha.squared_norm_l2());
+        let noise = 0.5 * (self.targets * (free - residual) - self.noise * self.alpha.squared_norm_l2());
         (amplitude, noise)
     }
 
@@ -222,25 +225,25 @@ impl Posterior {
     fn by_kernel(&self, mut phi: MatMut<'_, f64>, lower: MatRef<'_, f64>, workers: &Workers) -> f64 {
         let (m, root) = (phi.ncols(), self.ratio.sqrt());
         let (mut h, mut e) = (self.r.clone(), self.e.clone());
-        solve(lower, Side::Transpose, h.as_mut(), workers);
-        solve(lower, Side::Transpose, e.as_mut(), workers);
-        workers.each(row_strips(phi.rb_mut(), STRIP), |(first, mut strip)| {
+        solve_triangular(lower, Side::Transpose, h.as_mut(), workers);
+        solve_triangular(lower, Side::Transpose, e.as_mut(), workers);
+        workers.for_each(row_strips(phi.rb_mut(), STRIP_ROWS), |(first, mut strip)| {
             let features = strip.to_owned();
             let factor = -self.targets * self.ratio;
             matmul(strip.rb_mut(), Accum::Replace, features.as_ref(), h.transpose(), factor, Par::Seq);
             let alpha = self.alpha.subrows(first, strip.nrows());
             matmul(strip, Accum::Add, alpha, e.transpose(), -root, Par::Seq);
         });
-        let mut own = gram(self.v.as_ref(), workers);
-        own *= faer::Scale(0.5 * self.targets);
-        solve(lower, Side::Transpose, own.as_mut(), workers);
-        let mut own = own.transpose().to_owned();
-        solve(lower, Side::Transpose, own.as_mut(), workers);
-        matmul(own.as_mut(), Accum::Add, e.as_ref(), e.transpose(), 0.5 / self.noise, Par::Seq);
+        let mut by_landmarks = gram(self.v.as_ref(), workers);
+        by_landmarks *= faer::Scale(0.5 * self.targets);
+        solve_triangular(lower, Side::Transpose, by_landmarks.as_mut(), workers);
+        let mut by_landmarks = by_landmarks.transpose().to_owned();
+        solve_triangular(lower, Side::Transpose, by_landmarks.as_mut(), workers);
+        matmul(by_landmarks.as_mut(), Accum::Add, e.as_ref(), e.transpose(), 0.5 / self.noise, Par::Seq);
         for j in 0..m {
-            phi.rb_mut().col_mut(j).iter_mut().zip(own.col(j).iter()).for_each(|(to, from)| *to += from);
+            phi.rb_mut().col_mut(j).iter_mut().zip(by_landmarks.col(j).iter()).for_each(|(to, from)| *to += from);
         }
-        (0..m).map(|j| own[(j, j)]).sum()
+        (0..m).map(|j| by_landmarks[(j, j)]).sum()
     }
 }
 

@@ -27,20 +27,22 @@
 
 pub mod combination;
 mod learn;
-mod length;
+mod length_scale;
 mod likelihood;
 mod marginal;
-mod plan;
 mod round;
-mod search;
+mod round_search;
 mod series;
+mod settings;
 
-pub use learn::Judgement;
-pub use learn::{Learned, MetricRequest, RoundRequest, as_text, draw, picked, settle};
-pub use length::LengthReport;
-pub use length::settle_length;
-pub use plan::{RANK, REFINED, folds, length_stage, plan as planned, sampled, stage};
-pub use round::Rows;
-pub use search::RoundReport;
-pub use search::behind;
-pub use series::{BLOCKS, series, told_of_blocks, warning as warning_of_series};
+pub use learn::MetricTestErrors;
+pub use learn::{LearnedMetric, MetricRequest, RoundRequest, as_text, draw_sample, resolve_metric, select_rows};
+pub use length_scale::LengthReport;
+pub use length_scale::resolve_length_scale;
+pub use round::RoundData;
+pub use round_search::RoundReport;
+pub use round_search::apply_metric;
+pub use series::{BLOCK_COUNT, blocks_note, series_correlation, series_warning as warning_of_series};
+pub use settings::{
+    REFINED_RANK, ROUND_RANK, default_folds, learning_plan as planned, learning_stage, length_stage, sample_size,
+};

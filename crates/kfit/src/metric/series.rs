@@ -7,29 +7,33 @@ use kstore::{MemoryRows, RowBuf, RowSource};
 use std::ops::Range;
 
 /// Number of contiguous blocks that replace random folds.
-pub const BLOCKS: usize = 6;
+pub const BLOCK_COUNT: usize = 6;
 
 /// Fraction of the variance that lies between the means of blocks, above which a table counts as
 /// sorted by its target: the targets of a held-out block would differ from all others.
-const SORTED: f64 = 0.5;
+const MAX_BETWEEN_BLOCKS: f64 = 0.5;
 
 /// Number of leading rows examined.
-const ROWS: u64 = 5_000;
+const LEADING_ROWS: u64 = 5_000;
 
-const FEWEST_ROWS: usize = 200;
+const MIN_ROWS: usize = 200;
 
 /// Correlation of consecutive targets above which random folds are too optimistic.
-const ALIKE: f64 = 0.5;
+const MIN_CORRELATION: f64 = 0.5;
 
 /// Fraction of the squares below which differences from the mean are rounding.
-const ROUNDING: f64 = 1e-20;
+const ROUNDING_FRACTION: f64 = 1e-20;
 
 /// Returns a warning if the folds are random and consecutive rows have similar targets.
-pub fn warning<T: Real>(source: &dyn RowSource<T>, targets: &Targets, folds: &FoldSpec) -> Result<Option<String>> {
-    if !matches!(folds, FoldSpec::Hash(_) | FoldSpec::None) {
+pub fn series_warning<T: Real>(
+    source: &dyn RowSource<T>,
+    targets: &Targets,
+    folds: &FoldSpec,
+) -> Result<Option<String>> {
+    if !matches!(folds, FoldSpec::Random(_) | FoldSpec::None) {
         return Ok(None);
     }
-    Ok(alike(source, targets)?.map(|correlation| {
+    Ok(target_correlation(source, targets)?.map(|correlation| {
         format!(
             "consecutive rows have similar targets (correlation {correlation:.2}): if the rows are a series or come from few subjects, random \
              folds underestimate the error on new rows or subjects; use `folds` blocks:6 or column:NAME"
@@ -39,30 +43,30 @@ pub fn warning<T: Real>(source: &dyn RowSource<T>, targets: &Targets, folds: &Fo
 
 /// Returns the correlation of consecutive targets, if random folds are too optimistic and blocks
 /// can replace them.
-pub fn series<T: Real>(
+pub fn series_correlation<T: Real>(
     source: &dyn RowSource<T>,
     (sample, range): (&MemoryRows<T>, &Range<u64>),
     targets: &Targets,
 ) -> Result<Option<f64>> {
-    let Some(correlation) = alike(source, targets)? else { return Ok(None) };
-    let blocks = Folds::new(&FoldSpec::Blocks(BLOCKS), 0, range.clone(), &[])?;
-    Ok((between(sample, &blocks, targets)? <= SORTED).then_some(correlation))
+    let Some(correlation) = target_correlation(source, targets)? else { return Ok(None) };
+    let blocks = Folds::new(&FoldSpec::Blocks(BLOCK_COUNT), 0, range.clone(), &[])?;
+    Ok((variance_between_folds(sample, &blocks, targets)? <= MAX_BETWEEN_BLOCKS).then_some(correlation))
 }
 
 #[doc(hidden)]
-pub fn told_of_blocks(correlation: f64, given: &FoldSpec) -> String {
+pub fn blocks_note(correlation: f64, given: &FoldSpec) -> String {
     format!(
-        "consecutive rows have similar targets (correlation {correlation:.2}), as in a series: folds are {BLOCKS} contiguous blocks of rows; \
+        "consecutive rows have similar targets (correlation {correlation:.2}), as in a series: folds are {BLOCK_COUNT} contiguous blocks of rows; \
          use `folds` {given} for random folds, or column:NAME for one fold per value of a column"
     )
 }
 
 /// Calls `visit` with the number of each row and its targets.
-fn each_row<T: Real>(
+fn for_each_row<T: Real>(
     source: &dyn RowSource<T>,
     range: Range<u64>,
     targets: &Targets,
-    mut see: impl FnMut(u64, &[f64]) -> Result<()>,
+    mut visit: impl FnMut(u64, &[f64]) -> Result<()>,
 ) -> Result<()> {
     let (shape, mut y) = (source.shape(), Vec::new());
     let (mut cursor, mut tile) = (source.open(range)?, RowBuf::new(256));
@@ -70,8 +74,8 @@ fn each_row<T: Real>(
         let block = tile.block(&shape);
         for i in 0..block.len() {
             y.clear();
-            targets.push(&block, i, &mut y)?;
-            see(block.rows[i], &y)?;
+            targets.append_to(&block, i, &mut y)?;
+            visit(block.rows[i], &y)?;
         }
     }
     Ok(())
@@ -79,34 +83,34 @@ fn each_row<T: Real>(
 
 /// Returns the correlation of consecutive targets, over all targets, if it is so large that random
 /// folds are too optimistic.
-fn alike<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
+fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
     let (range, t, mut y) = (source.range(), targets.count(), Vec::new());
-    each_row(source, range.start..range.end.min(range.start + ROWS), targets, |_, row| {
+    for_each_row(source, range.start..range.end.min(range.start + LEADING_ROWS), targets, |_, row| {
         y.extend_from_slice(row);
         Ok(())
     })?;
     let n = y.len() / t.max(1);
-    if n < FEWEST_ROWS {
+    if n < MIN_ROWS {
         return Ok(None);
     }
-    let (mut shared, mut own) = (0.0, 0.0);
+    let (mut lagged, mut square_sum) = (0.0, 0.0);
     let squares: f64 = y.iter().map(|y| y * y).sum();
     for j in 0..t {
         let mean = (0..n).map(|i| y[i * t + j]).sum::<f64>() / n as f64;
-        let off = |i: usize| y[i * t + j] - mean;
-        own += (0..n).map(|i| off(i) * off(i)).sum::<f64>();
-        shared += (1..n).map(|i| off(i) * off(i - 1)).sum::<f64>();
+        let deviation = |i: usize| y[i * t + j] - mean;
+        square_sum += (0..n).map(|i| deviation(i) * deviation(i)).sum::<f64>();
+        lagged += (1..n).map(|i| deviation(i) * deviation(i - 1)).sum::<f64>();
     }
     // a constant target leaves only rounding
-    let correlation = (own > ROUNDING * squares).then(|| shared / own);
-    Ok(correlation.filter(|correlation| *correlation > ALIKE))
+    let correlation = (square_sum > ROUNDING_FRACTION * squares).then(|| lagged / square_sum);
+    Ok(correlation.filter(|correlation| *correlation > MIN_CORRELATION))
 }
 
 /// Returns the fraction of the targets' variance that lies between the means of folds.
-fn between<T: Real>(sample: &MemoryRows<T>, folds: &Folds, targets: &Targets) -> Result<f64> {
+fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, targets: &Targets) -> Result<f64> {
     let (t, k) = (targets.count(), folds.count());
     let (mut sums, mut sizes, mut squares) = (vec![0.0; k * t], vec![0.0; k], 0.0);
-    each_row(sample, sample.range(), targets, |row, values| {
+    for_each_row(sample, sample.range(), targets, |row, values| {
         let fold = folds.fold_of(row, 0)?;
         sizes[fold] += 1.0;
         for (sum, value) in sums[fold * t..(fold + 1) * t].iter_mut().zip(values) {
@@ -133,32 +137,32 @@ mod tests {
     use kstore::key::{Purpose, Stream};
 
     #[test]
-    fn a_series_is_told_from_rows_in_any_order() {
-        let told = |y: Vec<f64>, folds: FoldSpec| {
+    fn a_series_is_distinguished_from_shuffled_rows() {
+        let warning_of = |y: Vec<f64>, folds: FoldSpec| {
             let rows = MemoryRows::new(vec![0.0f32; y.len()], 1).unwrap().with_targets(y, 1).unwrap();
-            warning(&rows, &Targets::Numeric { centre: vec![0.3] }, &folds).unwrap()
+            series_warning(&rows, &Targets::Numeric { centre: vec![0.3] }, &folds).unwrap()
         };
         let wave: Vec<f64> = (0..3000).map(|i| (f64::from(i) / 50.0).sin()).collect();
         let stream = Stream::new(3, Purpose::Data, 0);
         let noise: Vec<f64> = (0..3000).map(|i| stream.uniform(i)).collect();
-        assert!(told(wave.clone(), FoldSpec::Hash(5)).unwrap().contains("correlation 1.00"));
-        assert_eq!(told(wave.clone(), FoldSpec::Blocks(6)), None);
-        assert_eq!(told(noise, FoldSpec::Hash(5)), None);
-        assert_eq!(told(vec![2.0; 3000], FoldSpec::Hash(5)), None);
-        assert_eq!(told(wave[..100].to_vec(), FoldSpec::None), None);
+        assert!(warning_of(wave.clone(), FoldSpec::Random(5)).unwrap().contains("correlation 1.00"));
+        assert_eq!(warning_of(wave.clone(), FoldSpec::Blocks(6)), None);
+        assert_eq!(warning_of(noise, FoldSpec::Random(5)), None);
+        assert_eq!(warning_of(vec![2.0; 3000], FoldSpec::Random(5)), None);
+        assert_eq!(warning_of(wave[..100].to_vec(), FoldSpec::None), None);
     }
 
     #[test]
-    fn a_sorted_table_is_told_from_a_series() {
-        let share = |y: Vec<f64>| {
+    fn a_sorted_table_is_distinguished_from_a_series() {
+        let fraction = |y: Vec<f64>| {
             let n = y.len() as u64;
             let rows = MemoryRows::new(vec![0.0f32; y.len()], 1).unwrap().with_targets(y, 1).unwrap();
-            let folds = Folds::new(&FoldSpec::Blocks(BLOCKS), 0, 0..n, &[]).unwrap();
-            between(&rows, &folds, &Targets::Numeric { centre: vec![1.0] }).unwrap()
+            let folds = Folds::new(&FoldSpec::Blocks(BLOCK_COUNT), 0, 0..n, &[]).unwrap();
+            variance_between_folds(&rows, &folds, &Targets::Numeric { centre: vec![1.0] }).unwrap()
         };
         // for numbers in order, blocks explain all but 1/36
-        assert!((share((0..6000).map(f64::from).collect()) - 35.0 / 36.0).abs() < 1e-6);
-        assert!(share((0..6000).map(|i| (f64::from(i) / 30.0).sin()).collect()) < 0.01);
-        assert_eq!(share(vec![3.0; 600]), 0.0);
+        assert!((fraction((0..6000).map(f64::from).collect()) - 35.0 / 36.0).abs() < 1e-6);
+        assert!(fraction((0..6000).map(|i| (f64::from(i) / 30.0).sin()).collect()) < 0.01);
+        assert_eq!(fraction(vec![3.0; 600]), 0.0);
     }
 }

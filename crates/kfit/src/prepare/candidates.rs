@@ -1,9 +1,9 @@
 //! Candidate rows for landmark selection, in memory.
 
-use crate::{Result, prepare::adding::Adding};
+use crate::{Result, prepare::fold_fn::FoldFn};
 use kapprox::Real;
 use kapprox::landmark::RowSample;
-use kstore::{Coded, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
+use kstore::{Label, LabelCodes, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
 /// Returns the sample as a table in row order, so that passes over it do not depend on the order of
@@ -14,7 +14,7 @@ pub fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     let d = sample.d;
     let x = order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).copied().collect();
     let rows = order.iter().map(|i| sample.rows[*i]).collect();
-    Ok(MemoryRows::new(x, d)?.numbered(rows)?)
+    Ok(MemoryRows::new(x, d)?.with_row_numbers(rows)?)
 }
 
 /// Adds targets, weights, classes and groups to the candidates, in one pass over the table.
@@ -24,19 +24,19 @@ pub fn with_targets<T: Real>(
     pass: Pass<'_>,
 ) -> Result<MemoryRows<T>> {
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
-    let fold = Adding::new(|found: &mut TargetColumns, block: &RowBlock<'_, T>| {
+    let fold = FoldFn::new(|columns: &mut TargetColumns, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
-            found.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
-            found.weight.extend(block.weight(i));
-            found.codes.add(block, i..i + 1);
+            columns.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+            columns.weight.extend(block.weight(i));
+            columns.codes.add(block, i..i + 1);
         }
         Ok(())
     });
     // not journaled: the result is in memory only, and a resumed run repeats the pass
-    let found = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
-    let TableShape { targets, weighted, .. } = source.shape();
-    let weight = weighted.then_some(found.weight);
-    found.codes.of(candidates.with_targets(found.y, targets)?.with_weights(weight)?)
+    let columns = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
+    let TableShape { targets, has_weights: weighted, .. } = source.shape();
+    let weight = weighted.then_some(columns.weight);
+    columns.codes.attach_to(candidates.with_targets(columns.y, targets)?.with_weights(weight)?)
 }
 
 #[derive(Default)]
@@ -54,14 +54,14 @@ pub(crate) struct Codes([CodeColumn; 2]);
 
 impl Codes {
     pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, rows: Range<usize>) {
-        for (column, of) in self.0.iter_mut().zip([block.classes, block.groups]) {
-            let Some(Coded { codes, labels }) = of else { continue };
+        for (column, coded) in self.0.iter_mut().zip([block.classes, block.groups]) {
+            let Some(LabelCodes { codes, labels }) = coded else { continue };
             column.0.extend_from_slice(&codes[rows.clone()]);
             column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
         }
     }
 
-    pub(crate) fn of<T: Real>(self, mut rows: MemoryRows<T>) -> Result<MemoryRows<T>> {
+    pub(crate) fn attach_to<T: Real>(self, mut rows: MemoryRows<T>) -> Result<MemoryRows<T>> {
         let [classes, groups] = self.0;
         if let (codes, Some(labels)) = classes {
             rows = rows.with_classes(codes, labels)?;

@@ -1,9 +1,9 @@
 //! The steps common to all fits: statistics of the rows, candidates, landmarks and map; and the
 //! memory of each step.
 
-pub mod adding;
 pub mod candidates;
-pub mod landmarks;
-pub mod plan;
+pub mod exact_rows;
+pub mod fold_fn;
+pub mod map_builder;
+pub mod stage_plans;
 pub mod survey;
-pub mod whole;

@@ -1,12 +1,12 @@
 //! The first pass: scaling of the inputs, class labels, and checks of the rows.
 
-use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
+use crate::request::{PassShape, Resources, SCALING_MEDIAN_ROWS, Scaling, StageObserver, TrainOptions};
 use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::statistics::Moments;
-use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold, shown};
+use kstore::{Label, Missing, Reading, RowSource, Scaler, SelectedTable, Statistics, StatisticsFold, shown};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub struct Survey {
 }
 
 /// Largest total of integer weights with an exact sum in f64, 2⁵³.
-const MOST_COUNTED: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_COUNT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the divisor of the row weights: 1 if all are integers (frequency weights), else their
 /// mean (analytic weights), so that the result does not depend on their unit.
-fn unit(statistics: &Statistics, weight: f64) -> f64 {
-    let counts = statistics.fractional == 0 && weight <= MOST_COUNTED;
+fn weight_divisor(statistics: &Statistics, weight: f64) -> f64 {
+    let counts = statistics.fractional_weights == 0 && weight <= MAX_EXACT_COUNT;
     if counts { 1.0 } else { weight / statistics.rows.max(1) as f64 }
 }
 
@@ -35,39 +35,40 @@ impl Survey {
     }
 
     /// Returns the number of regression targets: numeric targets, or codes of the classes.
-    pub(crate) fn targets(&self) -> usize {
-        self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
+    pub(crate) fn target_count(&self) -> usize {
+        self.classes.as_ref().map_or(self.numeric_targets().len(), Classes::target_count)
     }
 
     pub(crate) fn variance(&self) -> f64 {
         let variances: Vec<f64> = match &self.classes {
-            None => self.numeric().iter().map(|target| target.deviation().powi(2)).collect(),
+            None => self.numeric_targets().iter().map(|target| target.deviation().powi(2)).collect(),
             Some(classes) => {
                 let counts = &self.statistics.classes;
                 let total: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
-                let shares = classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
+                let fractions =
+                    classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
                 // the variance of codes +1 and -1
-                shares.map(|share| 4.0 * share * (1.0 - share)).take(self.targets()).collect()
+                fractions.map(|share| 4.0 * share * (1.0 - share)).take(self.target_count()).collect()
             }
         };
         variances.iter().sum::<f64>() / variances.len().max(1) as f64
     }
 
     /// Returns the sum of the row weights; `None` if rows have no weights.
-    pub(crate) fn weight(&self) -> Option<f64> {
-        weight_of(&self.statistics)
+    pub(crate) fn total_weight(&self) -> Option<f64> {
+        total_weight_of(&self.statistics)
     }
 
-    fn numeric(&self) -> &[kstore::statistics::Moments] {
+    fn numeric_targets(&self) -> &[kstore::statistics::Moments] {
         &self.statistics.targets
     }
 
     /// Returns the regression targets: class codes, or numbers minus their mean, which keeps sums
     /// of squares accurate.
-    pub fn targets_of_regression(&self) -> Targets {
+    pub fn regression_targets(&self) -> Targets {
         match &self.classes {
             Some(classes) => Targets::Classes(classes.clone()),
-            None => Targets::Numeric { centre: self.numeric().iter().map(|target| target.mean).collect() },
+            None => Targets::Numeric { centre: self.numeric_targets().iter().map(|target| target.mean).collect() },
         }
     }
 
@@ -85,8 +86,8 @@ impl Survey {
 
     /// Returns half the difference between the scaled values of mean + deviation and mean −
     /// deviation of an input: 1 for standard scaling.
-    pub(crate) fn spread(&self, j: usize) -> f64 {
-        let Some(feature) = self.statistics.features.get(j) else { return 1.0 };
+    pub(crate) fn half_spread(&self, j: usize) -> f64 {
+        let Some(feature) = self.statistics.inputs.get(j) else { return 1.0 };
         let at = |value: f64| self.scaler.apply(j, value);
         (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
     }
@@ -98,42 +99,44 @@ impl Survey {
 }
 
 /// Returns the sum of the row weights; `None` if rows have no weights.
-pub fn weight_of(statistics: &Statistics) -> Option<f64> {
+pub fn total_weight_of(statistics: &Statistics) -> Option<f64> {
     statistics.weights.first().map(|weights| weights.weight)
 }
 
 pub fn survey(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
-    cut: PassShape,
+    pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Survey> {
     let source = selected.rows::<f64>(Reading::default())?;
-    let observer = resources.over("scaling statistics", source.range());
-    let pass = cut.pass(cut.scan_lanes, resources, &*observer);
+    let observer = resources.stage_over("scaling statistics", source.range());
+    let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
-    if source.without_target() > 0 {
+    if source.rows_without_target() > 0 {
         // each process counts its own rows only
         let shared = resources.journal.is_some_and(|journal| journal.is_shared());
-        let count = if shared { String::new() } else { format!(": {}", shown::count(source.without_target())) };
-        resources.stages.warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
+        let count = if shared { String::new() } else { format!(": {}", shown::count(source.rows_without_target())) };
+        resources
+            .stage_observer
+            .warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
     }
-    let draw = |rows: u64| drawn(&source, rows, options, cut, resources);
-    of(statistics, selected, options, resources.stages, &draw)
+    let draw = |rows: u64| draw_median_rows(&source, rows, options, pass_shape, resources);
+    survey_of_statistics(statistics, selected, options, resources.stage_observer, &draw)
 }
 
 /// Draws the sample of rows for medians, in one pass.
-pub fn drawn(
+pub fn draw_median_rows(
     source: &dyn RowSource<f64>,
     count: u64,
     options: &TrainOptions,
-    cut: PassShape,
+    pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<RowSample<f64>> {
-    let observer = resources.over("medians", source.range());
-    let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count };
-    Ok(uniform_sample(&data, MEDIANS, Purpose::Median, options.seed)?)
+    let observer = resources.stage_over("medians", source.range());
+    let data = Scan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count };
+    Ok(uniform_sample(&data, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 
 /// Returns the scaler; calls `draw` for a sample of rows if the scaling needs medians.
@@ -142,34 +145,34 @@ pub(crate) fn scaler(
     statistics: &Statistics,
     draw: impl FnOnce() -> Result<RowSample<f64>>,
 ) -> Result<Scaler> {
-    let drawn =
-        |of: fn(&Statistics, &[f64], &[f64]) -> Scaler| draw().map(|rows| of(statistics, &rows.x, &rows.weights));
+    let from_sample =
+        |build: fn(&Statistics, &[f64], &[f64]) -> Scaler| draw().map(|rows| build(statistics, &rows.x, &rows.weights));
     Ok(match scaling {
         Scaling::Standard => Scaler::standard(statistics),
         Scaling::Minmax => Scaler::minmax(statistics),
-        Scaling::Robust => drawn(Scaler::robust)?,
-        Scaling::Asinh => drawn(Scaler::asinh)?,
-        Scaling::Quantile => drawn(Scaler::quantile)?,
+        Scaling::Robust => from_sample(Scaler::robust)?,
+        Scaling::Asinh => from_sample(Scaler::asinh)?,
+        Scaling::Quantile => from_sample(Scaler::quantile)?,
         Scaling::None => Scaler::identity(statistics),
-        Scaling::Maxabs | Scaling::Unit | Scaling::TfIdf => return Err(scaling.for_sparse_rows()),
+        Scaling::Maxabs | Scaling::Unit | Scaling::TfIdf => return Err(scaling.sparse_only_error()),
     })
 }
 
 /// Builds the survey from the statistics of the rows of `selected`. `draw` samples rows, given
 /// their number, if the scaling needs medians.
-pub fn of(
+pub fn survey_of_statistics(
     mut statistics: Statistics,
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
-    stages: &dyn Stages,
+    stages: &dyn StageObserver,
     draw: &dyn Fn(u64) -> Result<RowSample<f64>>,
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
-    check(selected, &statistics, options, stages)?;
+    check_rows(selected, &statistics, options, stages)?;
     // sparse rows are already scaled when they are read
     let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
     let mut scaler = scaler(scaling, &statistics, || draw(statistics.rows))?;
-    selected.keep_flags(&mut scaler);
+    selected.exempt_flags(&mut scaler);
     let scaler = Arc::new(scaler);
     let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
     let classes = match options.task {
@@ -177,24 +180,25 @@ pub fn of(
         _ => None,
     };
     let groups = labels(statistics.groups.sorted());
-    let weight_unit = weight_of(&statistics).map(|weight| unit(&statistics, weight));
+    let weight_unit = total_weight_of(&statistics).map(|weight| weight_divisor(&statistics, weight));
     Ok(Survey { statistics, scaler, classes, groups, weight_unit })
 }
 
 /// Maximum number of distinct integers that are likely to be class labels.
-pub const FEW_WHOLE: usize = 20;
+pub const MAX_CLASS_INTEGERS: usize = 20;
 
 /// Returns the first target if it is an integer column with a small range, whose values may be
 /// classes.
-fn few_whole(statistics: &Statistics) -> Option<&Moments> {
-    let few = |target: &&Moments| target.whole && (1.0..FEW_WHOLE as f64).contains(&(target.max - target.min));
+fn few_integers_target(statistics: &Statistics) -> Option<&Moments> {
+    let few =
+        |target: &&Moments| target.is_integer && (1.0..MAX_CLASS_INTEGERS as f64).contains(&(target.max - target.min));
     statistics.targets.first().filter(few)
 }
 
 /// Warns of a numeric target whose values may be classes.
-pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task, stages: &dyn Stages) {
+pub fn warn_of_classes(selected: &SelectedTable, statistics: &Statistics, task: Task, stages: &dyn StageObserver) {
     if let (Some(name), Some(target), Task::Regression) =
-        (&selected.target_names().first(), few_whole(statistics), task)
+        (&selected.target_names().first(), few_integers_target(statistics), task)
     {
         stages.warn(format!(
             "target {name} has integer values from {} to {} but is treated as numeric (regression); for classes, use \
@@ -205,18 +209,25 @@ pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task,
 }
 
 /// Rejects rows without usable weights or targets, and warns of constant inputs and targets.
-fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
-    statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
+fn check_rows(
+    selected: &SelectedTable,
+    statistics: &Statistics,
+    options: &TrainOptions,
+    stages: &dyn StageObserver,
+) -> Result<()> {
+    statistics
+        .check_label_counts(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.weights.first() {
         // rows of weight 0 are not read
-        Some(_) if statistics.rows == 0 => return Err(Error::NoWeight),
+        Some(_) if statistics.rows == 0 => return Err(Error::ZeroWeights),
         Some(weights) if weights.max <= 0.0 => return Err(Error::NegativeWeights { least: weights.min }),
         _ => {}
     }
     match statistics.rows {
         0 => {
-            let blank = if selected.missing() == Missing::Drop { selected.blank()? } else { Vec::new() };
-            let why = match blank.first() {
+            let blank_columns =
+                if selected.missing() == Missing::Drop { selected.find_blank_columns()? } else { Vec::new() };
+            let why = match blank_columns.first() {
                 Some(column) => format!("no row is left: column {column:?} has no values in these rows; leave it out"),
                 None => "no row is left to learn from; check `rows`, `where` and `missing`".to_string(),
             };
@@ -226,41 +237,46 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
         _ => {}
     }
     let columns = selected.feature_names().into_iter().chain(selected.target_names());
-    let moments = statistics.features.iter().chain(&statistics.targets);
+    let moments = statistics.inputs.iter().chain(&statistics.targets);
     if let Some((column, m)) = columns.zip(moments).find(|(_, m)| !m.deviation().is_finite() || !m.mean.is_finite()) {
-        return Err(Error::TooLarge { column, largest: m.min.abs().max(m.max.abs()) });
+        return Err(Error::ColumnTooLarge { column, largest: m.min.abs().max(m.max.abs()) });
     }
-    let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
-    let names = selected.feature_names().into_iter().zip(&statistics.features);
+    let is_constant = |moments: &kstore::statistics::Moments| moments.is_constant();
+    let names = selected.feature_names().into_iter().zip(&statistics.inputs);
     // empty columns are normal in sparse rows
-    let dull = names.filter(|(_, f)| constant(f) && selected.sparse().is_none());
-    let dull: Vec<String> = dull.map(|(name, _)| name).collect();
-    let shown = |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
-    match &dull[..] {
+    let constant_names = names.filter(|(_, f)| is_constant(f) && selected.sparse().is_none());
+    let constant_names: Vec<String> = constant_names.map(|(name, _)| name).collect();
+    let join_names =
+        |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
+    match &constant_names[..] {
         [] => {}
         [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
-        _ => stages.warn(format!("{} features are constant and have no effect: {}", dull.len(), shown(&dull))),
+        _ => stages.warn(format!(
+            "{} features are constant and have no effect: {}",
+            constant_names.len(),
+            join_names(&constant_names)
+        )),
     }
-    let lone: Vec<String> =
+    let single_row_classes: Vec<String> =
         statistics.classes.sorted().into_iter().filter(|(_, n)| *n == 1).map(|(label, _)| label.to_string()).collect();
-    if options.task == Task::Classification && !lone.is_empty() {
-        let what = if lone.len() == 1 { "class has" } else { "classes have" };
+    if options.task == Task::Classification && !single_row_classes.is_empty() {
+        let what = if single_row_classes.len() == 1 { "class has" } else { "classes have" };
         stages.warn(format!(
             "{} {what} one row only: {}; one row does not show how a class varies: add rows of these classes, or exclude them with `where`",
-            lone.len(),
-            shown(&lone)
+            single_row_classes.len(),
+            join_names(&single_row_classes)
         ));
     }
     let labels = statistics.classes.sorted();
     let whole = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
-    if options.task == Task::Classification && whole > FEW_WHOLE {
+    if options.task == Task::Classification && whole > MAX_CLASS_INTEGERS {
         stages.warn(format!(
             "the target has {whole} distinct integer values, and each becomes a class; if the target is numeric, use a regression \
              (ridge, svr)"
         ));
     }
     if options.task == Task::Regression {
-        for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| constant(t)) {
+        for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| is_constant(t)) {
             stages.warn(format!("target {name} is constant over the training rows and has no variance to explain"));
         }
     }

@@ -24,14 +24,14 @@ pub struct FitRequest<'a> {
     /// Resources, which do not change the result.
     pub resources: &'a Resources<'a>,
     /// Sizes: rows, features, targets, folds and map.
-    pub shape: ProblemSize,
+    pub size: ProblemSize,
 }
 
 impl FitRequest<'_> {
     /// Rejects weighted rows, because `what` does not support weights; `remedy` names an
     /// alternative.
-    pub(crate) fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
-        match self.shape.weighted {
+    pub(crate) fn reject_weights(&self, what: &str, remedy: &str) -> Result<()> {
+        match self.size.weighted {
             true => Err(Error::option("weights", "", format!("{what} does not support weights; {remedy}"))),
             false => Ok(()),
         }

@@ -2,14 +2,14 @@
 
 use crate::{AnyModel, Error, Result, model::either};
 use kapprox::metric::Metric;
-use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, Selected};
+use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, SelectedTable};
 use std::path::{Path, PathBuf};
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// Maximum number of rows of a table that is read as a metric.
-const MOST_ROWS: u64 = 100_000;
+const MAX_METRIC_ROWS: u64 = 100_000;
 
-const TILE: usize = 256;
+const TILE_ROWS: usize = 256;
 
 /// Form of a learned metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum MetricSource {
     #[default]
     None,
     /// A metric known before the fit.
-    Given(KnownMetric),
+    Provided(ProvidedMetric),
     /// A metric learned from the target.
     Learned(MetricForm),
     /// A file, either a model or a table of numbers, which [`crate::job::Fit::opened`] reads.
@@ -71,8 +71,8 @@ pub enum MetricSource {
 
 impl MetricSource {
     /// Wraps a metric for inputs as scaled by the fit.
-    pub fn of(metric: Arc<Metric>) -> Self {
-        Self::Given(KnownMetric { metric, scaler: None })
+    pub fn from_metric(metric: Arc<Metric>) -> Self {
+        Self::Provided(ProvidedMetric { metric, scaler: None })
     }
 
     pub(crate) fn is_none(&self) -> bool {
@@ -80,18 +80,18 @@ impl MetricSource {
     }
 
     #[doc(hidden)]
-    pub fn known(&self) -> Option<&Arc<Metric>> {
+    pub fn provided(&self) -> Option<&Arc<Metric>> {
         match self {
-            Self::Given(given) => Some(&given.metric),
+            Self::Provided(provided) => Some(&provided.metric),
             Self::None | Self::Learned(_) | Self::File(_) => None,
         }
     }
 
     /// Returns the provided metric, if any, converted to inputs scaled by `scaler`.
     #[doc(hidden)]
-    pub fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
+    pub fn provided_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
-            Self::Given(given) => given.scaled(scaler).map(Some),
+            Self::Provided(provided) => provided.for_scaler(scaler).map(Some),
             Self::None | Self::Learned(_) | Self::File(_) => Ok(None),
         }
     }
@@ -101,7 +101,7 @@ impl MetricSource {
     pub fn outputs(&self, d: usize) -> usize {
         match self {
             Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
-            Self::Given(given) => given.metric.outputs(),
+            Self::Provided(provided) => provided.metric.outputs(),
             Self::None | Self::Learned(_) | Self::File(_) => d,
         }
     }
@@ -111,7 +111,7 @@ impl fmt::Display for MetricSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
-            Self::Given(_) | Self::File(_) => f.write_str("given"),
+            Self::Provided(_) | Self::File(_) => f.write_str("given"),
             Self::Learned(form) => form.fmt(f),
         }
     }
@@ -136,7 +136,7 @@ impl FromStr for MetricSource {
 /// A metric known before the fit.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
-pub struct KnownMetric {
+pub struct ProvidedMetric {
     /// The metric, for inputs scaled by `scaler`.
     pub metric: Arc<Metric>,
     /// Scaling of the inputs in the fit that learned the metric; `None` for the scaling of the
@@ -144,7 +144,7 @@ pub struct KnownMetric {
     pub scaler: Option<Scaler>,
 }
 
-impl KnownMetric {
+impl ProvidedMetric {
     /// Returns a digest of the numbers, which identifies the metric in a checkpoint.
     pub(crate) fn digest(&self) -> String {
         let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
@@ -154,7 +154,7 @@ impl KnownMetric {
 
     /// Returns the metric for inputs scaled by `scaler`: converted if the divisors differ,
     /// unchanged if both scalings are nonlinear.
-    fn scaled(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
+    fn for_scaler(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
             let got = format!("of {} features", self.metric.inputs());
@@ -164,23 +164,23 @@ impl KnownMetric {
                 format!("the rows have {} features; give one number for each", scale.len()),
             ));
         }
-        let before = match &self.scaler {
+        let learned_scale = match &self.scaler {
             None => return Ok(self.metric.clone()),
-            Some(before) if before.knots != scaler.knots => {
+            Some(learned_scaler) if learned_scaler.knots != scaler.knots => {
                 let why = "it was learned with other quantiles of the features and cannot be converted; learn it again";
                 return Err(Error::option("metric", "", why));
             }
-            Some(before) if before.asinh != scaler.asinh => {
-                let (has, want) = if before.asinh { ("with", "asinh") } else { ("without", "standard") };
+            Some(learned_scaler) if learned_scaler.asinh != scaler.asinh => {
+                let (has, want) = if learned_scaler.asinh { ("with", "asinh") } else { ("without", "standard") };
                 let why = format!("it was learned {has} asinh scaling and cannot be converted; set `scale` {want}");
                 return Err(Error::option("metric", "", why));
             }
-            Some(before) if before.bends() => return Ok(self.metric.clone()),
-            Some(before) => &before.scale,
+            Some(learned_scaler) if learned_scaler.is_nonlinear() => return Ok(self.metric.clone()),
+            Some(learned_scaler) => &learned_scaler.scale,
         };
         // a constant input has divisor 0 and no effect, in either scaling
         let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
-        let ratios: Vec<f64> = scale.iter().zip(before).map(ratio).collect();
+        let ratios: Vec<f64> = scale.iter().zip(learned_scale).map(ratio).collect();
         Ok(match ratios.iter().all(|ratio| *ratio == 1.0) {
             true => self.metric.clone(),
             false => Arc::new(self.metric.rescaled(&ratios)),
@@ -195,17 +195,17 @@ impl MetricSource {
     ///
     /// # Errors [`Error::Option`] for a model without a metric, or with other inputs.
     #[doc(hidden)]
-    pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
+    pub fn from_model(model: &AnyModel, features: &[String]) -> Result<Self> {
         let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {
             let why = "the model has no metric; name one that was fitted with `metric` learn";
             return Err(Error::option("metric", "a model", why));
         };
-        if model.card().features != features {
+        if model.metadata().features != features {
             let why = "its features differ from the features of the rows, or their order does; name a model of the same columns";
             return Err(Error::option("metric", "a model", why));
         }
-        Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
+        Ok(Self::Provided(ProvidedMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
     }
 
     /// Reads the metric from a table with one column per input: one row is a diagonal, r rows are
@@ -213,10 +213,10 @@ impl MetricSource {
     ///
     /// # Errors
     /// A table without rows or with more than 100,000; invalid numbers; read errors.
-    pub(crate) fn of_table(table: &Selected) -> Result<Self> {
+    pub(crate) fn from_table(table: &SelectedTable) -> Result<Self> {
         let source = table.rows::<f64>(Reading::default())?;
         let range = RowSource::<f64>::range(&source);
-        if range.end - range.start > MOST_ROWS {
+        if range.end - range.start > MAX_METRIC_ROWS {
             let got = format!("{} rows", range.end - range.start);
             return Err(Error::option(
                 "metric",
@@ -224,13 +224,13 @@ impl MetricSource {
                 "expected at most 100,000 rows: one row for a diagonal, or the rows of a matrix",
             ));
         }
-        let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE));
+        let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE_ROWS));
         let (mut numbers, mut rows) = (Vec::new(), 0);
         while cursor.next(&mut tile)? {
             numbers.extend_from_slice(&tile.x);
             rows += tile.rows.len();
         }
         let metric = if rows == 1 { Metric::diagonal(numbers)? } else { Metric::matrix(&numbers, rows)? };
-        Ok(Self::of(Arc::new(metric)))
+        Ok(Self::from_metric(Arc::new(metric)))
     }
 }

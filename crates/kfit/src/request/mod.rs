@@ -10,10 +10,10 @@ mod options;
 mod size;
 
 pub use fit_request::{FitRequest, RowAccess};
-pub use kmodel::run::{Forecast, PassShape, Resources, Stage, Stages, Unwatched};
-pub use kmodel::run::{fit, plans};
-pub use metric::{KnownMetric, MetricForm, MetricSource};
-pub use options::NO_EXACT;
+pub use kmodel::run::{Forecast, NoStageObserver, PassShape, Resources, Stage, StageObserver};
+pub use kmodel::run::{all_fit, plans};
+pub use metric::{MetricForm, MetricSource, ProvidedMetric};
+pub use options::EXACT_UNSUPPORTED;
 pub use options::{LandmarkSource, Scaling, TrainOptions};
-pub use size::{MEDIAN_ROWS, MEDIANS, map_shape};
+pub use size::{MEDIAN_ROWS, SCALING_MEDIAN_ROWS, map_shape};
 pub use size::{ProblemSize, tile_rows};

@@ -7,13 +7,13 @@ use crate::{Error, Result};
 use kapprox::kernel::Kernel;
 use kapprox::landmark::{self, Effort, Scheme};
 use kapprox::map::MapSpec;
-use kstore::Selected;
-use kstore::encoding::Weighing;
+use kstore::SelectedTable;
+use kstore::encoding::Weighting;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Reason in the error for `map` exact with a solver that needs a feature map.
-pub const NO_EXACT: &str =
+pub const EXACT_UNSUPPORTED: &str =
     "only ridge, svm, svr and oneclass support the exact kernel; leave it out, or raise `rank` of the default map";
 
 /// Scaling of the inputs before the kernel.
@@ -44,25 +44,25 @@ pub enum Scaling {
     None,
 }
 
-const WEIGHINGS: [(Scaling, Weighing); 4] = [
-    (Scaling::None, Weighing::None),
-    (Scaling::Maxabs, Weighing::Maxabs),
-    (Scaling::Unit, Weighing::Unit),
-    (Scaling::TfIdf, Weighing::TfIdf),
+const WEIGHINGS: [(Scaling, Weighting); 4] = [
+    (Scaling::None, Weighting::None),
+    (Scaling::Maxabs, Weighting::Maxabs),
+    (Scaling::Unit, Weighting::Unit),
+    (Scaling::TfIdf, Weighting::TfIdf),
 ];
 
 impl Scaling {
     /// True if the scaling needs medians or quantiles of a sample.
-    pub(crate) fn takes_medians(self) -> bool {
+    pub(crate) fn needs_medians(self) -> bool {
         matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
 
     /// Returns how the scaling weights the entries of sparse rows; `None` if it would fill zeros.
-    pub(crate) fn weighing(self) -> Option<Weighing> {
+    pub(crate) fn weighing(self) -> Option<Weighting> {
         WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
     }
 
-    pub(crate) fn for_sparse_rows(self) -> Error {
+    pub(crate) fn sparse_only_error(self) -> Error {
         Error::option(
             "scale",
             self,
@@ -71,7 +71,7 @@ impl Scaling {
     }
 
     /// Returns the scaling that weights the entries of sparse rows this way.
-    pub(crate) fn of(weighing: Weighing) -> Self {
+    pub(crate) fn from_weighing(weighing: Weighting) -> Self {
         WEIGHINGS.iter().find(|(_, known)| *known == weighing).map_or(Self::None, |(scaling, _)| *scaling)
     }
 }
@@ -88,7 +88,7 @@ pub enum LandmarkSource {
     /// The rows of the table in this file, which [`crate::job::Fit::opened`] opens.
     File(PathBuf),
     /// The first rows of a table with the inputs of the training table, in its units.
-    Rows(Box<Selected>),
+    Rows(Box<SelectedTable>),
 }
 
 impl LandmarkSource {
@@ -103,7 +103,7 @@ impl LandmarkSource {
 
     /// Returns the open table of landmarks; `None` for a scheme or a file.
     #[doc(hidden)]
-    pub fn table(&self) -> Option<&Selected> {
+    pub fn table(&self) -> Option<&SelectedTable> {
         match self {
             Self::Scheme(_) | Self::File(_) => None,
             Self::Rows(table) => Some(table),
@@ -132,22 +132,22 @@ impl FromStr for LandmarkSource {
         if text.contains(['.', '/']) {
             return Ok(Self::File(text.into()));
         }
-        let known: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
-        let expected = format!("give one of {}, or a file such as landmarks.parquet", known.join(", "));
+        let names: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
+        let expected = format!("give one of {}, or a file such as landmarks.parquet", names.join(", "));
         Err(Error::option("landmarks", format!("{text:?}"), expected))
     }
 }
 
 impl Default for LandmarkSource {
     fn default() -> Self {
-        Self::Scheme(landmark::usual().name.to_string())
+        Self::Scheme(landmark::default_scheme().name.to_string())
     }
 }
 
 /// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds with rejections were
 /// measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several rounds
 /// need a similar number.
-const ROUNDS: u64 = 8;
+const SCHEME_ROUNDS: u64 = 8;
 
 /// Everything except the rows that defines the result of a training run.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ pub struct TrainOptions {
     pub kernel: Kernel,
     /// Kernel of a second view, whose features follow the features of `kernel`; `None` for one
     /// view.
-    pub with: Option<Kernel>,
+    pub second_kernel: Option<Kernel>,
     /// Map from rows to features phi.
     pub map: MapSpec,
     /// Landmark scheme or table of landmarks, for maps with landmarks.
@@ -193,7 +193,7 @@ impl TrainOptions {
             clip: false,
             metric: MetricSource::None,
             kernel,
-            with: None,
+            second_kernel: None,
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),
             candidates: None,
@@ -207,20 +207,20 @@ impl TrainOptions {
 
     /// Returns true if a search determines the length scale from the target before the fit; metric
     /// learning determines it itself.
-    pub(crate) fn finds_length(&self) -> bool {
+    pub(crate) fn searches_length_scale(&self) -> bool {
         self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
     }
 
     /// Returns the number of passes that choose the landmarks, and of passes that build the map.
-    pub(crate) fn passes_of_map(&self) -> [u64; 2] {
+    pub(crate) fn map_passes(&self) -> [u64; 2] {
         let scheme = self.landmarks.scheme().filter(|_| !self.map.is_without_rows());
-        let (chooses, views) = (scheme.is_some(), 1 + u64::from(self.with.is_some()));
-        let median = self.kernel.needs_median() && !self.finds_length();
-        let samples = self.candidates.is_some() && chooses || median;
+        let (chooses_landmarks, views) = (scheme.is_some(), 1 + u64::from(self.second_kernel.is_some()));
+        let median = self.kernel.needs_median() && !self.searches_length_scale();
+        let samples = self.candidates.is_some() && chooses_landmarks || median;
         let rounds = match scheme.filter(|_| self.candidates.is_none()).map(|scheme| scheme.effort) {
             None => 0,
             Some(Effort::Draw) => 1,
-            Some(Effort::Distances | Effort::Factor) => ROUNDS,
+            Some(Effort::Distances | Effort::Factor) => SCHEME_ROUNDS,
         };
         let making = self.map.passes() + u64::from(self.tolerance.is_some());
         [views * (u64::from(samples) + rounds), views * making]
@@ -256,10 +256,10 @@ impl TrainOptions {
     /// Rejects a learned metric without a target, and a metric that the kernel does not support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
-        let combines = match &self.metric {
+        let combines_columns = match &self.metric {
             MetricSource::None => return Ok(()),
             MetricSource::File(_) => return refuse("its file is not open yet; Fit::opened opens it"),
-            MetricSource::Given(given) => !given.metric.is_diagonal(),
+            MetricSource::Provided(provided) => !provided.metric.is_diagonal(),
             MetricSource::Learned(_) if !self.task.has_target() => {
                 return refuse(
                     "it is learned from a target, and this solver has none; name the model of a fit that learned a metric",
@@ -267,7 +267,7 @@ impl TrainOptions {
             }
             MetricSource::Learned(form) => matches!(form, MetricForm::Full | MetricForm::LowRank(_)),
         };
-        match combines && self.kernel.looks_at_columns() {
+        match combines_columns && self.kernel.restricts_columns() {
             true => refuse("the kernel selects columns by name, and this metric combines columns; use diagonal"),
             false => Ok(()),
         }

@@ -6,23 +6,23 @@
 use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
 use kapprox::map::MapRequest;
-use kapprox::map::nystrom::STRIP;
+use kapprox::map::nystrom::STRIP_ROWS;
 use kapprox::{Real, landmark::ChoiceSize};
-use kstore::{Footprint, Reading, RowBuf, RowSource, Selected};
+use kstore::{Footprint, Reading, RowBuf, RowSource, SelectedTable};
 
 /// Sample size for the median distance; half a million pairs determine the median within 1 %.
 pub const MEDIAN_ROWS: usize = 1000;
 
 /// Sample size for the medians of the scaling. The rank of the sample median usually differs from
 /// 50 % of the rows by at most 1.5 %.
-pub const MEDIANS: usize = 2000;
+pub const SCALING_MEDIAN_ROWS: usize = 2000;
 
 /// Maximum number of rows of a tile, eight strips: adding a tile's Gram matrix (24 bytes of traffic
 /// per entry) costs little compared with computing it (2 x 2,304 flops per entry).
-const TILE: usize = 8 * STRIP;
+const TILE_ROWS: usize = 8 * STRIP_ROWS;
 
 /// Maximum bytes of a tile's rows and features; the tile is shortened to fit.
-const TILE_BYTES: usize = 128 << 20;
+const MAX_TILE_BYTES: usize = 128 << 20;
 
 /// The sizes that determine passes and memory of a training run.
 #[derive(Clone, Debug)]
@@ -51,45 +51,45 @@ pub struct ProblemSize {
     /// Number of ranks that are compared.
     pub ranks: usize,
     /// Bytes of an element.
-    pub element: usize,
+    pub element_bytes: usize,
     /// Number of candidate rows; `None` if all rows are candidates, read by passes.
     pub candidates: Option<usize>,
     /// Bytes that the landmark scheme needs in addition to the candidates.
-    pub scheme: usize,
+    pub scheme_bytes: usize,
     /// Number of sampled rows for the medians of the scaling.
-    pub medians: usize,
+    pub median_rows: usize,
     /// Bytes of an open cursor.
     pub cursor: Footprint,
     /// Bytes of the open files in addition to the cursors.
-    pub held: usize,
+    pub open_file_bytes: usize,
     /// Number of threads.
     pub threads: usize,
     /// True if a pass stores the features for later passes instead of summing their second moments.
-    pub keeps: bool,
+    pub stores_features: bool,
 }
 
 /// Returns the number of rows of a tile, for rows of d columns that are mapped to p features.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
-    let fit = TILE_BYTES / ((d + p).max(1) * element);
-    (fit / STRIP * STRIP).clamp(STRIP, TILE)
+    let rows = MAX_TILE_BYTES / ((d + p).max(1) * element);
+    (rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, TILE_ROWS)
 }
 
 impl ProblemSize {
     #[doc(hidden)]
-    pub fn of_selected<T: Real>(
-        selected: &Selected,
+    pub fn from_selected<T: Real>(
+        selected: &SelectedTable,
         options: &TrainOptions,
         threads: usize,
         t: usize,
         folds: usize,
     ) -> Result<Self> {
         let source = selected.rows::<T>(Reading::default())?;
-        Self::of(&source, options, threads, t, folds)
+        Self::from_source(&source, options, threads, t, folds)
     }
 
     /// Returns the sizes of a fit to the rows of `source`, with `t` targets and the given number of
     /// folds.
-    pub fn of<T: Real>(
+    pub fn from_source<T: Real>(
         source: &dyn RowSource<T>,
         options: &TrainOptions,
         threads: usize,
@@ -97,11 +97,11 @@ impl ProblemSize {
         folds: usize,
     ) -> Result<Self> {
         let range = source.range();
-        let (n, columns) = (range.end - range.start, source.shape().features);
+        let (n, columns) = (range.end - range.start, source.shape().inputs);
         let d = options.metric.outputs(columns);
         let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
         let mut map = map_shape::<T>(options, d, n)?;
-        let scheme = match (options.landmarks.scheme(), map.landmarks) {
+        let scheme_bytes = match (options.landmarks.scheme(), map.landmarks) {
             (Some(scheme), Some(m)) => {
                 // four copies of the targets: in the candidates, separate, centred, and as
                 // residuals
@@ -111,12 +111,12 @@ impl ProblemSize {
             }
             _ => 0,
         };
-        if options.with.is_some() {
+        if options.second_kernel.is_some() {
             // both maps at once
-            (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
+            (map.p, map.build_bytes) = (2 * map.p, map.footprint.fixed + map.build_bytes);
             map.footprint = map.footprint + map.footprint;
         }
-        let (mut cursor, mut held) = (source.footprint(), source.held());
+        let (mut cursor, mut open_file_bytes) = (source.footprint(), source.metadata_bytes());
         let mut candidates = options.candidates;
         if options.metric != MetricSource::None {
             // the rows before the metric need a second buffer
@@ -126,7 +126,7 @@ impl ProblemSize {
             let landmarks = table.rows::<T>(Reading::default())?;
             let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmarks);
             cursor = Footprint { fixed: cursor.fixed.max(fixed), per_row: cursor.per_row.max(per_row) };
-            held += RowSource::<T>::held(&landmarks);
+            open_file_bytes += RowSource::<T>::metadata_bytes(&landmarks);
             candidates = None;
         }
         Ok(Self {
@@ -134,21 +134,21 @@ impl ProblemSize {
             columns,
             d,
             t,
-            weighted: source.shape().weighted,
+            weighted: source.shape().has_weights,
             moment_columns: t,
             map,
             landmarks: options.landmark_count().min(map.p),
             folds,
             classes: 1,
             ranks: options.ranks.len().max(1),
-            element: size_of::<T>(),
+            element_bytes: size_of::<T>(),
             candidates,
-            scheme,
-            medians: if options.scaling.takes_medians() { MEDIANS } else { 0 },
+            scheme_bytes,
+            median_rows: if options.scaling.needs_medians() { SCALING_MEDIAN_ROWS } else { 0 },
             cursor,
-            held,
+            open_file_bytes,
             threads,
-            keeps: false,
+            stores_features: false,
         })
     }
 }
@@ -161,6 +161,6 @@ pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<ka
         _ => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    let d = options.kernel.sparse().filter(|_| options.map.is_without_rows()).unwrap_or(d);
+    let d = options.kernel.sparse_columns().filter(|_| options.map.is_without_rows()).unwrap_or(d);
     Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element: size_of::<T>() })?)
 }

@@ -15,7 +15,7 @@ pub enum ClassWeight {
     /// their weights.
     Balanced,
     /// The given weights for the classes with these labels, and 1 for all others.
-    Given(Vec<(String, f64)>),
+    PerLabel(Vec<(String, f64)>),
 }
 
 impl ClassWeight {
@@ -36,7 +36,7 @@ impl ClassWeight {
         weights.sort_by(|a, b| a.0.cmp(&b.0));
         match weights.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             Some(pair) => Err(format!("class {} has two weights; give one", pair[0].0)),
-            None => Ok(Self::Given(weights)),
+            None => Ok(Self::PerLabel(weights)),
         }
     }
 
@@ -44,10 +44,10 @@ impl ClassWeight {
     ///
     /// # Errors
     /// [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
-    pub(super) fn of(&self, codes: &[u32], rows: &RowWeights, classes: &Classes) -> Result<Vec<f64>> {
+    pub(super) fn by_code(&self, codes: &[u32], rows: &RowWeights, classes: &Classes) -> Result<Vec<f64>> {
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
         let mut counts = vec![0.0; labels.len()];
-        codes.iter().enumerate().for_each(|(i, code)| counts[*code as usize] += rows.of(i));
+        codes.iter().enumerate().for_each(|(i, code)| counts[*code as usize] += rows.get(i));
         if let Some(class) = counts.iter().position(|count| *count <= 0.0) {
             return Err(Error::EmptyClass { class });
         }
@@ -57,7 +57,7 @@ impl ClassWeight {
                 let n = rows.total(0..codes.len());
                 Ok(counts.iter().map(|count| n / (labels.len() as f64 * count)).collect())
             }
-            Self::Given(given) => {
+            Self::PerLabel(given) => {
                 let mut weights = vec![1.0; labels.len()];
                 for (label, weight) in given {
                     let code = labels.iter().position(|known| known == label).ok_or_else(|| {
@@ -78,7 +78,7 @@ impl fmt::Display for ClassWeight {
         match self {
             Self::Equal => f.write_str("equal"),
             Self::Balanced => f.write_str("balanced"),
-            Self::Given(weights) => {
+            Self::PerLabel(weights) => {
                 let each: Vec<String> = weights.iter().map(|(label, weight)| format!("{label}={weight}")).collect();
                 f.write_str(&each.join(","))
             }
@@ -92,19 +92,19 @@ mod tests {
     use kstore::Label;
 
     #[test]
-    fn weights_are_those_of_the_labels() {
+    fn weights_follow_labels() {
         let classes = |labels: &[i64]| Classes::new(labels.iter().map(|label| Label::Int(*label)).collect()).unwrap();
         let (codes, three) = ([0, 0, 0, 1, 2, 2], classes(&[-1, 4, 7]));
-        let of = |text: &str| ClassWeight::parse(text).unwrap().of(&codes, &RowWeights::default(), &three);
-        assert_eq!(of("balanced").unwrap(), [6.0 / 9.0, 2.0, 1.0]);
-        assert_eq!(ClassWeight::Equal.of(&codes, &RowWeights::default(), &three).unwrap(), [1.0; 3]);
-        assert_eq!(of("7=0.5, -1=3").unwrap(), [3.0, 1.0, 0.5]);
+        let weights = |text: &str| ClassWeight::parse(text).unwrap().by_code(&codes, &RowWeights::default(), &three);
+        assert_eq!(weights("balanced").unwrap(), [6.0 / 9.0, 2.0, 1.0]);
+        assert_eq!(ClassWeight::Equal.by_code(&codes, &RowWeights::default(), &three).unwrap(), [1.0; 3]);
+        assert_eq!(weights("7=0.5, -1=3").unwrap(), [3.0, 1.0, 0.5]);
         assert_eq!(ClassWeight::parse("7=0.5, -1=3").unwrap().to_string(), "-1=3,7=0.5");
-        let message = of("5=2").unwrap_err().to_string();
+        let message = weights("5=2").unwrap_err().to_string();
         assert!(message.contains("class 5") && message.contains("-1, 4, 7"), "{message}");
         let four = classes(&[0, 1, 2, 3]);
         assert!(matches!(
-            ClassWeight::Balanced.of(&codes, &RowWeights::default(), &four),
+            ClassWeight::Balanced.by_code(&codes, &RowWeights::default(), &four),
             Err(Error::EmptyClass { class: 3 })
         ));
         for wrong in ["", "heavy", "a=0", "a=x", "a=1,", "a=1,a=2", "a=inf"] {

@@ -1,9 +1,9 @@
 //! Steps shared by embeddings: facts, landmarks and classical scaling.
 
 use super::parameter::COMPONENTS;
-use super::{Figure, SolverFacts, refuse};
+use super::{Figure, SolverFacts, reject_if};
 use crate::features::{FitData, Points};
-use crate::linalg::eigen::sign;
+use crate::linalg::eigen::sign_of_largest;
 use crate::{Error, Result};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
@@ -15,13 +15,13 @@ const NOISE: f64 = 16.0 * f64::EPSILON;
 ///
 /// Its landmarks are uniform: other schemes need landmarks with linearly independent kernel
 /// sections, and a kernel of low rank has too few of these.
-pub(super) fn facts(solver: &'static str) -> SolverFacts {
-    SolverFacts { by_distances: Some(solver), usual_landmarks: Some("uniform"), ..SolverFacts::default() }
+pub(super) fn embedding_facts(solver: &'static str) -> SolverFacts {
+    SolverFacts { distance_solver: Some(solver), default_landmarks: Some("uniform"), ..SolverFacts::default() }
 }
 
-pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
+pub(super) fn landmark_set<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
     match data.points {
-        Points::Landmarks(set, _) => Ok(set),
+        Points::Landmarks(landmarks, _) => Ok(landmarks),
         _ => Err(Error::option("map", &data.options.map, "the solver uses landmarks and no feature map; omit `map`")),
     }
 }
@@ -29,7 +29,7 @@ pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Landma
 /// Rejects a number of coordinates that is not less than the number of points.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
     let why = format!("{points} {what} have at most {} coordinates; lower `components`", points.saturating_sub(1));
-    refuse(components >= points, COMPONENTS.name, components, why)
+    reject_if(components >= points, COMPONENTS.name, components, why)
 }
 
 /// Classical scaling: coordinates from inner products, centred.
@@ -39,7 +39,7 @@ pub(super) struct ClassicalScaling {
     /// λ_1, …, λ_q.
     pub(super) eigenvalues: Vec<f64>,
     /// Each eigenvalue as a fraction of the sum of all positive ones.
-    pub(super) shares: Vec<f64>,
+    pub(super) fractions: Vec<f64>,
 }
 
 impl ClassicalScaling {
@@ -58,25 +58,30 @@ impl ClassicalScaling {
         }
         let (values, vectors) = symmetric_eigen(products.as_ref())?;
         let floor = NOISE * m as f64 * values[m - 1].max(0.0);
-        let kept: Vec<usize> =
+        let leading: Vec<usize> =
             (0..m).rev().take(q).take_while(|j| values[*j] > floor && values[*j] >= f64::MIN_POSITIVE).collect();
-        if kept.is_empty() {
+        if leading.is_empty() {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(q, kept.len(), "the distances between the landmarks have no further dimensions");
-        let scales: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
-        let offs: Vec<f64> = kept.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
-        let weights = Mat::from_fn(m, kept.len(), |i, q| scales[q] * (vectors[(i, kept[q])] - offs[q]));
+        data.warn_of_fewer_components(
+            q,
+            leading.len(),
+            "the distances between the landmarks have no further dimensions",
+        );
+        let scales: Vec<f64> =
+            leading.iter().map(|j| sign_of_largest(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
+        let vector_means: Vec<f64> = leading.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
+        let weights = Mat::from_fn(m, leading.len(), |i, q| scales[q] * (vectors[(i, leading[q])] - vector_means[q]));
         let positive: f64 = values.iter().filter(|value| **value > 0.0).sum();
-        let eigenvalues: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
-        let shares = eigenvalues.iter().map(|value| value / positive).collect();
-        Ok(Self { weights, eigenvalues, shares })
+        let eigenvalues: Vec<f64> = leading.iter().map(|j| values[*j]).collect();
+        let fractions = eigenvalues.iter().map(|value| value / positive).collect();
+        Ok(Self { weights, eigenvalues, fractions })
     }
 
     pub(super) fn figures(&self) -> Vec<Figure> {
         vec![
             Figure { name: "eigenvalue", values: self.eigenvalues.clone() },
-            Figure { name: "share of squared distances", values: self.shares.clone() },
+            Figure { name: "share of squared distances", values: self.fractions.clone() },
         ]
     }
 }

@@ -1,22 +1,29 @@
 //! The interface of a solver: the method [`Solver`], and its description [`SolverFamily`].
 
-use super::found::Found;
 use super::parameter::{self, Options, Parameter, Settings};
-use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
-use crate::{Error, Result, Task, features::FitData, prepare::plan};
+use super::solution::Solution;
+use crate::request::{
+    EXACT_UNSUPPORTED, FitRequest, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions,
+};
+use crate::{Error, Result, Task, features::FitData, prepare::stage_plans};
 use kapprox::{MapSpec, PrecisionPair, Real};
-use kstore::{Plan, Reading, Selected, named::Named, pass::Observer};
+use kstore::{MemoryPlan, Reading, SelectedTable, pass::Observer, registry::RegistryEntry};
 use std::{borrow::Cow, fmt::Debug};
 
 /// Returns [`Error::Option`] for the value of an option if a condition holds; the last argument
 /// says what is expected.
-pub(super) fn refuse(is: bool, option: &'static str, given: impl ToString, why: impl Into<String>) -> Result<()> {
-    if is { Err(Error::option(option, given, why)) } else { Ok(()) }
+pub(super) fn reject_if(
+    condition: bool,
+    option: &'static str,
+    value: impl ToString,
+    expected: impl Into<String>,
+) -> Result<()> {
+    if condition { Err(Error::option(option, value, expected)) } else { Ok(()) }
 }
 
 /// Returns [`kstore::Error::Interrupted`] if the observer requests a stop.
-pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
-    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
+pub(super) fn check_stop(observer: &dyn Observer) -> Result<()> {
+    if observer.should_stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Properties of a solver that are known before it reads a row.
@@ -24,31 +31,31 @@ pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
 pub struct SolverFacts {
     /// True for a solver that reads the features in many passes through
     /// [`crate::features::StoredFeatures`], which stores them if they fit.
-    pub keeps: bool,
+    pub stores_features: bool,
     /// True for a solver that uses validation rows to choose its regularisation parameter or to
     /// learn probabilities.
-    pub holds_out: bool,
+    pub uses_validation_rows: bool,
     /// True for a solver whose folds may test later rows with fits to earlier ones.
-    pub forward: bool,
+    pub forward_folds: bool,
     /// True for a solver that accepts row weights.
-    pub weights: bool,
+    pub row_weights: bool,
     /// True for a solver that combines kernel functions of all rows itself if the map is exact.
-    pub exact: bool,
+    pub exact_kernel: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub preconditioned: bool,
     /// Why a `preconditioned` solver uses no landmarks for the exact kernel under these settings;
     /// `None` if it uses them.
-    pub no_landmarks: Option<&'static str>,
+    pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
-    pub dense: bool,
+    pub dense_only: bool,
     /// True for a solver that needs validation rows even if there is nothing to choose.
     pub needs_folds: bool,
     /// Name of the solver if it uses distances between landmarks instead of a feature map.
-    pub by_distances: Option<&'static str>,
+    pub distance_solver: Option<&'static str>,
     /// Default number of landmarks; `None` for the default of [`crate::job`].
-    pub usual_rank: Option<usize>,
+    pub default_rank: Option<usize>,
     /// Default landmark scheme; `None` for the default of [`crate::job`].
-    pub usual_landmarks: Option<&'static str>,
+    pub default_landmarks: Option<&'static str>,
 }
 
 /// A method that learns linear functions of the features.
@@ -76,21 +83,21 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`crate::Error::Option`].
-    fn check(&self, _work: &FitRequest<'_>) -> Result<()> {
+    fn check(&self, _request: &FitRequest<'_>) -> Result<()> {
         Ok(())
     }
     /// Returns how the solver reads the rows.
     ///
     /// # Errors
     /// The solver cannot use the kernel or the map.
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        let (facts, map, exact) = (self.facts(), &work.options.map, work.options.map.is_exact());
-        if let Some(solver) = facts.by_distances {
+    fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
+        let (facts, map, exact) = (self.facts(), &request.options.map, request.options.map.is_exact());
+        if let Some(solver) = facts.distance_solver {
             let why = format!("{solver} uses distances between rows instead of a feature map; leave it out");
-            refuse(*map != MapSpec::default(), "map", map, why)?;
+            reject_if(*map != MapSpec::default(), "map", map, why)?;
             return Ok(RowAccess::Landmarks);
         }
-        refuse(exact && !facts.exact, "map", map, NO_EXACT)?;
+        reject_if(exact && !facts.exact_kernel, "map", map, EXACT_UNSUPPORTED)?;
         Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// Returns the name of the pass if a fit with these options makes a single pass over the
@@ -98,14 +105,14 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     ///
     /// # Errors
     /// The reason for several passes, or what to change.
-    fn only_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
         Err("it reads the features more than once")
     }
     /// Adds the memory of the solver, without rows and map, to the plan of its stage.
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan;
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan;
     /// Returns the numbers of further passes that the solver makes over the table, before and after
     /// the pass over the features.
-    fn own_passes(&self, _work: &FitRequest<'_>) -> [u64; 2] {
+    fn further_passes(&self, _request: &FitRequest<'_>) -> [u64; 2] {
         [0, 0]
     }
     /// Returns the shape of the passes and the stages of a run, which are planned, forecast and
@@ -113,11 +120,13 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     ///
     /// # Errors
     /// Errors of the map.
-    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        let add = |plan, cut| self.plan(plan, &work.shape, cut);
-        Ok(match view {
-            RowAccess::Landmarks => plan::landmark_stages(work, &add),
-            RowAccess::Features | RowAccess::Rows => plan::on_features(work, &add, self.own_passes(work)),
+    fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        let add_solver = |plan, pass_shape| self.plan(plan, &request.size, pass_shape);
+        Ok(match access {
+            RowAccess::Landmarks => stage_plans::landmark_stages(request, &add_solver),
+            RowAccess::Features | RowAccess::Rows => {
+                stage_plans::feature_stages(request, &add_solver, self.further_passes(request))
+            }
         })
     }
     /// Fits the solver to the rows.
@@ -125,7 +134,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// The rows cannot be read, the options do not suit them, or the numerical problem has no
     /// solution.
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>>;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>>;
 }
 
 /// A solver for rows of either element type.
@@ -158,10 +167,10 @@ pub struct SolverFamily {
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
     /// Parameters that are chosen together with the rank, in addition to `ranks`; a fit at another
     /// rank omits them.
-    pub of_rank: &'static [Parameter],
+    pub rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
     /// `ranks`, `tolerance`, `folds` and `rank_parameters` are already removed.
-    pub on_kernel: fn(Options) -> Options,
+    pub exact_options: fn(Options) -> Options,
 }
 
 impl SolverFamily {
@@ -174,7 +183,7 @@ impl SolverFamily {
         parameters: &'static [Parameter],
         make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
     ) -> Self {
-        Self { name, about, task, parameters, make, of_rank: &[], on_kernel: |given| given }
+        Self { name, about, task, parameters, make, rank_parameters: &[], exact_options: |options| options }
     }
 
     /// Builds the solver with these settings, for rows of either element type.
@@ -188,12 +197,12 @@ impl SolverFamily {
     /// Returns true if the solver reads this parameter. Other modules call this method instead of
     /// comparing solver names.
     pub fn reads(&self, parameter: &Parameter) -> bool {
-        self.parameters.iter().any(|own| own.name == parameter.name)
+        self.parameters.iter().any(|read| read.name == parameter.name)
     }
 
     /// Returns true if these settings need validation rows: to choose a regularisation parameter,
     /// or to learn probabilities.
-    pub(crate) fn compares(&self, settings: &Settings) -> bool {
+    pub(crate) fn needs_validation(&self, settings: &Settings) -> bool {
         self.reads(&parameter::FOLDS) && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
 
@@ -207,8 +216,8 @@ impl SolverFamily {
     }
 }
 
-impl Named for SolverFamily {
-    const WHAT: &'static str = "solver";
+impl RegistryEntry for SolverFamily {
+    const KIND: &'static str = "solver";
     fn name(&self) -> &'static str {
         self.name
     }
@@ -217,7 +226,7 @@ impl Named for SolverFamily {
 impl<'a> FitRequest<'a> {
     /// Returns the request of a solver on selected rows with `t` targets and this many folds.
     pub(crate) fn new<T: Real>(
-        selected: &Selected,
+        selected: &SelectedTable,
         options: &'a TrainOptions,
         resources: &'a Resources<'a>,
         (t, folds): (usize, usize),
@@ -230,8 +239,8 @@ impl<'a> FitRequest<'a> {
         };
         let (moment_columns, classes) = (solver.moment_columns(&options, t), solver.moment_classes(t));
         let source = selected.rows::<T>(Reading::default())?;
-        let shape = ProblemSize::of(&source, &options, resources.workers.threads(), t, folds)?;
-        let shape = ProblemSize { keeps: solver.facts().keeps, moment_columns, classes, ..shape };
-        Ok(Self { options, resources, shape })
+        let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, folds)?;
+        let size = ProblemSize { stores_features: solver.facts().stores_features, moment_columns, classes, ..size };
+        Ok(Self { options, resources, size })
     }
 }

@@ -7,15 +7,17 @@
 //! *Passes*: one for the certificate, none for a map without one. *Flops*: the map. *Bytes*: about
 //! 3p² numbers in f64 for the coefficients of the model; no Gram matrix.
 
-use super::{Found, Solver, SolverFamily, parameter::TOLERANCE};
+use super::{Solution, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::{Result, Task, certificate::Residuals, features::FitData, model::FEATURES, prepare::plan};
+use crate::{
+    Result, Task, certificate::CertificateFold, features::FitData, model::FEATURES_SOLVER, prepare::stage_plans,
+};
 use faer::Mat;
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
-    FEATURES,
+    FEATURES_SOLVER,
     "the features of the map, as input for other learners",
     Task::Components,
     &[TOLERANCE],
@@ -26,25 +28,31 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 struct MapFeatures;
 
 impl<T: Real> Solver<T> for MapFeatures {
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (p, m) = (shape.map.p, shape.map.landmarks.unwrap_or(shape.map.p));
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (p, m) = (size.map.p, size.map.landmarks.unwrap_or(size.map.p));
         plan.term("coefficients of the features", 8 * p * (p + 2 * m), "lower `rank`")
     }
 
-    fn stages(&self, _: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+    fn stages(&self, _: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         // no pass sums moments, so the plan is that of stored features
-        let (shape, budget) = (ProblemSize { keeps: true, ..work.shape.clone() }, work.resources.memory);
-        let last =
-            |cut: PassShape| Solver::<T>::plan(self, plan::pass_features("solve", &shape, cut, budget), &shape, cut);
-        let (cut, plans) = plan::cut(&shape, &last, budget);
-        Ok((cut, plan::featured(work, plans, [0, 0])))
+        let (size, budget) = (ProblemSize { stores_features: true, ..request.size.clone() }, request.resources.memory);
+        let solve_plan = |pass_shape: PassShape| {
+            Solver::<T>::plan(
+                self,
+                stage_plans::plan_feature_pass("solve", &size, pass_shape, budget),
+                &size,
+                pass_shape,
+            )
+        };
+        let (pass_shape, plans) = stage_plans::choose_pass_shape(&size, &solve_plan, budget);
+        Ok((pass_shape, stage_plans::stages_with_passes(request, plans, [0, 0])))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let residuals = Residuals { map: data.map, tile: data.cut.tile };
-        let certificate = if residuals.exist() { Some(data.fold("certificate", &residuals)?) } else { None };
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let residuals = CertificateFold { map: data.map, tile: data.pass_shape.tile };
+        let certificate = if residuals.has_certificate() { Some(data.fold("certificate", &residuals)?) } else { None };
         let (p, passes) = (data.map.dims().1, u64::from(certificate.is_some()));
         let (weights, intercept) = (Mat::identity(p, p), vec![0.0; p]);
-        Ok(Found { weights, intercept, certificate, passes, ..Found::default() })
+        Ok(Solution { weights, intercept, certificate, passes, ..Solution::default() })
     }
 }

@@ -42,30 +42,30 @@
 //! kernels", NNSP 1999; Baudat, Anouar, "Generalized discriminant analysis using a kernel
 //! approach", Neural Computation 12, 2000.
 
-use super::held_out;
-use super::mistakes::Mistakes;
+use super::cross_validation;
+use super::cv_error::CvErrorFold;
 use super::normal_equations::FoldCoefficients;
-use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
-use super::{Figure, Found, Penalty, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, GRAM};
-use crate::linalg::eigen::{covariance, sign};
+use super::parameter::{COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, ParameterKind, TOLERANCE};
+use super::{Figure, Penalty, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{FitData, GRAM_PASS};
+use crate::linalg::eigen::{covariance, sign_of_largest};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{Error, FeatureFold, FoldGram, FoldSpec, GramState, Head, Result, Task};
+use crate::{Error, FeatureFold, FoldGram, FoldSpec, GramState, LinearHead, Result, Task};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Real, decompose::symmetric_eigen};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "fisher",
     "kernel Fisher discriminants: the directions that best separate the classes; classification by \
         the nearest class mean, with the class frequencies as priors",
     Task::Classification,
-    &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
+    &[LAMBDA_GRID, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
     |settings| {
         Ok(Box::new(Fisher {
-            penalties: settings.compared()?,
+            penalties: settings.compared_penalties()?,
             components: settings.count(&COMPONENTS),
-            equal: settings.word(&WITHIN) == Some("equal"),
+            equal_weights: settings.word(&WITHIN) == Some("equal"),
         }))
     },
 );
@@ -75,7 +75,7 @@ const WITHIN: Parameter = Parameter {
     name: "within",
     kind: ParameterKind::Word(&["pooled", "equal"]),
     default: None,
-    about: "Within-class scatter: pooled over all rows, or equal, the mean of the class \
+    help: "Within-class scatter: pooled over all rows, or equal, the mean of the class \
         covariances, in which every class has the same weight [default: pooled]",
 };
 
@@ -91,21 +91,21 @@ struct Fisher {
     /// Number of discriminants in the model; `None` for the class scores only.
     components: Option<usize>,
     /// True if the within-class scatter weights classes equally, false if it weights rows equally.
-    equal: bool,
+    equal_weights: bool,
 }
 
 impl Fisher {
     /// Computes the scatter of the rows of all folds but one, or of all folds.
-    fn scatter(&self, gram: &GramState, left_out: Option<usize>, classes: usize) -> Result<Scatter> {
-        match self.equal {
-            true => Scatter::equal(gram.folds(), left_out, classes),
-            false => Scatter::of(&gram.sum(left_out), classes),
+    fn scatter(&self, gram: &GramState, held_fold: Option<usize>, classes: usize) -> Result<Scatter> {
+        match self.equal_weights {
+            true => Scatter::of_equal_classes(gram.folds(), held_fold, classes),
+            false => Scatter::pooled(&gram.training_moments(held_fold), classes),
         }
     }
 
     /// Returns the regularisation parameter with the fewest held-out mistakes; `None` without
     /// folds. One pass.
-    fn held_out<T: Real>(
+    fn choose_lambda<T: Real>(
         &self,
         data: &FitData<'_, T>,
         gram: &GramState,
@@ -116,10 +116,12 @@ impl Fisher {
             return Ok(None);
         }
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(gram.rows() as f64)).collect();
-        let stage = data.resources.stages.stage("discriminants of the folds", None);
+        let stage = data.resources.stage_observer.stage("discriminants of the folds", None);
         let mut heads = vec![vec![None; lambdas.len()]; folds];
-        let rows = |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
-        for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| rows(*fold).any(|part| part.rows > 0)) {
+        let fold_parts = |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
+        for (fold, heads) in
+            heads.iter_mut().enumerate().filter(|(fold, _)| fold_parts(*fold).any(|part| part.rows > 0))
+        {
             let scatter = self.scatter(gram, Some(fold), classes)?;
             for (head, lambda) in heads.iter_mut().zip(&lambdas) {
                 data.resources.workers.check()?;
@@ -129,11 +131,16 @@ impl Fisher {
         drop(stage);
         let cells = lambdas.iter().map(|lambda| (p, *lambda)).collect();
         let coefficients = FoldCoefficients { cells, heads };
-        let fold =
-            FeatureFold::over(data.map, data.folds, data.targets, Mistakes(&coefficients)).with_bin(data.cut.tile);
-        let wrong = data.fold("held-out classes", &fold)?;
-        let errors = (0..lambdas.len()).map(|cell| wrong.error(cell).unwrap_or(f64::NAN)).collect();
-        Ok(Some(held_out::choose(&self.penalties, gram.rows() as f64, errors, "held-out error at each")))
+        let fold = FeatureFold::over(data.map, data.folds, data.targets, CvErrorFold(&coefficients))
+            .with_bin_rows(data.pass_shape.tile);
+        let mistakes = data.fold("held-out classes", &fold)?;
+        let errors = (0..lambdas.len()).map(|cell| mistakes.error_rate(cell).unwrap_or(f64::NAN)).collect();
+        Ok(Some(cross_validation::choose_penalty(
+            &self.penalties,
+            gram.rows() as f64,
+            errors,
+            "held-out error at each",
+        )))
     }
 }
 
@@ -148,7 +155,7 @@ struct Scatter {
 
 impl Scatter {
     /// Computes sizes and means from the moments with ±1 codes: Σ over class k of φ is (b_k + s)/2.
-    fn of(moments: &FoldGram, classes: usize) -> Result<Self> {
+    fn pooled(moments: &FoldGram, classes: usize) -> Result<Self> {
         let (p, n) = (moments.s.len(), moments.rows as f64);
         let columns = moments.sy.len();
         // two classes have one column, +1 for the second
@@ -157,7 +164,7 @@ impl Scatter {
             let (column, sign) = of_class(k);
             (n + sign * moments.sy[column]) / 2.0
         };
-        let counts = counted(classes, count)?;
+        let counts = check_counts(classes, count)?;
         let means = Mat::from_fn(p, classes, |i, k| {
             let (column, sign) = of_class(k);
             (moments.s[i] + sign * moments.b[column * p + i]) / (2.0 * counts[k])
@@ -165,10 +172,10 @@ impl Scatter {
         // S_W = (1/n) ΦᵀΦ − Σ π_k μ_k μ_kᵀ
         let mut within = covariance(moments, &vec![0.0; p]);
         for (k, count) in counts.iter().enumerate() {
-            let share = count / n;
+            let proportion = count / n;
             for j in 0..p {
                 for i in 0..p {
-                    within[(i, j)] -= share * means[(i, k)] * means[(j, k)];
+                    within[(i, j)] -= proportion * means[(i, k)] * means[(j, k)];
                 }
             }
         }
@@ -177,10 +184,10 @@ impl Scatter {
 
     /// Computes sizes, means and the mean of the covariances from the moments of each class in each
     /// fold, leaving out one fold.
-    fn equal(parts: &[FoldGram], left_out: Option<usize>, classes: usize) -> Result<Self> {
-        let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != left_out);
+    fn of_equal_classes(parts: &[FoldGram], held_fold: Option<usize>, classes: usize) -> Result<Self> {
+        let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != held_fold);
         let sum = |k: usize, of: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| of(&parts[k])).sum::<f64>();
-        let counts = counted(classes, |k| sum(k, &|part| part.rows as f64))?;
+        let counts = check_counts(classes, |k| sum(k, &|part| part.rows as f64))?;
         let p = parts[0].s.len();
         let means = Mat::from_fn(p, classes, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
         let within = Mat::from_fn(p, p, |i, j| {
@@ -199,7 +206,7 @@ impl Scatter {
         Some(penalised.llt(Side::Lower).ok()?.solve(&self.means))
     }
 
-    fn head(&self, directions: &Mat<f64>) -> Head {
+    fn head(&self, directions: &Mat<f64>) -> LinearHead {
         let (p, classes, n) = (self.means.nrows(), self.counts.len(), self.counts.iter().sum::<f64>());
         let offset = |k: usize| {
             let square: f64 = (0..p).map(|i| self.means[(i, k)] * directions[(i, k)]).sum();
@@ -208,15 +215,15 @@ impl Scatter {
         match classes {
             2 => {
                 let weights = Mat::from_fn(p, 1, |i, _| directions[(i, 1)] - directions[(i, 0)]);
-                Head { weights, intercept: vec![offset(1) - offset(0)] }
+                LinearHead { weights, intercept: vec![offset(1) - offset(0)] }
             }
-            _ => Head { weights: directions.clone(), intercept: (0..classes).map(offset).collect() },
+            _ => LinearHead { weights: directions.clone(), intercept: (0..classes).map(offset).collect() },
         }
     }
 }
 
 /// Returns the sizes of the classes, or [`Error::EmptyClass`].
-fn counted(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
+fn check_counts(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
     let counts: Vec<f64> = (0..classes).map(count).collect();
     match counts.iter().position(|count| *count < 0.5) {
         Some(class) => Err(Error::EmptyClass { class }),
@@ -226,65 +233,66 @@ fn counted(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
 
 impl<T: Real> Solver<T> for Fisher {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, ..SolverFacts::default() }
+        SolverFacts { uses_validation_rows: true, ..SolverFacts::default() }
     }
 
     fn moment_classes(&self, t: usize) -> usize {
-        if self.equal { t.max(2) } else { 1 }
+        if self.equal_weights { t.max(2) } else { 1 }
     }
 
-    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         match options.folds {
-            FoldSpec::None => Ok(GRAM),
+            FoldSpec::None => Ok(GRAM_PASS),
             _ => Err("cross-validation needs a second pass; give one `lambda` and no `folds`"),
         }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (p, k) = (shape.map.p, shape.t.max(2));
-        let functions = shape.folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (p, k) = (size.map.p, size.t.max(2));
+        let functions = size.folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
         plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`").term_if(
-            shape.folds > 1,
+            size.folds > 1,
             "functions of the folds",
             functions,
             "compare fewer values of `lambda`",
         )
     }
 
-    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
-        [0, u64::from(work.shape.folds > 1)]
+    fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
+        [0, u64::from(request.size.folds > 1)]
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         if let Some(q) = self.components.filter(|q| *q >= classes) {
             let why = format!("{classes} classes have {} discriminants; lower `components`", classes.saturating_sub(1));
             return Err(Error::option(COMPONENTS.name, q, why));
         }
-        let state = data.moments_of_classes(if self.equal { classes } else { 1 })?;
-        let held_out = self.held_out(data, &state.gram, classes)?;
-        let lambda = self.penalties[held_out.as_ref().map_or(0, |(at, _)| *at)].lambda(state.gram.rows() as f64);
-        let _stage = data.resources.stages.stage("discriminants", None);
-        let moments = &*state.gram.sum(None);
+        let state = data.moments_by_class(if self.equal_weights { classes } else { 1 })?;
+        let chosen = self.choose_lambda(data, &state.gram, classes)?;
+        let lambda = self.penalties[chosen.as_ref().map_or(0, |(at, _)| *at)].lambda(state.gram.rows() as f64);
+        let _stage = data.resources.stage_observer.stage("discriminants", None);
+        let moments = &*state.gram.training_moments(None);
         let scatter = self.scatter(&state.gram, None, classes)?;
         let (p, precision) = (moments.s.len(), state.gram.precision());
         let directions = scatter.directions(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
-        let Head { weights, intercept } = scatter.head(&directions);
+        let LinearHead { weights, intercept } = scatter.head(&directions);
         let Scatter { counts, means, .. } = &scatter;
-        let found = Discriminants::of(counts, means, &directions)?;
-        let components = self.components.map(|q| found.coordinates(q, state.gram.epsilon(), &directions, moments));
-        if let Some((head, asked)) = components.as_ref().zip(self.components)
-            && head.intercept.len() < asked
+        let discriminants = Discriminants::of(counts, means, &directions)?;
+        let components =
+            self.components.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &directions, moments));
+        if let Some((head, requested)) = components.as_ref().zip(self.components)
+            && head.intercept.len() < requested
         {
-            let there = head.intercept.len();
-            data.resources.stages.warn(format!(
-                "components reduced from {asked} to {there}: the class means span no further directions"
+            let available = head.intercept.len();
+            data.resources.stage_observer.warn(format!(
+                "components reduced from {requested} to {available}: the class means span no further directions"
             ));
         }
-        let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(held_out.is_some()));
-        let mut figures = vec![Figure { name: "discriminant ratio", values: found.ratios }];
-        figures.extend(held_out.into_iter().flat_map(|(_, figures)| figures));
-        Ok(Found { weights, intercept, components, certificate, lambda, figures, passes, ..Found::default() })
+        let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(chosen.is_some()));
+        let mut figures = vec![Figure { name: "discriminant ratio", values: discriminants.ratios }];
+        figures.extend(chosen.into_iter().flat_map(|(_, figures)| figures));
+        Ok(Solution { weights, intercept, components, certificate, lambda, figures, passes, ..Solution::default() })
     }
 }
 
@@ -302,34 +310,35 @@ impl Discriminants {
     fn of(counts: &[f64], means: &Mat<f64>, directions: &Mat<f64>) -> Result<Self> {
         let (n, classes) = (counts.iter().sum::<f64>(), counts.len());
         let inner = means.transpose() * directions;
-        let share: Vec<f64> = counts.iter().map(|count| count / n).collect();
+        let proportions: Vec<f64> = counts.iter().map(|count| count / n).collect();
         // both sides are centred by the weighted mean of the class means
-        let row = |k: usize| (0..classes).map(|l| share[l] * inner[(k, l)]).sum::<f64>();
-        let rows: Vec<f64> = (0..classes).map(row).collect();
-        let all: f64 = (0..classes).map(|k| share[k] * rows[k]).sum();
+        let row_mean = |k: usize| (0..classes).map(|l| proportions[l] * inner[(k, l)]).sum::<f64>();
+        let row_means: Vec<f64> = (0..classes).map(row_mean).collect();
+        let grand_mean: f64 = (0..classes).map(|k| proportions[k] * row_means[k]).sum();
         let between = Mat::from_fn(classes, classes, |k, l| {
-            (share[k] * share[l]).sqrt() * (inner[(k.max(l), k.min(l))] - rows[k] - rows[l] + all)
+            (proportions[k] * proportions[l]).sqrt()
+                * (inner[(k.max(l), k.min(l))] - row_means[k] - row_means[l] + grand_mean)
         });
         let (values, vectors) = symmetric_eigen(between.as_ref())?;
         let ratios: Vec<f64> = values.iter().rev().take(classes - 1).map(|value| value.max(0.0)).collect();
         let combinations = Mat::from_fn(classes, classes - 1, |k, j| {
-            let u = |k: usize| vectors[(k, classes - 1 - j)] * share[k].sqrt();
+            let u = |k: usize| vectors[(k, classes - 1 - j)] * proportions[k].sqrt();
             // the columns of M̃ are centred by μ = Σ_k π_k μ_k
             let mean: f64 = (0..classes).map(u).sum();
-            if ratios[j] > 0.0 { (u(k) - mean * share[k]) / ratios[j].sqrt() } else { 0.0 }
+            if ratios[j] > 0.0 { (u(k) - mean * proportions[k]) / ratios[j].sqrt() } else { 0.0 }
         });
         Ok(Self { ratios, combinations })
     }
 
     /// Returns the first `q` coordinates vᵀ(φ − μ), or fewer if the others are below the relative
     /// rounding `epsilon`.
-    fn coordinates(&self, q: usize, epsilon: f64, directions: &Mat<f64>, moments: &FoldGram) -> Head {
+    fn coordinates(&self, q: usize, epsilon: f64, directions: &Mat<f64>, moments: &FoldGram) -> LinearHead {
         let floor = NOISE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
         let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > floor).count();
-        let found = directions * self.combinations.subcols(0, q);
-        let weights = Mat::from_fn(found.nrows(), q, |i, j| sign(found.as_ref(), j) * found[(i, j)]);
+        let vectors = directions * self.combinations.subcols(0, q);
+        let weights = Mat::from_fn(vectors.nrows(), q, |i, j| sign_of_largest(vectors.as_ref(), j) * vectors[(i, j)]);
         let along = |j: usize| weights.col(j).iter().zip(&moments.s).map(|(w, s)| w * s).sum::<f64>();
         let intercept = (0..q).map(|j| -along(j) / moments.rows as f64).collect();
-        Head { weights, intercept }
+        LinearHead { weights, intercept }
     }
 }

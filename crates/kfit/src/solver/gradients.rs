@@ -8,55 +8,59 @@
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
 
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::outer_products::{OuterProducts, Products};
-use crate::solver::refuse;
-use crate::{Error, Result, features::FitData, prepare::plan};
+use crate::solver::gradient_products::{OuterProductSums, OuterProducts};
+use crate::solver::reject_if;
+use crate::{Error, Result, features::FitData, prepare::stage_plans};
 use faer::MatRef;
 use kapprox::{KernelFunction, Real, map::Expansion};
-use kstore::Plan;
+use kstore::MemoryPlan;
 use std::sync::Arc;
 
-pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
-    refuse(work.options.map.is_without_rows(), "map", &work.options.map, WHY)
+pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
+    reject_if(request.options.map.is_without_rows(), "map", &request.options.map, NEEDS_LANDMARKS)
 }
 
-const WHY: &str = "gradients need kernel functions of landmarks; use a map with landmarks, such as nystrom";
+const NEEDS_LANDMARKS: &str = "gradients need kernel functions of landmarks; use a map with landmarks, such as nystrom";
 
-pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) -> Plan {
-    let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
-    plan::rows(plan, shape, cut, cut.gram_lanes, shape.element)
+pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, t: usize) -> MemoryPlan {
+    let (m, d) = (size.map.landmarks.unwrap_or(size.map.p), size.d);
+    stage_plans::plan_rows(plan, size, pass_shape, pass_shape.gram_lanes, size.element_bytes)
         .term("kernel functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
         .term(
             "gradients",
-            cut.gram_lanes * OuterProducts::scratch_bytes(m, d, shape.threads),
+            pass_shape.gram_lanes * OuterProducts::scratch_bytes(m, d, size.threads),
             "read fewer columns (`features`)",
         )
-        .term("products of gradients", (5 + cut.gram_lanes) * Products::bytes(d), "read fewer columns (`features`)")
+        .term(
+            "products of gradients",
+            (5 + pass_shape.gram_lanes) * OuterProductSums::bytes(d),
+            "read fewer columns (`features`)",
+        )
 }
 
 /// Returns the kernel of the features, or an error if it has no gradients.
-pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
+pub(crate) fn differentiable_kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
     let why = "its gradient is not implemented; use a kernel with a gradient, such as gaussian()";
-    refuse(!kernel.differentiable(), "kernel", data.kernel, why)?;
+    reject_if(!kernel.differentiable(), "kernel", data.kernel, why)?;
     Ok(kernel)
 }
 
 /// Computes Σ_i J_i J_iᵀ for the functions wᵀφ with weights p x t, and the number of rows in the
 /// sum.
-pub(super) fn products<T: Real>(
+pub(super) fn outer_products<T: Real>(
     data: &FitData<'_, T>,
     kernel: Arc<dyn KernelFunction<f64>>,
     weights: MatRef<'_, f64>,
-) -> Result<Products> {
+) -> Result<OuterProductSums> {
     let Expansion::Landmarks { landmarks, coefficients, .. } = data.map.expand(weights, data.resources.workers) else {
-        return Err(Error::option("map", &data.options.map, WHY));
+        return Err(Error::option("map", &data.options.map, NEEDS_LANDMARKS));
     };
-    let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
-    data.fold("gradients", &OuterProducts::new(kernel, &wide, coefficients.as_ref()))
+    let points: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
+    data.fold("gradients", &OuterProducts::new(kernel, &points, coefficients.as_ref()))
 }
 
-pub(super) fn slopes(products: &Products) -> Vec<f64> {
+pub(super) fn slopes(products: &OuterProductSums) -> Vec<f64> {
     let weight = products.weight.max(f64::MIN_POSITIVE);
     (0..products.sums().nrows()).map(|j| (products.sums()[(j, j)] / weight).max(0.0).sqrt()).collect()
 }

@@ -18,32 +18,32 @@ use kstore::Workers;
 
 /// Rows drawn per feature, for each class. A full block from m rows per feature has a condition
 /// number of about ((1 + √(1/m))/(1 − √(1/m)))²: 9.
-pub(super) const ROWS: f64 = 4.0;
+pub(super) const ROWS_PER_FEATURE: f64 = 4.0;
 
-const BIN: usize = 512;
+const BIN_ROWS: usize = 512;
 
 /// Maximum bytes of the blocks of all classes; beyond this, all classes share one preconditioner.
-const MOST: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Returns the bytes of the blocks of k columns for n rows with p features; `None` if blocks are
 /// not used. The decision depends on the problem size alone.
 ///
 /// Sampled blocks cost about p²/n passes and save some twenty per step.
 pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
-    let bytes = k.saturating_mul(8 * p * p + BIN * p * element);
-    (bytes <= MOST && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
+    let bytes = k.saturating_mul(8 * p * p + BIN_ROWS * p * element);
+    (bytes <= MAX_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
 /// Weighted sums of second moments of the sampled rows.
-pub(super) struct Block<T> {
+pub(super) struct SampledBlock<T> {
     pub(super) moments: FoldGram,
     /// Rows √(weight) φ that are not yet added to the moments.
     bin: Vec<T>,
 }
 
-impl<T: Real> Block<T> {
+impl<T: Real> SampledBlock<T> {
     pub(super) fn new(p: usize) -> Self {
-        Self { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN * p) }
+        Self { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN_ROWS * p) }
     }
 
     pub(super) fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Panels<T>>, workers: &Workers) {
@@ -51,7 +51,7 @@ impl<T: Real> Block<T> {
         self.bin.extend(phi.iter().map(|value| *value * root));
         self.moments.s.iter_mut().zip(phi).for_each(|(s, value)| *s += weight * value.to_f64());
         self.moments.weight += weight;
-        if self.bin.len() == BIN * phi.len() {
+        if self.bin.len() == BIN_ROWS * phi.len() {
             self.flush(phi.len(), panels, workers);
         }
     }

@@ -11,8 +11,8 @@
 //! δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
 //! ```
 //!
-//! linear in δ(x); the model stores the nodes and g ([`crate::model::Form::Paths`]). Distances are
-//! Euclidean, of the scaled columns.
+//! linear in δ(x); the model stores the nodes and g ([`crate::model::BasisTransform::Paths`]).
+//! Distances are Euclidean, of the scaled columns.
 //!
 //! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of
 //! N(k + log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
@@ -21,24 +21,24 @@
 //! dimensionality reduction", Science 290, 2000; de Silva, Tenenbaum, "Global versus local methods
 //! in nonlinear dimensionality reduction", NIPS 2002.
 
-use super::embedding::{ClassicalScaling, check_components, facts, landmarks};
+use super::embedding::{ClassicalScaling, check_components, embedding_facts, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
-use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::model::{Basis, Form};
+use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::model::{Basis, BasisTransform};
 use crate::neighbours::Graph;
 use crate::request::{PassShape, ProblemSize, Resources};
 use crate::{Result, Task, features::FitData};
 use faer::Mat;
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "isomap",
     "landmark Isomap: coordinates whose distances are the geodesic distances on the manifold of \
         the rows",
     Task::Components,
-    &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
+    &[EMBEDDING_COMPONENTS, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
     |settings| Ok(Box::new(LandmarkIsomap(NeighbourOptions::new(settings)))),
 );
 
@@ -46,53 +46,54 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 struct LandmarkIsomap(NeighbourOptions);
 
 /// Computes the lengths of the shortest paths from each of the first m nodes to all, m x N.
-fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Mat<f64> {
-    let _stage = resources.stages.stage("shortest paths", None);
-    let mut from = vec![0.0; m * count];
-    crate::linalg::strips::for_each_strip(resources.workers, &mut from, count, |landmark, lengths| {
+fn shortest_paths(graph: &Graph, m: usize, node_count: usize, resources: &Resources<'_>) -> Mat<f64> {
+    let _stage = resources.stage_observer.stage("shortest paths", None);
+    let mut row_major = vec![0.0; m * node_count];
+    crate::linalg::strips::for_each_strip(resources.workers, &mut row_major, node_count, |landmark, lengths| {
         graph.paths(landmark, lengths);
     });
-    Mat::from_fn(m, count, |l, j| from[l * count + j])
+    Mat::from_fn(m, node_count, |l, j| row_major[l * node_count + j])
 }
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { dense: true, ..facts(FAMILY.name) }
+        SolverFacts { dense_only: true, ..embedding_facts(FAMILY.name) }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (nodes, m) = (size.map.landmarks.unwrap_or_default(), size.landmarks);
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(nodes, shape.d, self.0.neighbours),
+            NeighbourGraph::bytes(nodes, size.d, self.0.neighbours),
             "lower `nodes`",
         )
-        .term("shortest paths", nodes.saturating_mul(16 * m + 24 * shape.threads), "lower `nodes` or `rank`")
+        .term("shortest paths", nodes.saturating_mul(16 * m + 24 * size.threads), "lower `nodes` or `rank`")
         .term("distances and their eigenvectors", ClassicalScaling::bytes(m), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let set = landmarks(data)?;
-        let m = data.options.landmark_count().min(set.len());
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let landmark_set = landmark_set(data)?;
+        let m = data.options.landmark_count().min(landmark_set.len());
         check_components(self.0.components, m, "landmarks")?;
-        let graph = NeighbourGraph::new(set, self.0.neighbours, data.resources)?;
-        let (neighbours, lengths) = (graph.k, paths(&graph.graph, m, set.len(), data.resources));
+        let graph = NeighbourGraph::new(landmark_set, self.0.neighbours, data.resources)?;
+        let (neighbours, lengths) = (graph.k, shortest_paths(&graph.graph, m, landmark_set.len(), data.resources));
         drop(graph);
-        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
         let squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
         // −½ δ̄
         let means: Vec<f64> = squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let scaled = ClassicalScaling::new(squares, self.0.components, data)?;
-        let weights = &scaled.weights;
-        let [nodes, landmarks] = [Figure::of("nodes", set.len() as f64), Figure::of("landmarks", m as f64)];
-        let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
-        Ok(Found {
-            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            form: Form::Paths { neighbours, lengths },
-            intercept: (0..weights.ncols()).map(constant).collect(),
+        let scaling = ClassicalScaling::new(squares, self.0.components, data)?;
+        let weights = &scaling.weights;
+        let [nodes, landmarks] =
+            [Figure::single("nodes", landmark_set.len() as f64), Figure::single("landmarks", m as f64)];
+        let intercept = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
+        Ok(Solution {
+            basis: Some(Basis::Landmarks { points: landmark_set.points.clone(), rows: landmark_set.rows.clone() }),
+            form: BasisTransform::ShortestPaths { neighbours, lengths },
+            intercept: (0..weights.ncols()).map(intercept).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
-            figures: [vec![nodes, landmarks], scaled.figures()].concat(),
-            ..Found::default()
+            figures: [vec![nodes, landmarks], scaling.figures()].concat(),
+            ..Solution::default()
         })
     }
 }

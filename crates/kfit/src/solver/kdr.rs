@@ -27,18 +27,18 @@
 //! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA
 //! 109, 2014; Mukherjee, Zhou, "Learning coordinate covariances via gradients", JMLR 7, 2006.
 
-use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
-use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Found, Penalty, Projection, Settings, Solver, SolverFacts, SolverFamily, gradients, refuse};
+use super::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, LAMBDA, TASK, TOLERANCE};
+use super::target_features::{self, TARGET_KERNEL};
+use super::{Figure, Penalty, Projection, Settings, Solution, Solver, SolverFacts, SolverFamily, gradients, reject_if};
 use crate::features::FitData;
-use crate::linalg::eigen::sign;
+use crate::linalg::eigen::sign_of_largest;
 use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
-use crate::solver::outer_products::Products;
+use crate::solver::gradient_products::OuterProductSums;
 use crate::{Error, FoldGram, Result, Task};
 use faer::{Mat, MatRef, Side, prelude::*};
 use kapprox::{FeatureMap, Kernel, Real, decompose::symmetric_eigen, landmark::NO_ROW, metric::Metric};
-use kstore::Plan;
+use kstore::MemoryPlan;
 use std::sync::Arc;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
@@ -46,7 +46,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kernel dimension reduction: the directions of the columns on which a target depends, and the \
         importance of each column",
     Task::Regression,
-    &[TASK, EMBEDDED, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    &[TASK, EMBEDDING_COMPONENTS, TARGET_KERNEL, LAMBDA, TOLERANCE],
     |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 );
 
@@ -68,7 +68,7 @@ impl KernelDimensionReduction {
     fn new(settings: &Settings) -> Result<Self> {
         let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&TASK)) {
             (None, word) if word != Some("classification") => Some(Kernel::parse("gaussian()")?),
-            (given, _) => given,
+            (kernel, _) => kernel,
         };
         let components = settings.required(&COMPONENTS, Settings::count);
         Ok(Self { components, target_kernel, penalty: settings.penalty() })
@@ -77,86 +77,87 @@ impl KernelDimensionReduction {
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { dense: true, ..SolverFacts::default() }
+        SolverFacts { dense_only: true, ..SolverFacts::default() }
     }
 
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
         let why = "kdr learns a metric of its own; omit `metric`";
-        refuse(work.options.metric != MetricSource::None, "metric", &work.options.metric, why)?;
-        gradients::check(work)?;
-        target::check(self.target_kernel.as_ref(), work.options.task)
+        reject_if(request.options.metric != MetricSource::None, "metric", &request.options.metric, why)?;
+        gradients::check(request)?;
+        target_features::check(self.target_kernel.as_ref(), request.options.task)
     }
 
     fn moment_columns(&self, options: &TrainOptions, t: usize) -> usize {
-        target::columns(self.target_kernel.as_ref(), options.task, t)
+        target_features::moment_columns(self.target_kernel.as_ref(), options.task, t)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
         // two classes have two indicators but one code
-        let (p, t) = (shape.map.p, shape.moment_columns + 1);
+        let (p, t) = (size.map.p, size.moment_columns + 1);
         let plan = plan.term("system of the regression", 8 * (2 * p * p + 2 * p * t), "lower `rank`");
-        target::plan(gradients::plan(plan, shape, cut, t), shape)
+        target_features::plan(gradients::plan(plan, size, pass_shape, t), size)
     }
 
-    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
-        [target::passes(self.target_kernel.as_ref(), work.options.task), 1]
+    fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
+        [target_features::sample_passes(self.target_kernel.as_ref(), request.options.task), 1]
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let kernel = gradients::kernel(data)?;
-        let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
-        let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
-        let state = data.moments_with(target.as_ref().map(|target| target as _))?;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let kernel = gradients::differentiable_kernel(data)?;
+        let map_kernel = target_features::mapped_kernel(self.target_kernel.as_ref(), data.options.task);
+        let target = map_kernel.map(|kernel| target_features::fit_map(kernel, data)).transpose()?;
+        let state = data.moments_with_targets(target.as_ref().map(|target| target as _))?;
         let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows as f64));
-        target::require_varying(moments, self.components)?;
-        let stage = data.resources.stages.stage("regression", None);
-        let weights = regression(moments, data.classes().is_some(), lambda).ok_or(Error::Indefinite {
+        target_features::require_varying(moments, self.components)?;
+        let stage = data.resources.stage_observer.stage("regression", None);
+        let weights = solve_regression(moments, data.classes().is_some(), lambda).ok_or(Error::Indefinite {
             rank: moments.s.len(),
             lambda,
             precision: state.gram.precision(),
         })?;
         drop(stage);
-        let products = gradients::products(data, kernel, weights.as_ref())?;
-        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let products = gradients::outer_products(data, kernel, weights.as_ref())?;
+        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
         let (values, vectors) = directions(&products, self.components)?;
         let slopes = gradients::slopes(&products);
         let squares: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
         // the sum of the eigenvalues of M, which is positive
         let total: f64 = squares.iter().sum();
-        let (there, d) = (values.len(), slopes.len());
+        let (available, d) = (values.len(), slopes.len());
         let why = match self.components > d {
             true => format!("the rows have {d} columns"),
             false => "the target depends on no more directions".to_string(),
         };
-        data.warn_of_fewer(self.components, there, &why);
+        data.warn_of_fewer_components(self.components, available, &why);
         let mut figures = vec![
             Figure { name: "share of the slopes", values: values.iter().map(|v| v / total).collect() },
             Figure { name: "slope of each column", values: slopes },
         ];
-        figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
+        figures.extend(target.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
         let rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
-        let metric = Arc::new(Metric::matrix(&rows, there)?);
+        let metric = Arc::new(Metric::matrix(&rows, available)?);
         let importance = squares.iter().map(|square| square / total).collect();
-        let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
-        Ok(Found {
-            weights: Mat::identity(there, there),
-            intercept: vec![0.0; there],
-            basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; there] }),
+        let points =
+            (0..available * available).map(|at| if at % (available + 1) == 0 { T::ONE } else { T::ZERO }).collect();
+        Ok(Solution {
+            weights: Mat::identity(available, available),
+            intercept: vec![0.0; available],
+            basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; available] }),
             task: Some(Task::Components),
             projection: Some(Projection { solver: FAMILY.name, metric, importance }),
             certificate: state.certificate,
-            ranks: vec![moments.s.len()],
+            certified_ranks: vec![moments.s.len()],
             lambda: Some(lambda),
             figures,
-            passes: 2 + target::passes(self.target_kernel.as_ref(), data.options.task),
-            ..Found::default()
+            passes: 2 + target_features::sample_passes(self.target_kernel.as_ref(), data.options.task),
+            ..Solution::default()
         })
     }
 }
 
 /// Computes W = (G + n lambda I)⁻¹ B, p x t, where B has class indicators instead of ±1 codes;
 /// `None` if the matrix has no Cholesky factor.
-fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>> {
+fn solve_regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>> {
     let (p, t) = (moments.s.len(), moments.sy.len());
     let b = MatRef::from_column_major_slice(&moments.b, p, t);
     let b = match (classes, t) {
@@ -166,22 +167,22 @@ fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>
         (true, _) => Mat::from_fn(p, t, |i, k| (moments.s[i] + b[(i, k)]) / 2.0),
     };
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
-    let ridge = moments.rows as f64 * lambda;
-    let g = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] + if i == j { ridge } else { 0.0 });
+    let shift = moments.rows as f64 * lambda;
+    let g = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] + if i == j { shift } else { 0.0 });
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
 /// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q. Eigenvalues
 /// that are rounding are omitted.
-fn directions(products: &Products, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+fn directions(products: &OuterProductSums, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (sums, d) = (products.sums(), products.sums().nrows());
     let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
     let (values, vectors) = symmetric_eigen(m.as_ref())?;
     let floor = NOISE * f64::EPSILON * values[d - 1];
-    let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+    let leading: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
     let why = "the regression is constant and has no directions; lower `lambda`, or choose another kernel";
-    refuse(kept.is_empty(), COMPONENTS.name, q, why)?;
-    let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
-    let vectors = Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]);
-    Ok((kept.iter().map(|j| values[*j]).collect(), vectors))
+    reject_if(leading.is_empty(), COMPONENTS.name, q, why)?;
+    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(vectors.as_ref(), *j)).collect();
+    let vectors = Mat::from_fn(d, leading.len(), |i, k| signs[k] * vectors[(i, leading[k])]);
+    Ok((leading.iter().map(|j| values[*j]).collect(), vectors))
 }

@@ -14,14 +14,14 @@
 //! problem", Neural Computation 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel
 //! k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::lloyd::{self, ClusteringOptions, Space};
+use super::lloyd::{self, ClusteringOptions, PointSpace};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, StoredFeatures, Wanted};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kmeans",
@@ -36,29 +36,29 @@ struct KernelKMeans(ClusteringOptions);
 
 impl<T: Real> Solver<T> for KernelKMeans {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, row_weights: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        lloyd::plan(plan, shape, cut, shape.map.p, self.0.clusters)
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        lloyd::plan(plan, size, pass_shape, size.map.p, self.0.clusters)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let space = Space { projection: None, sphere: false };
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let found = lloyd::cluster(data, &kept, space, self.0)?;
-        let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let space = PointSpace { projection: None, sphere: false };
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let clusters = lloyd::cluster(data, &features, space, self.0)?;
+        let half_square = |j: usize| clusters.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
-            Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
-            Figure { name: "rows of each cluster", values: found.sizes },
+            Figure::single("mean squared distance", clusters.squares / features.weight_outside(None)),
+            Figure { name: "rows of each cluster", values: clusters.sizes },
         ];
-        Ok(Found {
-            intercept: (0..self.0.clusters).map(|j| -half(j)).collect(),
-            weights: found.centroids,
+        Ok(Solution {
+            intercept: (0..self.0.clusters).map(|j| -half_square(j)).collect(),
+            weights: clusters.centroids,
             certificate: gathered.certificate,
             figures,
-            passes: 1 + found.passes,
-            ..Found::default()
+            passes: 1 + clusters.passes,
+            ..Solution::default()
         })
     }
 }

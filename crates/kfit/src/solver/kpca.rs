@@ -26,15 +26,15 @@
 //! problem", Neural Computation 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FEWER_DIRECTIONS, FitData, GRAM};
-use crate::linalg::eigen::{covariance, sign};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{FEWER_DIRECTIONS, FitData, GRAM_PASS};
+use crate::linalg::eigen::{covariance, sign_of_largest};
 use crate::quadratic::Quadratic;
 use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
-use kstore::{Plan, Workers};
+use kstore::{MemoryPlan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kpca",
@@ -76,31 +76,31 @@ impl KernelPca {
 
     /// Returns the fraction of the variance of each fold's rows, about the mean of the other folds,
     /// that each component of the other folds explains; `None` without folds.
-    fn held_out(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
+    fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
         let (p, folds) = (gram.features(), gram.folds());
-        let (mut kept, mut total) = (vec![0.0; self.components.min(p)], 0.0);
+        let (mut explained, mut total_variance) = (vec![0.0; self.components.min(p)], 0.0);
         if folds.len() < 2 {
             return Ok(None);
         }
-        for (fold, new) in folds.iter().enumerate().filter(|(_, new)| new.rows > 0) {
-            let others = gram.sum(Some(fold));
+        for (fold, held_moments) in folds.iter().enumerate().filter(|(_, new)| new.rows > 0) {
+            let others = gram.training_moments(Some(fold));
             if others.rows < 2 {
                 return Err(Error::TooFewRows { rows: others.rows });
             }
             let mean = self.mean(&others);
             let covariance = covariance(&others, &mean);
-            let (_, vectors) = workers.apart(move || symmetric_eigen(covariance.as_ref()))??;
-            let scatter = scatter_about(new, &mean);
-            total += (0..p).map(|j| scatter[(j, j)]).sum::<f64>();
-            let leading = vectors.subcols(p - kept.len(), kept.len());
+            let (_, vectors) = workers.run_detached(move || symmetric_eigen(covariance.as_ref()))??;
+            let scatter = scatter_about(held_moments, &mean);
+            total_variance += (0..p).map(|j| scatter[(j, j)]).sum::<f64>();
+            let leading = vectors.subcols(p - explained.len(), explained.len());
             let images = &scatter * leading;
             // eigenvalues are ascending
-            for (j, kept) in kept.iter_mut().rev().enumerate() {
-                *kept += (0..p).map(|i| leading[(i, j)] * images[(i, j)]).sum::<f64>();
+            for (j, sum) in explained.iter_mut().rev().enumerate() {
+                *sum += (0..p).map(|i| leading[(i, j)] * images[(i, j)]).sum::<f64>();
             }
         }
-        let shares = kept.iter().map(|kept| kept / total.max(f64::MIN_POSITIVE)).collect();
-        Ok(Some(Figure { name: "held-out share of variance", values: shares }))
+        let fractions = explained.iter().map(|kept| kept / total_variance.max(f64::MIN_POSITIVE)).collect();
+        Ok(Some(Figure { name: "held-out share of variance", values: fractions }))
     }
 }
 
@@ -113,61 +113,62 @@ fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 
 impl<T: Real> Solver<T> for KernelPca {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { uses_validation_rows: true, row_weights: true, ..SolverFacts::default() }
     }
 
-    fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
-        Ok(GRAM)
+    fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+        Ok(GRAM_PASS)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (p, held_out) = (shape.map.p, if shape.folds > 1 { 3 } else { 0 });
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (p, held_out) = (size.map.p, if size.folds > 1 { 3 } else { 0 });
         plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`").term_if(
             self.novelty,
             "distances",
-            Quadratic::making_bytes(p, p),
+            Quadratic::expansion_bytes(p, p),
             "omit `novelty`",
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let state = data.moments_of_folds()?;
-        let _stage = data.resources.stages.stage("eigenvectors", None);
-        let held_out = self.held_out(&state.gram, data.resources.workers)?;
-        let moments = &*state.gram.sum(None);
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let state = data.moments_by_fold()?;
+        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
+        let held_out = self.held_out_variance(&state.gram, data.resources.workers)?;
+        let moments = &*state.gram.training_moments(None);
         let (p, mean) = (moments.s.len(), self.mean(moments));
         let covariance = covariance(moments, &mean);
         let total: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
-        let (values, vectors) = data.resources.workers.apart(move || symmetric_eigen(covariance.as_ref()))??;
+        let (values, vectors) = data.resources.workers.run_detached(move || symmetric_eigen(covariance.as_ref()))??;
         let floor = NOISE * state.gram.epsilon() * values[p - 1].max(0.0);
-        let kept: Vec<usize> =
+        let leading: Vec<usize> =
             (0..p).rev().take(self.components).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
-        if kept.is_empty() {
+        if leading.is_empty() {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(self.components, kept.len(), FEWER_DIRECTIONS);
-        let variances: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
-        let scale =
-            |q: usize| sign(vectors.as_ref(), kept[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 };
-        let scales: Vec<f64> = (0..kept.len()).map(scale).collect();
-        let weights = Mat::from_fn(p, kept.len(), |i, q| scales[q] * vectors[(i, kept[q])]);
-        let intercept = (0..kept.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
-        let explained = variances.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect();
+        data.warn_of_fewer_components(self.components, leading.len(), FEWER_DIRECTIONS);
+        let variances: Vec<f64> = leading.iter().map(|j| values[*j]).collect();
+        let scale = |q: usize| {
+            sign_of_largest(vectors.as_ref(), leading[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 }
+        };
+        let scales: Vec<f64> = (0..leading.len()).map(scale).collect();
+        let weights = Mat::from_fn(p, leading.len(), |i, q| scales[q] * vectors[(i, leading[q])]);
+        let intercept = (0..leading.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
+        let fractions = variances.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect();
         let mut figures = vec![
             Figure { name: "variance", values: variances },
-            Figure { name: "share of variance", values: explained },
+            Figure { name: "share of variance", values: fractions },
         ];
         figures.extend(held_out);
-        let directions = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])]);
-        let quadratic = self.novelty.then(|| Quadratic::of_span(directions.as_ref(), &mean));
-        Ok(Found {
+        let directions = Mat::from_fn(p, leading.len(), |i, q| vectors[(i, leading[q])]);
+        let quadratic = self.novelty.then(|| Quadratic::distance_from_span(directions.as_ref(), &mean));
+        Ok(Solution {
             weights,
             intercept,
             quadratic,
             certificate: state.certificate,
             figures,
             passes: 1,
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }

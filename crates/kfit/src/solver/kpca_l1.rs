@@ -26,28 +26,28 @@
 //! analysis based on L1-norm maximization", IEEE TPAMI 30, 2008.
 
 use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, Settings, TOLERANCE, UNCENTRED};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{self, FEWER_DIRECTIONS, FitData, StoredFeatures, Sums, Tile, Wanted};
-use crate::linalg::eigen::sign;
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{self, FEWER_DIRECTIONS, FitData, GatherOptions, StoredFeatures, Sums, Tile};
+use crate::linalg::eigen::sign_of_largest;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kstore::checkpoint::{Persist, Steps};
 use kstore::key::{Purpose, Stream};
-use kstore::{Merge, Plan};
+use kstore::{MemoryPlan, Merge};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kpca-l1",
     "kernel principal components in the L1 norm, less sensitive to outliers",
     Task::Components,
-    &[COMPONENTS, UNCENTRED, NOVELTY, SEARCHES, STEPS, TOLERANCE],
+    &[COMPONENTS, UNCENTRED, NOVELTY, SEARCH_STARTS, STEPS, TOLERANCE],
     |settings| {
         Ok(Box::new(KernelPcaL1 {
             components: settings.required(&COMPONENTS, Settings::count),
             centre: !settings.flag(&UNCENTRED),
             novelty: settings.flag(&NOVELTY),
-            starts: settings.required(&SEARCHES, Settings::count),
+            starts: settings.required(&SEARCH_STARTS, Settings::count),
             steps: settings.required(&STEPS, Settings::count),
         }))
     },
@@ -55,14 +55,14 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 /// The parameter `starts`. On 60 tables of up to 1,000 rows, one start was 2 % worse than the best
 /// of 36 on average and 13 % at most; four starts were 0.6 % and 6 % worse.
-const SEARCHES: Parameter = Parameter { default: Some("4"), ..STARTS };
+const SEARCH_STARTS: Parameter = Parameter { default: Some("4"), ..STARTS };
 
 /// The search ends if the farthest row is below this many roundings of the features, relative to
 /// the farthest row at the start.
 const NOISE: f64 = 64.0;
 
 /// Length of the step away from a direction with rows of score 0.
-const NUDGE: f64 = 1e-3;
+const PERTURBATION: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPcaL1 {
@@ -75,51 +75,51 @@ struct KernelPcaL1 {
 
 impl<T: Real> Solver<T> for KernelPcaL1 {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES), "lower `components`")
-            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "lower `components`")
-            .term_if(self.novelty, "distances", Quadratic::making_bytes(p, p), "omit `novelty`")
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        let (p, q) = (size.map.p, self.components.min(size.map.p));
+        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES_PER_FOLD), "lower `components`")
+            .term("scores of a tile", pass_shape.tile * (q + 2) * size_of::<f64>(), "lower `components`")
+            .term_if(self.novelty, "distances", Quadratic::expansion_bytes(p, p), "omit `novelty`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let (mut mean, mut so_far) = (vec![0.0; kept.p], SoFar { passes: 1, ..SoFar::default() });
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let (mut mean, mut progress) = (vec![0.0; features.p], Progress { passes: 1, ..Progress::default() });
         if self.centre {
-            let n = kept.n.max(1) as f64;
-            mean = kept.sum("mean of the features")?.into_iter().map(|sum| sum / n).collect();
-            so_far.passes += 1;
+            let n = features.n.max(1) as f64;
+            mean = features.sum("mean of the features")?.into_iter().map(|sum| sum / n).collect();
+            progress.passes += 1;
         }
-        let mut steps = Steps::resume(data.resources.journal, "components", &mut so_far)?;
-        let wanted = self.components.min(kept.p);
-        so_far.directions.reserve_exact((kept.p * wanted).saturating_sub(so_far.directions.len()));
-        let mut search = Search { data, kept: &kept, mean, passes: so_far.passes, so_far };
-        while search.found().len() < wanted {
-            match search.next(self.starts, self.steps) {
-                Ok(true) => steps.after(&search.so_far),
+        let mut steps = Steps::resume(data.resources.journal, "components", &mut progress)?;
+        let requested = self.components.min(features.p);
+        progress.directions.reserve_exact((features.p * requested).saturating_sub(progress.directions.len()));
+        let mut search = ComponentSearch { data, features: &features, mean, passes: progress.passes, progress };
+        while search.components().len() < requested {
+            match search.find_next(self.starts, self.steps) {
+                Ok(true) => steps.record_step(&search.progress),
                 Ok(false) => break,
                 Err(error) => {
-                    steps.keep(&search.so_far);
+                    steps.save_before_stop(&search.progress);
                     return Err(error);
                 }
             }
         }
-        let q = search.found().len();
+        let q = search.components().len();
         if q == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(self.components, q, FEWER_DIRECTIONS);
+        data.warn_of_fewer_components(self.components, q, FEWER_DIRECTIONS);
         let dispersions = search.dispersions()?;
-        let Search { mean, passes, so_far: SoFar { directions, iterations, .. }, .. } = search;
-        let directions = MatRef::from_column_major_slice(&directions, kept.p, q);
-        let signs: Vec<f64> = (0..q).map(|j| sign(directions, j)).collect();
-        let weights = Mat::from_fn(kept.p, q, |i, j| signs[j] * directions[(i, j)]);
+        let ComponentSearch { mean, passes, progress: Progress { directions, iterations, .. }, .. } = search;
+        let directions = MatRef::from_column_major_slice(&directions, features.p, q);
+        let signs: Vec<f64> = (0..q).map(|j| sign_of_largest(directions, j)).collect();
+        let weights = Mat::from_fn(features.p, q, |i, j| signs[j] * directions[(i, j)]);
         let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
-        Ok(Found {
-            quadratic: self.novelty.then(|| Quadratic::of_span(directions, &mean)),
+        Ok(Solution {
+            quadratic: self.novelty.then(|| Quadratic::distance_from_span(directions, &mean)),
             weights,
             intercept,
             certificate: gathered.certificate,
@@ -128,7 +128,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
                 Figure { name: "iterations", values: iterations },
             ],
             passes,
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }
@@ -139,7 +139,7 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
 
 /// The components so far, from which a resumed run continues.
 #[derive(Default)]
-struct SoFar {
+struct Progress {
     directions: Vec<f64>,
     iterations: Vec<f64>,
     /// Squared norm of the first component's start row, if found.
@@ -147,7 +147,7 @@ struct SoFar {
     passes: u64,
 }
 
-kstore::persist!(SoFar {
+kstore::persist!(Progress {
     read "directions": directions, read "iterations": iterations, read "first": longest, one "passes": passes
 });
 
@@ -160,12 +160,12 @@ struct Farthest {
 /// Result of a search: the direction, Σ |score| there, and the number of iterations.
 struct Maximum {
     direction: Vec<f64>,
-    total: f64,
+    dispersion: f64,
     iterations: usize,
 }
 
 /// Returns true if a sum exceeds another by more than rounding.
-fn grows<T: Real>(total: f64, before: f64) -> bool {
+fn exceeds<T: Real>(total: f64, before: f64) -> bool {
     total > before * (1.0 + T::EPSILON)
 }
 
@@ -180,16 +180,16 @@ impl Merge for Farthest {
 
 kstore::persist!(Farthest { one "outside": outside, fill "row": row });
 
-struct Search<'s, 'a, T: Real> {
+struct ComponentSearch<'s, 'a, T: Real> {
     data: &'s FitData<'a, T>,
-    kept: &'s StoredFeatures<'a, T>,
+    features: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
-    so_far: SoFar,
+    progress: Progress,
     /// Number of passes, including those of the unfinished component.
     passes: u64,
 }
 
-impl<T: Real> Search<'_, '_, T> {
+impl<T: Real> ComponentSearch<'_, '_, T> {
     fn fold<S: Merge + Persist>(
         &mut self,
         name: &str,
@@ -197,50 +197,50 @@ impl<T: Real> Search<'_, '_, T> {
         step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         self.passes += 1;
-        let stage = self.data.resources.stages.stage(name, Some(self.data.rows));
-        self.kept.fold(name, &*stage, init, step)
+        let stage = self.data.resources.stage_observer.stage(name, Some(self.data.rows));
+        self.features.fold(name, &*stage, init, step)
     }
 
-    fn found(&self) -> std::slice::ChunksExact<'_, f64> {
-        self.so_far.directions.chunks_exact(self.kept.p)
+    fn components(&self) -> std::slice::ChunksExact<'_, f64> {
+        self.progress.directions.chunks_exact(self.features.p)
     }
 
     /// Finds the next component; returns false if only rounding remains.
-    fn next(&mut self, starts: usize, steps: usize) -> Result<bool> {
+    fn find_next(&mut self, starts: usize, steps: usize) -> Result<bool> {
         let Some((row, squared)) = self.farthest()? else { return Ok(false) };
-        let longest = self.so_far.longest.first().copied().unwrap_or(squared);
+        let longest = self.progress.longest.first().copied().unwrap_or(squared);
         let zero = T::EPSILON * longest.sqrt();
-        let mut best = self.climb(row, steps, zero)?;
+        let mut best = self.search_from(row, steps, zero)?;
         let mut iterations = best.iterations;
         for start in 1..starts {
-            let Some(direction) = self.start(start)? else { continue };
-            let other = self.climb(direction, steps, zero)?;
+            let Some(direction) = self.random_start(start)? else { continue };
+            let other = self.search_from(direction, steps, zero)?;
             iterations += other.iterations;
-            if grows::<T>(other.total, best.total) {
+            if exceeds::<T>(other.dispersion, best.dispersion) {
                 best = other;
             }
         }
-        self.so_far.directions.extend(best.direction);
-        self.so_far.iterations.push(iterations as f64);
-        self.so_far.longest = vec![longest];
-        self.so_far.passes = self.passes;
+        self.progress.directions.extend(best.direction);
+        self.progress.iterations.push(iterations as f64);
+        self.progress.longest = vec![longest];
+        self.progress.passes = self.passes;
         Ok(true)
     }
 
     /// Computes the mean of |vᵀ(φ − μ)| for every component, in f64: one pass.
     fn dispersions(&mut self) -> Result<Vec<f64>> {
-        let (p, q, n) = (self.kept.p, self.found().len(), self.kept.n.max(1) as f64);
-        let middles: Vec<f64> = self.found().map(|v| dot(&self.mean, v.iter())).collect();
-        let weights: Vec<f64> = (0..p * q).map(|i| self.so_far.directions[i % q * p + i / q]).collect();
-        let (workers, mut scores) = (self.kept.workers(), Vec::new());
+        let (p, q, n) = (self.features.p, self.components().len(), self.features.n.max(1) as f64);
+        let mean_scores: Vec<f64> = self.components().map(|v| dot(&self.mean, v.iter())).collect();
+        let weights: Vec<f64> = (0..p * q).map(|i| self.progress.directions[i % q * p + i / q]).collect();
+        let (workers, mut scores) = (self.features.workers(), Vec::new());
         self.passes += 1;
         let name = "distances from the centre";
-        let stage = self.data.resources.stages.stage(name, Some(self.data.rows));
-        let Sums(totals) = self.kept.wide().fold(name, &*stage, &|| Sums::new(q), |totals, tile| {
+        let stage = self.data.resources.stage_observer.stage(name, Some(self.data.rows));
+        let Sums(totals) = self.features.widened().fold(name, &*stage, &|| Sums::new(q), |totals, tile| {
             scores.resize(tile.rows() * q, 0.0);
             tile.times(&weights, &mut scores, workers);
             for row in scores.chunks_exact(q) {
-                let parts = totals.0.iter_mut().zip(row).zip(&middles);
+                let parts = totals.0.iter_mut().zip(row).zip(&mean_scores);
                 parts.for_each(|((total, score), middle)| *total += (score - middle).abs());
             }
             Ok(())
@@ -252,7 +252,7 @@ impl<T: Real> Search<'_, '_, T> {
     /// up to rounding.
     fn deflate(&self, v: &mut [f64]) {
         for _ in 0..2 {
-            for direction in self.found() {
+            for direction in self.components() {
                 let along = dot(direction, v.iter());
                 v.iter_mut().zip(direction).for_each(|(v, d)| *v -= along * d);
             }
@@ -263,8 +263,8 @@ impl<T: Real> Search<'_, '_, T> {
     /// projection on the components, and the residual's squared norm. Of equal rows the first is
     /// used. `None` if the residual is rounding compared with the first component's.
     fn farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
-        let (p, workers, mean) = (self.kept.p, self.kept.workers(), self.mean.clone());
-        let columns: Vec<&[f64]> = self.found().chain([&mean[..]]).collect();
+        let (p, workers, mean) = (self.features.p, self.features.workers(), self.mean.clone());
+        let columns: Vec<&[f64]> = self.components().chain([&mean[..]]).collect();
         let q = columns.len();
         let weights: Vec<T> = (0..p * q).map(|i| T::from_f64(columns[i % q][i / q])).collect();
         let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
@@ -273,10 +273,10 @@ impl<T: Real> Search<'_, '_, T> {
             let mut products = vec![T::ZERO; tile.rows() * q];
             tile.times(&weights, &mut products, workers);
             for (i, products) in products.chunks_exact(q).enumerate() {
-                let own: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+                let squared_norm: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
                 let with_mean = products[q - 1].to_f64();
                 let inside: f64 = (0..q - 1).map(|j| (products[j].to_f64() - along[j]).powi(2)).sum();
-                let outside = own - 2.0 * with_mean + along[q - 1] - inside;
+                let outside = squared_norm - 2.0 * with_mean + along[q - 1] - inside;
                 if outside > best.outside {
                     best.outside = outside;
                     best.row.iter_mut().zip(tile.row(i)).for_each(|(to, from)| *to = from.to_f64());
@@ -287,64 +287,64 @@ impl<T: Real> Search<'_, '_, T> {
         row.iter_mut().zip(&mean).for_each(|(v, mean)| *v -= mean);
         self.deflate(&mut row);
         let squared = dot(&row, row.iter());
-        let floor = NOISE * T::EPSILON * self.so_far.longest.first().copied().unwrap_or(0.0);
+        let floor = NOISE * T::EPSILON * self.progress.longest.first().copied().unwrap_or(0.0);
         if !squared.is_finite() {
             return Err(Error::NotFinite { what: "a feature", remedy: "scale the columns, or choose another kernel" });
         }
         if squared <= floor || squared <= 0.0 {
             return Ok(None);
         }
-        let length = squared.sqrt();
-        row.iter_mut().for_each(|v| *v /= length);
+        let norm = squared.sqrt();
+        row.iter_mut().for_each(|v| *v /= norm);
         Ok(Some((row, squared)))
     }
 
     /// Iterates from a direction until no score changes sign. Absolute scores up to `zero` count as
     /// 0.
-    fn climb(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<Maximum> {
+    fn search_from(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<Maximum> {
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
         // the previous stationary direction and its sum
-        let mut kept: Option<(Vec<f64>, f64)> = None;
+        let mut stationary: Option<(Vec<f64>, f64)> = None;
         loop {
             step += 1;
-            let (sums, [balance, total, on_plane]) = self.sides(&v, zero)?;
+            let (sums, [balance, total, on_plane]) = self.signed_sums(&v, zero)?;
             // a sum that grows by no more than rounding has the same signs
-            let stopped = !grows::<T>(total, before);
-            let higher = kept.as_ref().is_none_or(|(_, kept)| grows::<T>(total, *kept));
-            if stopped && on_plane > 0.0 && higher && step < steps {
-                let next = self.nudged(&v);
-                kept = Some((std::mem::replace(&mut v, next), total));
+            let stopped = !exceeds::<T>(total, before);
+            let is_higher = stationary.as_ref().is_none_or(|(_, kept)| exceeds::<T>(total, *kept));
+            if stopped && on_plane > 0.0 && is_higher && step < steps {
+                let next = self.perturbed(&v);
+                stationary = Some((std::mem::replace(&mut v, next), total));
                 before = f64::NEG_INFINITY;
                 continue;
             }
             if stopped || step >= steps {
                 if !stopped {
-                    let j = self.found().len() + 1;
+                    let j = self.components().len() + 1;
                     self.data
                         .resources
-                        .stages
+                        .stage_observer
                         .warn(format!("component {j} has not converged after {steps} steps; raise `steps`"));
                 }
-                let (direction, total) = kept.filter(|_| !higher).unwrap_or((v, total));
-                return Ok(Maximum { direction, total, iterations: step });
+                let (direction, total) = stationary.filter(|_| !is_higher).unwrap_or((v, total));
+                return Ok(Maximum { direction, dispersion: total, iterations: step });
             }
             before = total;
-            match self.towards(sums, balance) {
+            match self.direction_of(sums, balance) {
                 Some(next) => v = next,
-                None => return Ok(Maximum { direction: v, total, iterations: step }),
+                None => return Ok(Maximum { direction: v, dispersion: total, iterations: step }),
             }
         }
     }
 
     /// Computes Σ sign φ; Σ sign, Σ |score|, and the number of rows of score 0: one pass.
-    fn sides(&mut self, v: &[f64], zero: f64) -> Result<(Vec<f64>, [f64; 3])> {
-        let workers = self.kept.workers();
+    fn signed_sums(&mut self, v: &[f64], zero: f64) -> Result<(Vec<f64>, [f64; 3])> {
+        let workers = self.features.workers();
         let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
-        let middle = dot(&self.mean, v.iter());
-        self.signed(|tile, [_, total, on_plane], signs| {
+        let mean_score = dot(&self.mean, v.iter());
+        self.fold_signs(|tile, [_, total, on_plane], signs| {
             tile.times(&weights, signs, workers);
             for sign in signs {
-                let score = sign.to_f64() - middle;
+                let score = sign.to_f64() - mean_score;
                 *total += score.abs();
                 *on_plane += f64::from(u8::from(score.abs() <= zero));
                 *sign = T::from_f64(if score < 0.0 { -1.0 } else { 1.0 });
@@ -354,32 +354,32 @@ impl<T: Real> Search<'_, '_, T> {
 
     /// Returns the start direction of a search from random signs of the rows, which do not depend
     /// on the coordinates of the features; `None` if the sum is 0.
-    fn start(&mut self, start: usize) -> Result<Option<Vec<f64>>> {
-        let round = self.found().len() as u64 + ((start as u64) << 32);
-        let coins = Stream::new(self.data.options.seed, Purpose::Nudges, round);
-        let (sums, [balance, ..]) = self.signed(|tile, _, signs| {
+    fn random_start(&mut self, start: usize) -> Result<Option<Vec<f64>>> {
+        let round = self.components().len() as u64 + ((start as u64) << 32);
+        let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, round);
+        let (sums, [balance, ..]) = self.fold_signs(|tile, _, signs| {
             for (i, sign) in signs.iter_mut().enumerate() {
-                let is_up = coins.word((tile.first + i) as u64) & 1 == 0;
+                let is_up = stream.word((tile.first + i) as u64) & 1 == 0;
                 *sign = T::from_f64(if is_up { 1.0 } else { -1.0 });
             }
         })?;
-        Ok(self.towards(sums, balance))
+        Ok(self.direction_of(sums, balance))
     }
 
     /// Computes Σ sign φ over the rows, with signs set by `write`, and three sums, the first of
     /// which is Σ sign.
-    fn signed(
+    fn fold_signs(
         &mut self,
         mut write: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
     ) -> Result<(Vec<f64>, [f64; 3])> {
-        let (workers, p) = (self.kept.workers(), self.kept.p);
-        let name = format!("component {}", self.found().len() + 1);
+        let (workers, p) = (self.features.workers(), self.features.p);
+        let name = format!("component {}", self.components().len() + 1);
         let init = || (Sums::new(p), Sums::new(3));
         let (Sums(sums), Sums(totals)) = self.fold(&name, &init, |(sums, totals), tile| {
-            let (mut signs, mut more) = (vec![T::ZERO; tile.rows()], [0.0; 3]);
-            write(tile, &mut more, &mut signs);
-            more[0] += signs.iter().map(|sign| sign.to_f64()).sum::<f64>();
-            totals.0.iter_mut().zip(more).for_each(|(total, more)| *total += more);
+            let (mut signs, mut tile_totals) = (vec![T::ZERO; tile.rows()], [0.0; 3]);
+            write(tile, &mut tile_totals, &mut signs);
+            tile_totals[0] += signs.iter().map(|sign| sign.to_f64()).sum::<f64>();
+            totals.0.iter_mut().zip(tile_totals).for_each(|(total, more)| *total += more);
             tile.add_transposed(&signs, &mut sums.0, workers);
             Ok(())
         })?;
@@ -387,25 +387,25 @@ impl<T: Real> Search<'_, '_, T> {
     }
 
     /// Returns the direction of Σ sign (φ − μ).
-    fn towards(&self, mut sums: Vec<f64>, balance: f64) -> Option<Vec<f64>> {
+    fn direction_of(&self, mut sums: Vec<f64>, balance: f64) -> Option<Vec<f64>> {
         sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
-        self.unit(sums)
+        self.orthonormal(sums)
     }
 
     /// Makes a vector orthogonal to the components and of norm 1; `None` if it becomes 0.
-    fn unit(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
+    fn orthonormal(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
         self.deflate(&mut v);
-        let length = dot(&v, v.iter()).sqrt();
-        v.iter_mut().for_each(|v| *v /= length);
-        (length > 0.0 && length.is_finite()).then_some(v)
+        let norm = dot(&v, v.iter()).sqrt();
+        v.iter_mut().for_each(|v| *v /= norm);
+        (norm > 0.0 && norm.is_finite()).then_some(v)
     }
 
     /// Returns a direction near v, orthogonal to the components; deterministic.
-    fn nudged(&self, v: &[f64]) -> Vec<f64> {
-        let coins = Stream::new(self.data.options.seed, Purpose::Nudges, self.found().len() as u64);
-        let random: Vec<f64> = (0..v.len() as u64).map(|i| coins.uniform(i) - 0.5).collect();
-        let length = dot(&random, random.iter()).sqrt();
-        let near = v.iter().zip(&random).map(|(v, by)| v + NUDGE * by / length).collect();
-        self.unit(near).unwrap_or_else(|| v.to_vec())
+    fn perturbed(&self, v: &[f64]) -> Vec<f64> {
+        let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, self.components().len() as u64);
+        let random: Vec<f64> = (0..v.len() as u64).map(|i| stream.uniform(i) - 0.5).collect();
+        let norm = dot(&random, random.iter()).sqrt();
+        let moved = v.iter().zip(&random).map(|(v, by)| v + PERTURBATION * by / norm).collect();
+        self.orthonormal(moved).unwrap_or_else(|| v.to_vec())
     }
 }

@@ -21,22 +21,24 @@
 //! Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
 use super::normalised_moments::{self, NormalisedMoments};
-use super::parameter::{EMBEDDED, Settings, TOLERANCE};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, StoredFeatures, Wanted};
-use crate::linalg::eigen::sign;
+use super::parameter::{EMBEDDING_COMPONENTS, Settings, TOLERANCE};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
+use crate::linalg::eigen::sign_of_largest;
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, Task, model::Form};
+use crate::{Error, Result, Task, model::BasisTransform};
 use faer::Mat;
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "laplacian",
     "Laplacian eigenmaps: coordinates in which rows that the kernel connects are close together",
     Task::Components,
-    &[EMBEDDED, TOLERANCE],
-    |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDED, Settings::count) })),
+    &[EMBEDDING_COMPONENTS, TOLERANCE],
+    |settings| {
+        Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDING_COMPONENTS, Settings::count) }))
+    },
 );
 
 #[derive(Clone, Copy, Debug)]
@@ -47,34 +49,35 @@ struct LaplacianEigenmaps {
 
 impl<T: Real> Solver<T> for LaplacianEigenmaps {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        normalised_moments::plan::<T>(plan, shape, cut)
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        normalised_moments::plan::<T>(plan, size, pass_shape)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let moments = NormalisedMoments::of(data, &kept)?;
-        let _stage = data.resources.stages.stage("eigenvectors", None);
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let moments = NormalisedMoments::compute(data, &features)?;
+        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
         let (projection, eigenvalues) =
             moments.embedding(self.components + 1, self.components + 1, data.resources.workers)?;
         let q = projection.ncols() - 1;
         if q == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(self.components, q, "the kernel matrix has no higher rank; raise `rank`");
-        let weights = Mat::from_fn(kept.p, q, |i, j| sign(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
+        data.warn_of_fewer_components(self.components, q, "the kernel matrix has no higher rank; raise `rank`");
+        let weights =
+            Mat::from_fn(features.p, q, |i, j| sign_of_largest(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
         let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
-        Ok(Found {
+        Ok(Solution {
             weights,
-            form: Form::OverDegree { coefficients: moments.sums, floor: moments.floor },
+            form: BasisTransform::DivideByDegree { coefficients: moments.sums, floor: moments.floor },
             intercept: vec![0.0; q],
             certificate: gathered.certificate,
             figures,
             passes: 3,
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }

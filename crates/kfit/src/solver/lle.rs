@@ -11,9 +11,9 @@
 //! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
 //! ```
 //!
-//! linear in its weights; the model stores the nodes ([`crate::model::Form::Weights`]). The weights
-//! are regularised by 1e-3 of the trace. A row that is a node is its own nearest node and gets its
-//! coordinates.
+//! linear in its weights; the model stores the nodes
+//! ([`crate::model::BasisTransform::CoordinateDescent`]). The weights are regularised by 1e-3 of
+//! the trace. A row that is a node is its own nearest node and gets its coordinates.
 //!
 //! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors.
 //! *Bytes*: about 40N².
@@ -21,24 +21,24 @@
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000.
 
-use super::embedding::{check_components, facts, landmarks};
+use super::embedding::{check_components, embedding_facts, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
-use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::linalg::eigen::sign;
-use crate::model::{Basis, Form};
+use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::linalg::eigen::sign_of_largest;
+use crate::model::{Basis, BasisTransform};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, features::FitData};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "lle",
     "locally linear embedding: coordinates that preserve the weights of each row as a mixture of \
         its neighbours",
     Task::Components,
-    &[EMBEDDED, NEIGHBOURS, NODES],
+    &[EMBEDDING_COMPONENTS, NEIGHBOURS, NODES],
     |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),
 );
 
@@ -47,14 +47,14 @@ struct LocallyLinear(NeighbourOptions);
 
 impl<T: Real> Solver<T> for LocallyLinear {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { dense: true, ..facts(FAMILY.name) }
+        SolverFacts { dense_only: true, ..embedding_facts(FAMILY.name) }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let nodes = shape.map.landmarks.unwrap_or_default();
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let nodes = size.map.landmarks.unwrap_or_default();
         plan.term(
             "nodes and their neighbours",
-            NeighbourGraph::bytes(nodes, shape.d, self.0.neighbours),
+            NeighbourGraph::bytes(nodes, size.d, self.0.neighbours),
             "lower `nodes`",
         )
         .term(
@@ -64,26 +64,26 @@ impl<T: Real> Solver<T> for LocallyLinear {
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let set = landmarks(data)?;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let landmark_set = landmark_set(data)?;
         let q = self.0.components;
-        check_components(q, set.len(), "nodes")?;
-        let graph = NeighbourGraph::new(set, self.0.neighbours, data.resources)?;
-        let _stage = data.resources.stages.stage("eigenvectors", None);
-        let (neighbours, aligned) = (graph.k, graph.alignment());
+        check_components(q, landmark_set.len(), "nodes")?;
+        let graph = NeighbourGraph::new(landmark_set, self.0.neighbours, data.resources)?;
+        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
+        let (neighbours, alignment) = (graph.k, graph.alignment());
         drop(graph);
-        let (values, vectors) = symmetric_eigen(aligned.as_ref())?;
-        let signs: Vec<f64> = (1..=q).map(|j| sign(vectors.as_ref(), j)).collect();
-        Ok(Found {
-            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            form: Form::Weights { neighbours },
-            weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
+        let (values, vectors) = symmetric_eigen(alignment.as_ref())?;
+        let signs: Vec<f64> = (1..=q).map(|j| sign_of_largest(vectors.as_ref(), j)).collect();
+        Ok(Solution {
+            basis: Some(Basis::Landmarks { points: landmark_set.points.clone(), rows: landmark_set.rows.clone() }),
+            form: BasisTransform::ReconstructionWeights { neighbours },
+            weights: Mat::from_fn(landmark_set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
             figures: vec![
-                Figure::of("nodes", set.len() as f64),
+                Figure::single("nodes", landmark_set.len() as f64),
                 Figure { name: "eigenvalue", values: values[1..=q].to_vec() },
             ],
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }

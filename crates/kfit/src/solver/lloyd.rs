@@ -22,7 +22,7 @@ use crate::{Error, Result, linalg::strips::Pool};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
-use kstore::{Merge, Plan, Workers, checkpoint::Steps};
+use kstore::{MemoryPlan, Merge, Workers, checkpoint::Steps};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClusteringOptions {
@@ -39,21 +39,21 @@ impl ClusteringOptions {
 }
 
 /// Points that one thread assigns at once.
-const STRIP: usize = 288;
+const STRIP_POINTS: usize = 288;
 /// Number of sampled rows for each cluster; below, the minimum in total.
-const SAMPLE: usize = 100;
-const FEWEST: usize = 2000;
+const SAMPLE_PER_CLUSTER: usize = 100;
+const MIN_SAMPLE: usize = 2000;
 /// Candidates for centroids without points. If more centroids lose all points at once, the others
 /// wait for the next iteration.
-const FAR: usize = 16;
+const FAR_CANDIDATES: usize = 16;
 /// Maximum number of iterations on the sample; below, over all rows.
-const ITERATIONS: usize = 300;
-const PASSES: u64 = 100;
+const MAX_SAMPLE_ITERATIONS: usize = 300;
+const MAX_PASSES: u64 = 100;
 /// Iterations over all rows end if one reduces the sum of squares by less than this fraction.
-const GAIN: f64 = 1e-6;
+const MIN_GAIN: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Space<'a> {
+pub(super) struct PointSpace<'a> {
     /// A, p x q; `None` for the features.
     pub(super) projection: Option<MatRef<'a, f64>>,
     /// True if points and centroids are normalised.
@@ -72,58 +72,58 @@ pub(super) struct Clusters {
 }
 
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
-pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, q: usize, k: usize) -> Plan {
-    let copies = features::STATES + cut.tile.div_ceil(STRIP);
+pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
+    let copies = features::STATES_PER_FOLD + pass_shape.tile.div_ceil(STRIP_POINTS);
     // the number of clusters is checked once the number of rows is known
-    let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
-    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "lower `clusters`")
-        .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower `rank`")
-        .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower `rank`")
+    let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let (q, k, sample) = (q.min(rows), k.min(rows), sample_rows(k).min(rows));
+    plan.term("sums of clusters", copies * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")
+        .term("sample of points", sample * (8 * q + size.element_bytes * size.map.p), "lower `rank`")
+        .term("points of a strip", size.threads * STRIP_POINTS * 8 * (q + size.map.p + k), "lower `rank`")
 }
 
-fn rows_of_sample(k: usize) -> usize {
-    SAMPLE.saturating_mul(k).max(FEWEST)
+fn sample_rows(k: usize) -> usize {
+    SAMPLE_PER_CLUSTER.saturating_mul(k).max(MIN_SAMPLE)
 }
 
-impl Space<'_> {
+impl PointSpace<'_> {
     fn dims(&self, p: usize) -> usize {
         self.projection.map_or(p, |a| a.ncols())
     }
 
     /// Computes the points of some rows of p features, b x q row-major.
-    fn points<T: Real>(&self, phi: &[T], p: usize, wide: &mut Vec<f64>, points: &mut Vec<f64>) {
+    fn points<T: Real>(&self, phi: &[T], p: usize, phi_f64: &mut Vec<f64>, points: &mut Vec<f64>) {
         let (b, q) = (phi.len() / p, self.dims(p));
         let numbers = phi.iter().map(|v| kstore::Real::to_f64(*v));
         points.clear();
         match self.projection {
             None => points.extend(numbers),
             Some(a) => {
-                wide.clear();
-                wide.extend(numbers);
+                phi_f64.clear();
+                phi_f64.extend(numbers);
                 points.resize(b * q, 0.0);
-                let wide = MatRef::from_row_major_slice(&wide[..], b, p);
+                let wide = MatRef::from_row_major_slice(&phi_f64[..], b, p);
                 matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, wide, a, 1.0, Par::Seq);
             }
         }
         if self.sphere {
-            points.chunks_exact_mut(q).for_each(unit);
+            points.chunks_exact_mut(q).for_each(normalise);
         }
     }
 
     /// Computes the centroid of a cluster from the sum of its points: their mean, normalised on the
     /// sphere.
-    fn centre(&self, sum: &[f64], size: f64) -> Vec<f64> {
+    fn centroid(&self, sum: &[f64], size: f64) -> Vec<f64> {
         let mut centroid: Vec<f64> = sum.iter().map(|v| v / size).collect();
         if self.sphere {
-            unit(&mut centroid);
+            normalise(&mut centroid);
         }
         centroid
     }
 }
 
 /// Divides a vector by its norm; a zero vector stays unchanged.
-fn unit(v: &mut [f64]) {
+fn normalise(v: &mut [f64]) {
     let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
         v.iter_mut().for_each(|v| *v /= length);
@@ -131,143 +131,149 @@ fn unit(v: &mut [f64]) {
 }
 
 /// One iteration: assigns every point to its nearest centroid.
-struct Assign<'a> {
-    space: Space<'a>,
+struct Assignment<'a> {
+    space: PointSpace<'a>,
     /// Centroids, k x q, row-major.
     centroids: &'a [f64],
     /// ‖c_j‖²/2: the nearest centroid has the largest e·c_j − ‖c_j‖²/2.
-    halves: Vec<f64>,
+    half_squares: Vec<f64>,
     q: usize,
 }
 
-impl<'a> Assign<'a> {
-    fn new(space: Space<'a>, centroids: &'a [f64], q: usize) -> Self {
-        let halves = centroids.chunks_exact(q).map(|c| c.iter().map(|v| v * v).sum::<f64>() / 2.0).collect();
-        Self { space, centroids, halves, q }
+impl<'a> Assignment<'a> {
+    fn new(space: PointSpace<'a>, centroids: &'a [f64], q: usize) -> Self {
+        let half_squares = centroids.chunks_exact(q).map(|c| c.iter().map(|v| v * v).sum::<f64>() / 2.0).collect();
+        Self { space, centroids, half_squares, q }
     }
 
     /// Assigns some points, b x q row-major, and returns the sums of their clusters.
-    fn strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
-        let (k, q) = (self.halves.len(), self.q);
+    fn assign_strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
+        let (k, q) = (self.half_squares.len(), self.q);
         let b = points.len() / q;
         let mut products = Mat::<f64>::zeros(b, k);
         let (e, c) = (MatRef::from_row_major_slice(points, b, q), MatRef::from_row_major_slice(self.centroids, k, q));
         matmul(products.as_mut(), Accum::Replace, e, c.transpose(), 1.0, Par::Seq);
-        let mut groups = ClusterSums::new(k, q, FAR);
+        let mut cluster_sums = ClusterSums::new(k, q, FAR_CANDIDATES);
         for (i, point) in points.chunks_exact(q).enumerate() {
-            let score = |j: usize| products[(i, j)] - self.halves[j];
+            let score = |j: usize| products[(i, j)] - self.half_squares[j];
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
             let square = point.iter().map(|v| v * v).sum::<f64>();
             let distance = (square - 2.0 * score(nearest)).max(0.0);
-            groups.add(nearest, weight(i), distance, point);
+            cluster_sums.add(nearest, weight(i), distance, point);
         }
-        groups
+        cluster_sums
     }
 
-    fn next(&self, groups: &ClusterSums) -> Vec<f64> {
-        groups.next(self.centroids, |sum, size| self.space.centre(sum, size))
+    fn next_centroids(&self, cluster_sums: &ClusterSums) -> Vec<f64> {
+        cluster_sums.next_centroids(self.centroids, |sum, size| self.space.centroid(sum, size))
     }
 }
 
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
-impl Assign<'_> {
+impl Assignment<'_> {
     /// Adds the rows of a tile to the sums of their clusters.
-    fn tile<T: Real>(
+    fn add_tile<T: Real>(
         &self,
-        kept: &StoredFeatures<'_, T>,
+        features: &StoredFeatures<'_, T>,
         tile: &Tile<'_, T>,
-        groups: &mut ClusterSums,
+        cluster_sums: &mut ClusterSums,
         buffers: &Buffers,
     ) {
-        let strips = tile.phi.chunks(STRIP * kept.p).enumerate();
-        add_each(strips, groups, kept.workers(), |(strip, phi)| {
+        let strips = tile.phi.chunks(STRIP_POINTS * features.p).enumerate();
+        add_parts(strips, cluster_sums, features.workers(), |(strip, phi)| {
             buffers.with(Default::default, |(wide, points)| {
-                self.space.points(phi, kept.p, wide, points);
-                self.strip(points, |i| kept.weights.of(tile.first + strip * STRIP + i))
+                self.space.points(phi, features.p, wide, points);
+                self.assign_strip(points, |i| features.weights.get(tile.first + strip * STRIP_POINTS + i))
             })
         });
     }
 }
 
 /// Computes the cluster sums of each part in parallel, and adds them in the order of the parts.
-fn add_each<P: Send>(
+fn add_parts<P: Send>(
     parts: impl Iterator<Item = P>,
-    groups: &mut ClusterSums,
+    cluster_sums: &mut ClusterSums,
     workers: &Workers,
-    of: impl Fn(&P) -> ClusterSums + Sync + Send,
+    compute: impl Fn(&P) -> ClusterSums + Sync + Send,
 ) {
     let mut parts: Vec<(P, Option<ClusterSums>)> = parts.map(|part| (part, None)).collect();
-    workers.each(parts.iter_mut().collect(), |(part, sums)| *sums = Some(of(part)));
-    parts.iter().filter_map(|(_, sums)| sums.as_ref()).for_each(|sums| groups.merge(sums));
+    workers.for_each(parts.iter_mut().collect(), |(part, sums)| *sums = Some(compute(part)));
+    parts.iter().filter_map(|(_, sums)| sums.as_ref()).for_each(|sums| cluster_sums.merge(sums));
 }
 
 /// Clusters the rows.
 ///
 /// # Errors
-/// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
+/// [`Error::TooFewPoints`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
-    kept: &StoredFeatures<'_, T>,
-    space: Space<'_>,
+    features: &StoredFeatures<'_, T>,
+    space: PointSpace<'_>,
     ClusteringOptions { clusters: k, starts }: ClusteringOptions,
 ) -> Result<Clusters> {
-    let (q, buffers) = (space.dims(kept.p), Buffers::default());
-    let mut lloyd = Lloyd { centroids: vec![0.0; k * q], before: f64::INFINITY };
-    let mut steps = Steps::resume(data.resources.journal, "clusters", &mut lloyd)?;
+    let (q, buffers) = (space.dims(features.p), Buffers::default());
+    let mut state = LloydState { centroids: vec![0.0; k * q], before: f64::INFINITY };
+    let mut steps = Steps::resume(data.resources.journal, "clusters", &mut state)?;
     if steps.done() == 0 {
-        lloyd.centroids = best_start(space, &sample(data, kept, space, k)?, q, (k, starts), data)?;
+        state.centroids = best_start(space, &sample(data, features, space, k)?, q, (k, starts), data)?;
     }
     loop {
-        let assign = Assign::new(space, &lloyd.centroids, q);
-        let stage = data.resources.stages.stage("clusters", Some(data.rows));
-        let folded = kept.fold("clusters", &*stage, &|| ClusterSums::new(k, q, FAR), |groups, tile| {
-            assign.tile(kept, tile, groups, &buffers);
-            Ok(())
-        });
-        let groups = match folded {
-            Ok(groups) => groups,
+        let assign = Assignment::new(space, &state.centroids, q);
+        let stage = data.resources.stage_observer.stage("clusters", Some(data.rows));
+        let folded =
+            features.fold("clusters", &*stage, &|| ClusterSums::new(k, q, FAR_CANDIDATES), |cluster_sums, tile| {
+                assign.add_tile(features, tile, cluster_sums, &buffers);
+                Ok(())
+            });
+        let cluster_sums = match folded {
+            Ok(cluster_sums) => cluster_sums,
             Err(error) => {
-                steps.keep(&lloyd);
+                steps.save_before_stop(&state);
                 return Err(error);
             }
         };
         let iteration = steps.done() + 1;
-        let settled = groups.squares >= lloyd.before * (1.0 - GAIN);
-        if settled || iteration == PASSES {
-            if !settled {
-                data.resources.stages.warn(format!("the clusters have not converged after {PASSES} passes"));
+        let converged = cluster_sums.squares >= state.before * (1.0 - MIN_GAIN);
+        if converged || iteration == MAX_PASSES {
+            if !converged {
+                data.resources
+                    .stage_observer
+                    .warn(format!("the clusters have not converged after {MAX_PASSES} passes"));
             }
-            return Ok(ordered(&lloyd.centroids, &groups, q, iteration + 1));
+            return Ok(sorted_clusters(&state.centroids, &cluster_sums, q, iteration + 1));
         }
-        lloyd = Lloyd { centroids: assign.next(&groups), before: groups.squares };
-        steps.after(&lloyd);
+        state = LloydState { centroids: assign.next_centroids(&cluster_sums), before: cluster_sums.squares };
+        steps.record_step(&state);
     }
 }
 
-struct Lloyd {
+struct LloydState {
     centroids: Vec<f64>,
     /// Sum of squared distances before the iteration.
     before: f64,
 }
 
-kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
+kstore::persist!(LloydState { fill "centroids": centroids, one "before": before });
 
 /// Sorts the clusters by size, the largest first; of equal ones the nearer to the mean of all rows
 /// first, so that the order of the rows does not matter.
-fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Clusters {
-    let of = |j: usize| &centroids[j * q..][..q];
+fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
+    let centroid = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
-    for (j, size) in groups.sizes.iter().enumerate() {
-        mean.iter_mut().zip(of(j)).for_each(|(sum, v)| *sum += size * v);
+    for (j, size) in cluster_sums.sizes.iter().enumerate() {
+        mean.iter_mut().zip(centroid(j)).for_each(|(sum, v)| *sum += size * v);
     }
-    let near: Vec<f64> = (0..groups.sizes.len()).map(|j| of(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
-    let mut order = Vec::from_iter(0..near.len());
-    order.sort_by(|a, b| groups.sizes[*b].total_cmp(&groups.sizes[*a]).then(near[*b].total_cmp(&near[*a])));
+    let projections: Vec<f64> =
+        (0..cluster_sums.sizes.len()).map(|j| centroid(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
+    let mut order = Vec::from_iter(0..projections.len());
+    order.sort_by(|a, b| {
+        cluster_sums.sizes[*b].total_cmp(&cluster_sums.sizes[*a]).then(projections[*b].total_cmp(&projections[*a]))
+    });
     Clusters {
         centroids: Mat::from_fn(q, order.len(), |i, j| centroids[order[j] * q + i]),
-        sizes: order.iter().map(|j| groups.sizes[*j]).collect(),
-        squares: groups.squares,
+        sizes: order.iter().map(|j| cluster_sums.sizes[*j]).collect(),
+        squares: cluster_sums.squares,
         passes,
     }
 }
@@ -279,60 +285,61 @@ fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Cl
 /// 3.4.2, algorithm S).
 fn sample<T: Real>(
     data: &FitData<'_, T>,
-    kept: &StoredFeatures<'_, T>,
-    space: Space<'_>,
+    features: &StoredFeatures<'_, T>,
+    space: PointSpace<'_>,
     k: usize,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
-    let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
-    let mut at = Vec::with_capacity(wanted);
-    for position in 0..kept.n {
-        if coins.uniform(position as u64) * ((kept.n - position) as f64) < wanted as f64 {
-            at.push(position);
-            wanted -= 1;
+    let stage = data.resources.stage_observer.stage("sample for clusters", Some(data.rows));
+    let (stream, mut remaining) =
+        (Stream::new(data.options.seed, Purpose::Clusters, 0), sample_rows(k).min(features.n));
+    let mut positions = Vec::with_capacity(remaining);
+    for position in 0..features.n {
+        if stream.uniform(position as u64) * ((features.n - position) as f64) < remaining as f64 {
+            positions.push(position);
+            remaining -= 1;
         }
     }
-    let mut phi: Vec<T> = Vec::with_capacity(at.len() * kept.p);
-    kept.pick(&at, &*stage, |tile| {
+    let mut phi: Vec<T> = Vec::with_capacity(positions.len() * features.p);
+    features.visit_selected(&positions, &*stage, |tile| {
         phi.extend_from_slice(tile.phi);
         Ok(())
     })?;
     let mut points = Vec::new();
-    space.points(&phi, kept.p, &mut Vec::new(), &mut points);
-    Ok((points, at.into_iter().map(|i| kept.weights.of(i)).collect()))
+    space.points(&phi, features.p, &mut Vec::new(), &mut points);
+    Ok((points, positions.into_iter().map(|i| features.weights.get(i)).collect()))
 }
 
 fn best_start<T: Real>(
-    space: Space<'_>,
+    space: PointSpace<'_>,
     (sample, weights): &(Vec<f64>, Vec<f64>),
     q: usize,
     (k, starts): (usize, usize),
     data: &FitData<'_, T>,
 ) -> Result<Vec<f64>> {
-    let stage = data.resources.stages.steps("starts", starts as u64);
+    let stage = data.resources.stage_observer.steps("starts", starts as u64);
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..starts.max(1) {
-        let coins = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);
-        let mut centroids = seeds(sample, weights, k, &coins);
+        let stream = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);
+        let mut centroids = kmeans_plus_plus(sample, weights, k, &stream);
         if centroids.len() < k * q {
-            return Err(Error::Clusters { asked: k, distinct: centroids.len() / q });
+            return Err(Error::TooFewPoints { asked: k, distinct: centroids.len() / q });
         }
-        let mut before = f64::INFINITY;
-        for _ in 0..ITERATIONS {
-            let assign = Assign::new(space, &centroids, q);
-            let strips = sample.chunks(STRIP * q).zip(weights.chunks(STRIP));
-            let mut groups = ClusterSums::new(k, q, FAR);
-            add_each(strips, &mut groups, data.resources.workers, |(strip, weights)| {
-                assign.strip(strip, |i| weights[i])
+        let mut previous = f64::INFINITY;
+        for _ in 0..MAX_SAMPLE_ITERATIONS {
+            let assign = Assignment::new(space, &centroids, q);
+            let strips = sample.chunks(STRIP_POINTS * q).zip(weights.chunks(STRIP_POINTS));
+            let mut cluster_sums = ClusterSums::new(k, q, FAR_CANDIDATES);
+            add_parts(strips, &mut cluster_sums, data.resources.workers, |(strip, weights)| {
+                assign.assign_strip(strip, |i| weights[i])
             });
-            if groups.squares >= before {
+            if cluster_sums.squares >= previous {
                 break;
             }
-            before = groups.squares;
-            centroids = assign.next(&groups);
+            previous = cluster_sums.squares;
+            centroids = assign.next_centroids(&cluster_sums);
         }
-        if best.as_ref().is_none_or(|(squares, _)| before < *squares) {
-            best = Some((before, centroids));
+        if best.as_ref().is_none_or(|(squares, _)| previous < *squares) {
+            best = Some((previous, centroids));
         }
         stage.advance(1);
     }
@@ -342,7 +349,7 @@ fn best_start<T: Real>(
 /// Greedy k-means++: for each seed draws 2 + ln k points with probability proportional to weight
 /// times squared distance from the earlier seeds, and takes the one that reduces the sum most.
 /// Returns fewer seeds if there are fewer distinct points.
-fn seeds(points: &[f64], weights: &[f64], k: usize, coins: &Stream) -> Vec<f64> {
+fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) -> Vec<f64> {
     let n = weights.len();
     let q = points.len() / n.max(1);
     let point = |i: usize| &points[i * q..][..q];
@@ -350,32 +357,35 @@ fn seeds(points: &[f64], weights: &[f64], k: usize, coins: &Stream) -> Vec<f64> 
     // before the first seed all points are equally far
     let mut distances = vec![f64::INFINITY; n];
     let mut seeds: Vec<f64> = Vec::with_capacity(k * q);
-    for draw in 0..k.min(n) {
-        let mass = |(distance, weight): (&f64, &f64)| weight * if draw == 0 { 1.0 } else { *distance };
+    for index in 0..k.min(n) {
+        let mass = |(distance, weight): (&f64, &f64)| weight * if index == 0 { 1.0 } else { *distance };
         let total: f64 = distances.iter().zip(weights).map(mass).sum();
         let mut best: Option<(f64, usize, Vec<f64>)> = None;
         for trial in 0..trials {
-            let mut left = coins.uniform((draw * trials + trial) as u64) * total;
-            let pick = distances.iter().zip(weights).position(|point| {
-                left -= mass(point);
-                left < 0.0
+            let mut remaining = stream.uniform((index * trials + trial) as u64) * total;
+            let candidate = distances.iter().zip(weights).position(|point| {
+                remaining -= mass(point);
+                remaining < 0.0
             });
             // rounding may leave a remainder: take the last point with a positive distance
-            let Some(pick) = pick.or_else(|| (0..n).rev().find(|i| distances[*i] > 0.0 && weights[*i] > 0.0)) else {
+            let Some(candidate) = candidate.or_else(|| (0..n).rev().find(|i| distances[*i] > 0.0 && weights[*i] > 0.0))
+            else {
                 break;
             };
-            if distances[pick] <= 0.0 {
+            if distances[candidate] <= 0.0 {
                 break;
             }
-            let away = |i: usize| point(i).iter().zip(point(pick)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-            let after: Vec<f64> = distances.iter().enumerate().map(|(i, distance)| distance.min(away(i))).collect();
+            let squared_distance =
+                |i: usize| point(i).iter().zip(point(candidate)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+            let after: Vec<f64> =
+                distances.iter().enumerate().map(|(i, distance)| distance.min(squared_distance(i))).collect();
             let sum = after.iter().zip(weights).map(|(distance, weight)| weight * distance).sum::<f64>();
             if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
-                best = Some((sum, pick, after));
+                best = Some((sum, candidate, after));
             }
         }
-        let Some((_, pick, after)) = best else { break };
-        seeds.extend_from_slice(point(pick));
+        let Some((_, seed, after)) = best else { break };
+        seeds.extend_from_slice(point(seed));
         distances = after;
     }
     seeds

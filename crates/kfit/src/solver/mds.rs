@@ -20,24 +20,24 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points",
 //! Stanford 2004.
 
-use super::embedding::{ClassicalScaling, check_components, facts, landmarks};
-use super::parameter::{EMBEDDED, Settings};
-use super::{Found, Solver, SolverFacts, SolverFamily};
+use super::embedding::{ClassicalScaling, check_components, embedding_facts, landmark_set};
+use super::parameter::{EMBEDDING_COMPONENTS, Settings};
+use super::{Solution, Solver, SolverFacts, SolverFamily};
 use crate::linalg::kernel_matrix::kernel_matrix;
-use crate::model::{Basis, needs_wide_for};
+use crate::model::{Basis, needs_f64_for};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, features::FitData};
 use faer::MatRef;
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "mds",
     "landmark multidimensional scaling: coordinates whose distances are those in the kernel's \
         feature space",
     Task::Components,
-    &[EMBEDDED],
-    |settings| Ok(Box::new(LandmarkMds { components: settings.required(&EMBEDDED, Settings::count) })),
+    &[EMBEDDING_COMPONENTS],
+    |settings| Ok(Box::new(LandmarkMds { components: settings.required(&EMBEDDING_COMPONENTS, Settings::count) })),
 );
 
 #[derive(Clone, Copy, Debug)]
@@ -48,26 +48,26 @@ struct LandmarkMds {
 
 impl<T: Real> Solver<T> for LandmarkMds {
     fn facts(&self) -> SolverFacts {
-        facts(FAMILY.name)
+        embedding_facts(FAMILY.name)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let m = shape.map.landmarks.unwrap_or_default();
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let m = size.map.landmarks.unwrap_or_default();
         plan.term("distances and their eigenvectors", ClassicalScaling::bytes(m), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let set = landmarks(data)?;
-        let (m, d) = (set.len(), set.d);
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let landmark_set = landmark_set(data)?;
+        let (m, d) = (landmark_set.len(), landmark_set.d);
         if m == 1 && data.rows > 1 {
             // a scheme that evaluates the kernel chooses no duplicate rows
             return Err(Error::NoVariance);
         }
         check_components(self.components, m, "landmarks")?;
-        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let _stage = data.resources.stage_observer.stage("eigenvectors", None);
         let kernel = data.kernel.build()?.typed::<f64>();
-        let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
-        let x = MatRef::from_row_major_slice(&wide, m, d);
+        let points: Vec<f64> = landmark_set.points.iter().map(|v| v.to_f64()).collect();
+        let x = MatRef::from_row_major_slice(&points, m, d);
         let k = kernel_matrix(&*kernel, x, x, data.resources.workers);
         if !k.col_iter().all(|column| column.iter().all(|v| v.is_finite())) {
             let remedy = "scale the columns, or choose another kernel";
@@ -77,18 +77,18 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let mean = diag.iter().sum::<f64>() / m as f64;
         // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the intercept is
         // ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
-        let shift: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
-        let scaled = ClassicalScaling::new(k, self.components, data)?;
-        let weights = &scaled.weights;
-        let constant = |j: usize| shift.iter().enumerate().map(|(l, shift)| shift * weights[(l, j)]).sum::<f64>();
-        let deviations: Vec<f64> = scaled.eigenvalues.iter().map(|value| (value / m as f64).sqrt()).collect();
-        Ok(Found {
-            wide: needs_wide_for::<T>(weights.as_ref(), &deviations),
-            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            intercept: (0..weights.ncols()).map(constant).collect(),
-            figures: scaled.figures(),
-            weights: scaled.weights,
-            ..Found::default()
+        let offsets: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
+        let scaling = ClassicalScaling::new(k, self.components, data)?;
+        let weights = &scaling.weights;
+        let intercept = |j: usize| offsets.iter().enumerate().map(|(l, shift)| shift * weights[(l, j)]).sum::<f64>();
+        let deviations: Vec<f64> = scaling.eigenvalues.iter().map(|value| (value / m as f64).sqrt()).collect();
+        Ok(Solution {
+            needs_f64: needs_f64_for::<T>(weights.as_ref(), &deviations),
+            basis: Some(Basis::Landmarks { points: landmark_set.points.clone(), rows: landmark_set.rows.clone() }),
+            intercept: (0..weights.ncols()).map(intercept).collect(),
+            figures: scaling.figures(),
+            weights: scaling.weights,
+            ..Solution::default()
         })
     }
 }

@@ -23,13 +23,13 @@
 //! ALT 2007.
 
 use super::parameter::{NU, Settings, TOLERANCE};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{self, FitData, StoredFeatures, Values, Wanted};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{self, FitData, GatherOptions, StoredFeatures, Values};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, quadratic::Quadratic};
 use faer::Mat;
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "mean",
@@ -47,51 +47,52 @@ struct MeanEmbedding {
 
 impl<T: Real> Solver<T> for MeanEmbedding {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let n = usize::try_from(size.n).unwrap_or(usize::MAX);
         plan.term(
             "distances of the rows",
             n.saturating_mul(8).saturating_add(features::values_bytes(n, 8)),
             "learn from fewer rows (`rows`)",
         )
-        .term("mean of the features", 8 * (1 + features::STATES) * shape.map.p, "lower `rank`")
+        .term("mean of the features", 8 * (1 + features::STATES_PER_FOLD) * size.map.p, "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
-        let n = kept.n as f64;
-        let mut mean = kept.sum("mean")?;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let (features, gathered) =
+            StoredFeatures::gather(data, GatherOptions { squares: true, ..GatherOptions::default() })?;
+        let n = features.n as f64;
+        let mut mean = features.sum("mean")?;
         mean.iter_mut().for_each(|sum| *sum /= n);
-        let norm: f64 = mean.iter().map(|v| v * v).sum();
+        let squared_norm: f64 = mean.iter().map(|v| v * v).sum();
         let mut distances = gathered.squares;
-        let observer = data.resources.stages.stage("distances", Some(data.rows));
-        let Values(along) = kept.fold("distances", &*observer, &Values::<f64>::default, |values, tile| {
-            let along = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
-            values.0.extend((0..tile.rows()).map(along));
+        let observer = data.resources.stage_observer.stage("distances", Some(data.rows));
+        let Values(projections) = features.fold("distances", &*observer, &Values::<f64>::default, |values, tile| {
+            let projection = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
+            values.0.extend((0..tile.rows()).map(projection));
             Ok(())
         })?;
-        distances.iter_mut().zip(along).for_each(|(square, along)| *square += norm - 2.0 * along);
+        distances.iter_mut().zip(projections).for_each(|(square, along)| *square += squared_norm - 2.0 * along);
         let variance = distances.iter().sum::<f64>() / n;
-        let beyond = ((self.nu * n) as usize).min(kept.n - 1);
-        let threshold = *distances.select_nth_unstable_by(kept.n - 1 - beyond, f64::total_cmp).1;
+        let outliers = ((self.nu * n) as usize).min(features.n - 1);
+        let threshold = *distances.select_nth_unstable_by(features.n - 1 - outliers, f64::total_cmp).1;
         let figures = vec![
-            Figure::of("squared norm of the mean", norm),
-            Figure::of("variance", variance.max(0.0)),
-            Figure::of("threshold of the squared distance", threshold),
+            Figure::single("squared norm of the mean", squared_norm),
+            Figure::single("variance", variance.max(0.0)),
+            Figure::single("threshold of the squared distance", threshold),
         ];
-        let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
-        let passes = if data.keep == features::FeatureTier::Recomputed { 3 } else { 1 };
-        Ok(Found {
+        let weights = Mat::from_fn(features.p, 1, |i, _| 2.0 * mean[i]);
+        let passes = if data.tier == features::FeatureTier::Recomputed { 3 } else { 1 };
+        Ok(Solution {
             weights,
             intercept: vec![threshold],
-            quadratic: Some(Quadratic::square(kept.p, norm)),
+            quadratic: Some(Quadratic::kernel_diagonal(features.p, squared_norm)),
             certificate: gathered.certificate,
             figures,
             passes,
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }

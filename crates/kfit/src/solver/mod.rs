@@ -9,15 +9,16 @@
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
-mod centred;
+mod centred_moments;
 mod class_weight;
+mod cross_validation;
+pub(crate) mod cv_error;
 mod embedding;
 mod family;
 mod features;
 mod fisher;
-mod found;
+pub(crate) mod gradient_products;
 mod gradients;
-mod held_out;
 mod hessian_blocks;
 mod isomap;
 mod kdr;
@@ -30,36 +31,35 @@ mod lloyd;
 mod logistic;
 mod mds;
 mod mean;
-pub(crate) mod mistakes;
 mod mvu;
 mod neighbour_graph;
 mod newton;
 pub(crate) mod normal_equations;
 mod normalised_moments;
 mod online;
-pub(crate) mod outer_products;
 pub mod parameter;
 mod perceptron;
 mod pls;
 mod ranking;
 pub mod ridge;
+mod solution;
 mod spca;
 mod spectral;
 pub mod svm;
 mod sweeps;
-mod target;
+mod target_features;
 mod views;
 
 pub use class_weight::ClassWeight;
+pub use cross_validation::EACH_PENALTY_SUFFIX;
 pub use family::{AnySolver, Solver, SolverFacts, SolverFamily};
-use family::{heed, refuse};
-pub use found::explained;
-pub use found::{Figure, Found, Projection, Solved};
-pub use held_out::AT_EACH;
+use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
+pub use solution::mse_and_r2;
+pub use solution::{Figure, Projection, Solution, SolveMethod};
 
 use crate::{Error, Result};
-use kstore::named::Registry;
+use kstore::registry::Registry;
 
 static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     ridge::FAMILY,
@@ -110,9 +110,9 @@ pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
 ///
 /// # Errors
 /// [`Error::Option`] if no solver has this name.
-pub fn named(name: &str) -> Result<&'static SolverFamily> {
-    let known = || registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
-    by_name(name).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
+pub fn solver_named(name: &str) -> Result<&'static SolverFamily> {
+    let names = || registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
+    by_name(name).ok_or_else(|| Error::option("solver", name, format!("give one of {}", names())))
 }
 
 /// Registers a solver of another crate in this process. Jobs, model files, and the options and help
@@ -137,16 +137,16 @@ mod tests {
 
     /// Collects the modules of the sources below a folder, each with its path from the crate root
     /// and its text.
-    fn modules(folder: &Path, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
+    fn modules(folder: &Path, path: &[String], sources: &mut Vec<(Vec<String>, String)>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = entry.file_stem().unwrap().to_str().unwrap().to_string();
-            let own = match &*name {
+            let module_path = match &*name {
                 "lib" | "mod" => path.to_vec(),
                 _ => [path, &[name]].concat(),
             };
             match entry.is_dir() {
-                true => modules(&entry, &own, found),
-                false => found.push((own, fs::read_to_string(&entry).unwrap())),
+                true => modules(&entry, &module_path, sources),
+                false => sources.push((module_path, fs::read_to_string(&entry).unwrap())),
             }
         }
     }
@@ -154,7 +154,7 @@ mod tests {
     /// Splits a source without its comments into words, `::` and single characters.
     fn tokens(source: &str) -> Vec<&str> {
         let in_word = |c: char| c.is_alphanumeric() || c == '_';
-        let (mut found, code) = (Vec::new(), source.lines().map(|line| line.split("//").next().unwrap_or_default()));
+        let (mut tokens, code) = (Vec::new(), source.lines().map(|line| line.split("//").next().unwrap_or_default()));
         for mut rest in code.map(str::trim_start) {
             while let Some(first) = rest.chars().next() {
                 let length = match rest.find(|c| !in_word(c)).unwrap_or(rest.len()) {
@@ -162,21 +162,21 @@ mod tests {
                     0 => first.len_utf8(),
                     word => word,
                 };
-                found.push(&rest[..length]);
+                tokens.push(&rest[..length]);
                 rest = rest[length..].trim_start();
             }
         }
-        found
+        tokens
     }
 
     /// Collects the paths of a tree such as `super::{a::b, c}`, from the crate root; returns the
     /// index of the next token.
-    fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
+    fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
         loop {
             match tokens.get(at).copied().unwrap_or(";") {
                 "{" => {
                     while tokens.get(at).is_some_and(|token| ["{", ","].contains(token)) {
-                        at = expand(tokens, at + 1, path.clone(), found);
+                        at = expand(tokens, at + 1, path.clone(), paths);
                     }
                     return at + 1;
                 }
@@ -185,7 +185,7 @@ mod tests {
                 name => path.push(name.to_string()),
             }
             if tokens.get(at + 1) != Some(&"::") {
-                found.push(path);
+                paths.push(path);
                 return at + 1;
             }
             at += 2;
@@ -194,46 +194,46 @@ mod tests {
 
     /// Returns the references to solver modules in the sources of every accepted module, except a
     /// solver's references to itself.
-    fn named_solvers(reads: impl Fn(&[String]) -> bool) -> Vec<String> {
+    fn solver_references(accepts: impl Fn(&[String]) -> bool) -> Vec<String> {
         let (registry, mut sources) = (include_str!("mod.rs"), Vec::new());
         let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();
         let solvers: Vec<&str> =
             families.split(',').filter_map(|family| Some(family.trim().split_once("::")?.0)).collect();
         assert!(solvers.len() > 20, "{solvers:?}");
         modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut sources);
-        let mut named = Vec::new();
-        for (module, source) in sources.iter().filter(|(module, _)| reads(module)) {
+        let mut references = Vec::new();
+        for (module, source) in sources.iter().filter(|(module, _)| accepts(module)) {
             let (tokens, mut paths, mut at) = (tokens(source), Vec::new(), 0);
             while let Some(token) = tokens.get(at) {
-                let begins = match *token {
+                let start = match *token {
                     "crate" | "solver" => Some(Vec::new()),
                     "self" | "super" => Some(module.clone()),
                     _ => (at > 0 && tokens[at - 1] == "use").then(|| module.clone()),
                 };
-                at = begins.map_or(at + 1, |path| expand(&tokens, at, path, &mut paths));
+                at = start.map_or(at + 1, |path| expand(&tokens, at, path, &mut paths));
             }
             let foreign = |path: &&Vec<String>| {
                 path.len() > 1 && path[0] == "solver" && solvers.contains(&&*path[1]) && !module.starts_with(&path[..2])
             };
-            named
+            references
                 .extend(paths.iter().filter(foreign).map(|path| format!("{}: {}", module.join("::"), path.join("::"))));
         }
-        named
+        references
     }
 
     /// Solvers share code only through modules that are not solvers, so that each solver can be
     /// read, changed and removed alone.
     #[test]
     fn no_solver_names_the_module_of_another() {
-        let named = named_solvers(|module| module.first().is_some_and(|first| first == "solver"));
-        assert!(named.is_empty(), "{}", named.join("\n"));
+        let references = solver_references(|module| module.first().is_some_and(|first| first == "solver"));
+        assert!(references.is_empty(), "{}", references.join("\n"));
     }
 
     /// A job reads every property of a solver from its `SolverFamily` or `SolverFacts`, so that
     /// solvers of other crates can provide it too.
     #[test]
-    fn nothing_outside_of_the_solvers_names_the_module_of_one() {
-        let named = named_solvers(|module| module.first().is_none_or(|first| first != "solver"));
-        assert!(named.is_empty(), "{}", named.join("\n"));
+    fn no_other_module_names_a_solver_module() {
+        let references = solver_references(|module| module.first().is_none_or(|first| first != "solver"));
+        assert!(references.is_empty(), "{}", references.join("\n"));
     }
 }

@@ -5,8 +5,8 @@
 //! converges from any start. It begins at a large lambda and divides it by ten per step, which
 //! keeps the iterates in the region of full Newton steps.
 
-use super::{Figure, Found};
-use crate::linalg::cholesky::{factor_at_once, substitute};
+use super::{Figure, Solution};
+use crate::linalg::cholesky::{factor_unblocked, solve_factored};
 use crate::linalg::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
 use faer::{Mat, MatMut};
@@ -15,40 +15,40 @@ use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 
 /// Factor by which lambda decreases per step, from a large value to the requested one.
-const DECREASE: f64 = 10.0;
+const LAMBDA_DECREASE: f64 = 10.0;
 
 /// Residual of the inner iteration, as a fraction of the gradient, far from the solution.
-const LOOSE: f64 = 0.1;
+const MAX_FORCING: f64 = 0.1;
 
-const INNER: usize = 200;
+const MAX_CG_ITERATIONS: usize = 200;
 
 /// Fraction of the predicted decrease that a step must reach.
 const ARMIJO: f64 = 1e-4;
 
-const HALVINGS: usize = 30;
+const MAX_HALVINGS: usize = 30;
 
 /// Fraction to which a step must reduce the gradient norm if it changes the loss by no more than
 /// rounding.
-const PROGRESS: f64 = 0.5;
+const GRADIENT_PROGRESS: f64 = 0.5;
 
 /// A mean loss over the rows, without the penalty term, computed in passes over the features. W and
 /// the intercepts are (p + 1) x k row-major, the intercepts last.
 pub(super) trait Objective<T: Real> {
-    fn shape(&self) -> Shape<'_>;
-    fn passes(&mut self) -> &mut u64;
-    fn evaluate(&mut self, w: &[f64]) -> Result<Point>;
+    fn dimensions(&self) -> Dimensions<'_>;
+    fn passes_mut(&mut self) -> &mut u64;
+    fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation>;
     /// Computes the product of `v` and the Hessian of the loss at the last evaluated point.
-    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>>;
+    fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>>;
     /// Returns the diagonal blocks of that Hessian, one per function, and their common factor;
     /// `None` if moments of all rows precondition better.
-    fn blocks(&mut self, _point: &Point, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
+    fn hessian_blocks(&mut self, _point: &Evaluation, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         Ok(None)
     }
 }
 
 /// Numbers of features p and of functions k, kind of intercept, and worker threads.
 #[derive(Clone, Copy)]
-pub(super) struct Shape<'w> {
+pub(super) struct Dimensions<'w> {
     pub(super) p: usize,
     pub(super) k: usize,
     pub(super) intercept: Intercept,
@@ -56,7 +56,7 @@ pub(super) struct Shape<'w> {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Point {
+pub(super) struct Evaluation {
     pub(super) loss: f64,
     /// Gradient of the loss, (p + 1) x k row-major, the intercepts last.
     pub(super) gradient: Vec<f64>,
@@ -64,7 +64,7 @@ pub(super) struct Point {
     pub(super) curvatures: Vec<f64>,
 }
 
-impl Point {
+impl Evaluation {
     pub(super) fn curvature(&self) -> f64 {
         self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
     }
@@ -73,31 +73,31 @@ impl Point {
 pub(super) struct Optimum {
     /// W and the intercepts, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
-    square: f64,
+    squared_norm: f64,
     steps: usize,
     converged: bool,
-    start: f64,
+    initial_norm: f64,
 }
 
 impl Optimum {
     /// Computes the loss and ‖∇F‖/‖∇F(0)‖ at W from the features in f64: one pass.
-    fn prove(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Point, f64)> {
+    fn verify(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Evaluation, f64)> {
         let point = loss.evaluate(&self.w)?;
         let gradient = gradient(loss, &point, &self.w, lambda);
-        Ok((point, norm(&gradient) / self.start))
+        Ok((point, norm(&gradient) / self.initial_norm))
     }
 }
 
 /// Returns the second derivative of the penalty term for coefficient `i`: 2 lambda if it is
 /// penalised, else 0.
-fn ridge<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
-    let Shape { p, k, intercept, .. } = loss.shape();
+fn penalty_curvature<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
+    let Dimensions { p, k, intercept, .. } = loss.dimensions();
     if i < p * k || intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
 }
 
 /// Computes ∇F at `w` from the loss at `point`.
-fn gradient<T: Real>(loss: &impl Objective<T>, point: &Point, w: &[f64], lambda: f64) -> Vec<f64> {
-    point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + ridge(loss, i, lambda) * w).collect()
+fn gradient<T: Real>(loss: &impl Objective<T>, point: &Evaluation, w: &[f64], lambda: f64) -> Vec<f64> {
+    point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + penalty_curvature(loss, i, lambda) * w).collect()
 }
 
 /// Returns the ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the
@@ -111,16 +111,16 @@ pub(super) fn tolerance<T: Real>() -> f64 {
 }
 
 /// Warns if the iteration ended above the required gradient norm.
-fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resources: &Resources<'_>) {
-    let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
+fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, gradient: f64, resources: &Resources<'_>) {
+    let remedy = match (optimum.converged, size_of::<T>() < size_of::<f64>()) {
         _ if gradient <= tolerance::<T>() => return,
         (false, _) => "raise `steps`",
         (true, true) => "rounding in f32 prevents further progress: use `precision` f64, or raise `lambda`",
         (true, false) => "rounding prevents further progress: raise `lambda`",
     };
-    resources.stages.warn(format!(
+    resources.stage_observer.warn(format!(
         "{what} did not converge: after {} Newton steps the relative gradient norm is {:.2} times the tolerance of {:.0e}; {remedy}",
-        found.steps,
+        optimum.steps,
         gradient / tolerance::<T>(),
         tolerance::<T>()
     ));
@@ -129,88 +129,89 @@ fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resourc
 /// Learns from all rows, and evaluates the result with the loss in f64 that the last closure
 /// returns. Returns the functions, this loss, and its value without the penalty term.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
-    what: &str,
+    solver_name: &str,
     data: &FitData<'_, T>,
     mut loss: impl Objective<T>,
-    proof: impl FnOnce() -> P,
+    f64_loss: impl FnOnce() -> P,
     (moments, lambda, steps): (&FoldGram, f64, usize),
-) -> Result<(Found<T>, P, f64)> {
-    let found = newton(&mut loss, moments, lambda, steps, data.resources.journal, None)?;
-    let (passes, Shape { p, k, .. }) = (2 + *loss.passes(), loss.shape());
+) -> Result<(Solution<T>, P, f64)> {
+    let optimum = minimise(&mut loss, moments, lambda, steps, data.resources.journal, None)?;
+    let (passes, Dimensions { p, k, .. }) = (2 + *loss.passes_mut(), loss.dimensions());
     drop(loss);
     // the reported numbers are computed in f64 from the returned coefficients
-    let mut proof = proof();
-    let (point, gradient) = found.prove(&mut proof, lambda)?;
-    warn_of_gradient::<T>(what, &found, gradient, data.resources);
+    let mut f64_loss = f64_loss();
+    let (point, gradient) = optimum.verify(&mut f64_loss, lambda)?;
+    warn_of_gradient::<T>(solver_name, &optimum, gradient, data.resources);
     let figures = vec![
-        Figure::of("objective", point.loss + lambda * found.square),
-        Figure::of("relative gradient norm", gradient),
-        Figure::of("newton steps", found.steps as f64),
+        Figure::single("objective", point.loss + lambda * optimum.squared_norm),
+        Figure::single("relative gradient norm", gradient),
+        Figure::single("newton steps", optimum.steps as f64),
     ];
-    let weights = Mat::from_fn(p, k, |i, j| found.w[i * k + j]);
-    let intercept = found.w[p * k..].to_vec();
-    let fitted = Found { weights, intercept, lambda: Some(lambda), figures, passes, ..Found::default() };
-    Ok((fitted, proof, point.loss))
+    let weights = Mat::from_fn(p, k, |i, j| optimum.w[i * k + j]);
+    let intercept = optimum.w[p * k..].to_vec();
+    let solution = Solution { weights, intercept, lambda: Some(lambda), figures, passes, ..Solution::default() };
+    Ok((solution, f64_loss, point.loss))
 }
 
 /// Minimises F with a limited number of steps at the last lambda. The second moments of the
 /// features define the preconditioner. If provided, the solution for a larger lambda is the start.
-pub(super) fn newton<T: Real>(
+pub(super) fn minimise<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
     lambda: f64,
-    most: usize,
+    max_steps: usize,
     journal: Option<&Journal<'_>>,
-    from: Option<&Optimum>,
+    warm_start: Option<&Optimum>,
 ) -> Result<Optimum> {
-    let Shape { p, k, .. } = loss.shape();
-    let (w, start) = from.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.start));
-    let fresh = || Walk { w: w.clone(), start, schedule: lambda, last: 0, passes: 0 };
-    let (mut steps, mut walk) = Steps::begin(journal, "newton", fresh);
-    *loss.passes() = walk.passes;
-    let mut point = loss.evaluate(&walk.w)?;
-    let cost = *loss.passes() - walk.passes;
-    if steps.done() == 0 && from.is_none() {
-        walk.start = norm(&point.gradient).max(f64::MIN_POSITIVE);
+    let Dimensions { p, k, .. } = loss.dimensions();
+    let (w, start) = warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.initial_norm));
+    let initial =
+        || NewtonState { w: w.clone(), initial_norm: start, current_lambda: lambda, final_steps: 0, passes: 0 };
+    let (mut steps, mut state) = Steps::begin(journal, "newton", initial);
+    *loss.passes_mut() = state.passes;
+    let mut point = loss.evaluate(&state.w)?;
+    let evaluation_passes = *loss.passes_mut() - state.passes;
+    if steps.done() == 0 && warm_start.is_none() {
+        state.initial_norm = norm(&point.gradient).max(f64::MIN_POSITIVE);
         let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
-        while walk.schedule * DECREASE < 0.1 * point.curvature() * trace {
-            walk.schedule *= DECREASE;
+        while state.current_lambda * LAMBDA_DECREASE < 0.1 * point.curvature() * trace {
+            state.current_lambda *= LAMBDA_DECREASE;
         }
     }
     loop {
-        match step(loss, moments, lambda, most, &mut walk, &mut point, steps.done() as usize) {
+        match newton_step(loss, moments, lambda, max_steps, &mut state, &mut point, steps.done() as usize) {
             Ok(Some(found)) => {
                 // a resumed run repeats this last step, which changes nothing
-                steps.complete(&walk);
+                steps.complete(&state);
                 return Ok(found);
             }
             Ok(None) => {
                 // a resumed run evaluates this point first
-                walk.passes = *loss.passes() - cost;
-                steps.after(&walk);
+                state.passes = *loss.passes_mut() - evaluation_passes;
+                steps.record_step(&state);
             }
             Err(error) => {
-                steps.keep(&walk);
+                steps.save_before_stop(&state);
                 return Err(error);
             }
         }
     }
 }
 
-struct Walk {
+struct NewtonState {
     w: Vec<f64>,
-    start: f64,
-    schedule: f64,
+    initial_norm: f64,
+    current_lambda: f64,
     /// Number of steps at the requested lambda.
-    last: usize,
+    final_steps: usize,
     passes: u64,
 }
 
-impl Persist for Walk {
+impl Persist for NewtonState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put("w", &self.w);
-        out.own("scalars", vec![self.start, self.schedule]);
-        out.own("counts", vec![self.last as u64, self.passes]);
+        out.put_owned("scalars", vec![self.initial_norm, self.current_lambda]);
+        out.put_owned("counts", vec![self.final_steps as u64, self.passes]);
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
@@ -218,75 +219,83 @@ impl Persist for Walk {
         let (mut scalars, mut counts) = ([0.0; 2], [0u64; 2]);
         from.fill("scalars", &mut scalars)?;
         from.fill("counts", &mut counts)?;
-        [self.start, self.schedule] = scalars;
-        (self.last, self.passes) = (counts[0] as usize, counts[1]);
+        [self.initial_norm, self.current_lambda] = scalars;
+        (self.final_steps, self.passes) = (counts[0] as usize, counts[1]);
         Ok(())
     }
 }
 
-fn step<T: Real>(
+fn newton_step<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
     lambda: f64,
-    most: usize,
-    walk: &mut Walk,
-    point: &mut Point,
+    max_steps: usize,
+    state: &mut NewtonState,
+    point: &mut Evaluation,
     steps: usize,
 ) -> Result<Option<Optimum>> {
-    let w = &walk.w;
+    let w = &state.w;
     // the schedule ends exactly at the requested lambda
-    let now = if walk.schedule <= lambda * DECREASE.sqrt() { lambda } else { walk.schedule };
-    let gradient = gradient(loss, point, w, now);
-    let relative = norm(&gradient) / walk.start;
-    let done = now == lambda && relative <= tolerance::<T>();
-    let square = squares(loss, w);
-    let start = walk.start;
-    let end = |w: &[f64], converged| Ok(Some(Optimum { w: w.to_vec(), square, steps, converged, start }));
-    if done || (now == lambda && walk.last >= most) {
-        return end(w, done);
+    let step_lambda =
+        if state.current_lambda <= lambda * LAMBDA_DECREASE.sqrt() { lambda } else { state.current_lambda };
+    let gradient = gradient(loss, point, w, step_lambda);
+    let relative = norm(&gradient) / state.initial_norm;
+    let converged = step_lambda == lambda && relative <= tolerance::<T>();
+    let squared_norm = penalty_norm(loss, w);
+    let start = state.initial_norm;
+    let end =
+        |w: &[f64], converged| Ok(Some(Optimum { w: w.to_vec(), squared_norm, steps, converged, initial_norm: start }));
+    if converged || (step_lambda == lambda && state.final_steps >= max_steps) {
+        return end(w, converged);
     }
-    let blocks = if now == lambda { loss.blocks(point, steps)? } else { None };
-    let Shape { intercept, workers, .. } = loss.shape();
-    let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, now, intercept, workers);
+    let blocks = if step_lambda == lambda { loss.hessian_blocks(point, steps)? } else { None };
+    let Dimensions { intercept, workers, .. } = loss.dimensions();
+    let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, step_lambda, intercept, workers);
     let factors = match blocks {
         // each block is freed once it is factored
         Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
         None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };
-    let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
-    let direction = conjugate_gradients(loss, &factors, &gradient, now, forcing)?;
+    let forcing = if step_lambda == lambda { MAX_FORCING.min(relative.sqrt()) } else { MAX_FORCING };
+    let direction = conjugate_gradients(loss, &factors, &gradient, step_lambda, forcing)?;
     let slope = dot(&gradient, &direction);
-    let before = point.loss + now * squares(loss, w);
+    let old_objective = point.loss + step_lambda * penalty_norm(loss, w);
     // if the predicted decrease is below the rounding of the loss, only the gradient, which is far
     // more accurate, can compare the points
-    let rounding = 4.0 * T::EPSILON * before.abs();
-    let flat = now == lambda && -slope <= rounding;
-    let (mut length, mut halvings) = (1.0, 0);
+    let rounding = 4.0 * T::EPSILON * old_objective.abs();
+    let flat = step_lambda == lambda && -slope <= rounding;
+    let (mut step_length, mut halvings) = (1.0, 0);
     loop {
-        let trial: Vec<f64> = walk.w.iter().zip(&direction).map(|(w, d)| w + length * d).collect();
-        let there = loss.evaluate(&trial)?;
-        let after = there.loss + now * squares(loss, &trial);
-        let falls = after <= before + ARMIJO * length * slope + rounding;
-        if falls || flat || halvings == HALVINGS {
-            let nearer = |share: f64| norm(&self::gradient(loss, &there, &trial, now)) < share * norm(&gradient);
-            let better = if flat { nearer(PROGRESS) } else { falls && (after < before || nearer(1.0)) };
-            if now == lambda && !better {
+        let trial_w: Vec<f64> = state.w.iter().zip(&direction).map(|(w, d)| w + step_length * d).collect();
+        let trial_point = loss.evaluate(&trial_w)?;
+        let new_objective = trial_point.loss + step_lambda * penalty_norm(loss, &trial_w);
+        let decreases = new_objective <= old_objective + ARMIJO * step_length * slope + rounding;
+        if decreases || flat || halvings == MAX_HALVINGS {
+            let smaller_gradient = |fraction: f64| {
+                norm(&self::gradient(loss, &trial_point, &trial_w, step_lambda)) < fraction * norm(&gradient)
+            };
+            let better = if flat {
+                smaller_gradient(GRADIENT_PROGRESS)
+            } else {
+                decreases && (new_objective < old_objective || smaller_gradient(1.0))
+            };
+            if step_lambda == lambda && !better {
                 // neither the loss nor its gradient improves
-                return end(&walk.w, true);
+                return end(&state.w, true);
             }
-            (walk.w, *point) = (trial, there);
+            (state.w, *point) = (trial_w, trial_point);
             break;
         }
-        length *= 0.5;
+        step_length *= 0.5;
         halvings += 1;
     }
-    walk.last += usize::from(now == lambda);
-    walk.schedule = (walk.schedule / DECREASE).max(lambda);
+    state.final_steps += usize::from(step_lambda == lambda);
+    state.current_lambda = (state.current_lambda / LAMBDA_DECREASE).max(lambda);
     Ok(None)
 }
 
-fn squares<T: Real>(loss: &impl Objective<T>, w: &[f64]) -> f64 {
-    w.iter().enumerate().map(|(i, w)| 0.5 * ridge(loss, i, 1.0) * w * w).sum()
+fn penalty_norm<T: Real>(loss: &impl Objective<T>, w: &[f64]) -> f64 {
+    w.iter().enumerate().map(|(i, w)| 0.5 * penalty_curvature(loss, i, 1.0) * w * w).sum()
 }
 
 fn norm(v: &[f64]) -> f64 {
@@ -308,14 +317,18 @@ fn conjugate_gradients<T: Real>(
     lambda: f64,
     forcing: f64,
 ) -> Result<Vec<f64>> {
-    let k = loss.shape().k;
+    let k = loss.dimensions().k;
     let mut direction = vec![0.0; gradient.len()];
     let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    let mut z = precondition(factors, &residual, k, loss.shape().workers);
+    let mut z = precondition(factors, &residual, k, loss.dimensions().workers);
     let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
-    for _ in 0..INNER {
-        let mut product = loss.curve(&search)?;
-        product.iter_mut().zip(&search).enumerate().for_each(|(i, (h, v))| *h += ridge(loss, i, lambda) * v);
+    for _ in 0..MAX_CG_ITERATIONS {
+        let mut product = loss.hessian_product(&search)?;
+        product
+            .iter_mut()
+            .zip(&search)
+            .enumerate()
+            .for_each(|(i, (h, v))| *h += penalty_curvature(loss, i, lambda) * v);
         let curvature = dot(&search, &product);
         if !(curvature > 0.0 && rz > 0.0) {
             break;
@@ -326,7 +339,7 @@ fn conjugate_gradients<T: Real>(
         if norm(&residual) <= forcing * norm(gradient) {
             break;
         }
-        z = precondition(factors, &residual, k, loss.shape().workers);
+        z = precondition(factors, &residual, k, loss.dimensions().workers);
         let next = dot(&residual, &z);
         let ratio = next / rz;
         rz = next;
@@ -347,7 +360,7 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     // one column per thread: faer splits the sum of a single right side by the number of threads
     for_each_strip(workers, &mut columns, order, |j, column| {
         let factor = &factors[j.min(factors.len() - 1)];
-        substitute(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
+        solve_factored(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
     });
     let mut solution = vec![0.0; right.len()];
     for (j, column) in columns.chunks(order).enumerate() {
@@ -377,7 +390,7 @@ fn factor(moments: &FoldGram, scale: f64, lambda: f64, intercept: Intercept, wor
             // the margin for rounding keeps the matrix from being singular
             _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
         });
-        if workers.install(|| factor_at_once(factor.as_mut(), par(workers)).is_ok()) {
+        if workers.install(|| factor_unblocked(factor.as_mut(), par(workers)).is_ok()) {
             return Ok(factor);
         }
         if !shift.is_finite() || shift > scale * trace {

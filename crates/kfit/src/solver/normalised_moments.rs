@@ -9,7 +9,7 @@ use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, linalg::strips::for_each_strip};
 use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
-use kstore::{Plan, Workers};
+use kstore::{MemoryPlan, Workers};
 
 /// Minimum degree, as a fraction of the mean. Rows below it are far from every landmark: their
 /// degrees are rounding errors, of either sign.
@@ -25,31 +25,31 @@ pub(super) struct NormalisedMoments {
     pub(super) floor: f64,
 }
 
-pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-    let p = shape.map.p;
+pub(super) fn plan<T: Real>(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+    let p = size.map.p;
     plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")
-        .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
-        .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`")
+        .term("rows over their degrees", pass_shape.tile * p * size.element_bytes, "lower `rank`")
+        .term("panels", GramScratch::<T>::bytes(p, 0, pass_shape.tile, size.threads), "lower `rank`")
 }
 
 impl NormalisedMoments {
     /// Computes the moments, and warns of rows with a degree below the floor: two passes over the
     /// features.
-    pub(super) fn of<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Self> {
-        let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
-        let sums = kept.sum("sum of features")?;
-        let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
+    pub(super) fn compute<T: Real>(data: &FitData<'_, T>, features: &StoredFeatures<'_, T>) -> Result<Self> {
+        let (p, workers, stages) = (features.p, features.workers(), data.resources.stage_observer);
+        let sums = features.sum("sum of features")?;
+        let mean = sums.iter().map(|s| s * s).sum::<f64>() / features.n.max(1) as f64;
         if mean <= 0.0 || !mean.is_finite() {
             return Err(Error::NoVariance);
         }
-        let (floor, narrow) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
+        let (floor, narrow_sums) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
         let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
         let stage = stages.stage("normalised moments", Some(data.rows));
         let init = || (GramState::new(p, 0, 1), Sums::new(1));
-        let (gram, lifted) = kept.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
+        let (gram, below_floor) = features.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
             let b = tile.rows();
             let mut degrees = vec![T::ZERO; b];
-            tile.times(&narrow, &mut degrees, workers);
+            tile.times(&narrow_sums, &mut degrees, workers);
             lifted.0[0] += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as f64;
             let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
             scaled.resize(b * p, T::ZERO);
@@ -62,10 +62,10 @@ impl NormalisedMoments {
             gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
         })?;
         drop(stage);
-        let lifted = lifted.0[0];
-        if lifted > 0.0 {
+        let below_floor = below_floor.0[0];
+        if below_floor > 0.0 {
             stages.warn(format!(
-                "{lifted} rows have no landmark nearby; their degrees are set to {FLOOR:e} of the mean degree; raise \
+                "{below_floor} rows have no landmark nearby; their degrees are set to {FLOOR:e} of the mean degree; raise \
                  `rank` or sigma"
             ));
         }
@@ -79,13 +79,13 @@ impl NormalisedMoments {
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);
         // only the lower triangle is valid
         let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
-        let (values, vectors) = workers.apart(move || symmetric_eigen(full.as_ref()))??;
+        let (values, vectors) = workers.run_detached(move || symmetric_eigen(full.as_ref()))??;
         let floor = self.gram.epsilon() * values[p - 1].max(0.0);
-        let kept: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > floor).collect();
-        if kept.is_empty() {
+        let leading: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > floor).collect();
+        if leading.is_empty() {
             return Err(Error::NoVariance);
         }
-        let projection = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])] / values[kept[q]].sqrt());
+        let projection = Mat::from_fn(p, leading.len(), |i, q| vectors[(i, leading[q])] / values[leading[q]].sqrt());
         Ok((projection, (0..p).rev().take(reported).map(|j| values[j]).collect()))
     }
 }

@@ -42,58 +42,58 @@
 //! Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels",
 //! IEEE Trans. Signal Processing 52, 2004.
 
-use super::parameter::{CONSTANT, Interval, LAMBDA, Parameter, ParameterKind, STD, Settings, TOLERANCE};
-use super::sweeps::{Swept, score, sweep};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
-use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
-use crate::linalg::recursion::{BLOCK, Recursion, functions};
+use super::parameter::{Interval, LAMBDA, ONLINE_INTERCEPT, Parameter, ParameterKind, STD, Settings, TOLERANCE};
+use super::sweeps::{SweepState, run_sweeps, score};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily, reject_if};
+use crate::features::{FitData, GatherOptions, StoredFeatures, values_bytes};
+use crate::linalg::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares, split_weights};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, linalg::strips::Pool, quadratic::Quadratic};
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "online",
     "regression, learned row by row: each row is predicted before it is learned",
     Task::Regression,
-    &[RULE, LAMBDA, RATE, FORGETTING, PASSES, STD, CONSTANT, TOLERANCE],
+    &[RULE, LAMBDA, RATE, FORGETTING, PASSES, STD, ONLINE_INTERCEPT, TOLERANCE],
     |settings| Ok(Box::new(Online::new(settings)?)),
 );
 
 /// Regularisation of the intercept, as a number of rows with target 0. It changes predictions by
 /// 1e-8 of the target if the features are nearly constant; a smaller value would lose more digits
 /// to rounding.
-const FREE: f64 = 1e-9;
+const INTERCEPT_ROWS: f64 = 1e-9;
 
 const RULE: Parameter = Parameter {
     name: "rule",
     kind: ParameterKind::Word(&["rls", "lms"]),
     default: Some("rls"),
-    about: "Update rule: rls or lms; rls is recursive least squares, whose result is ridge \
+    help: "Update rule: rls or lms; rls is recursive least squares, whose result is ridge \
         regression; lms is least mean squares, whose step costs as much as a prediction",
 };
 
 const RATE: Parameter = Parameter {
     name: "rate",
-    kind: ParameterKind::Number(Interval::Share),
+    kind: ParameterKind::Number(Interval::UpToOne),
     default: None,
-    about: "Step size of lms, as a fraction of the step to the target of the row; smaller steps \
+    help: "Step size of lms, as a fraction of the step to the target of the row; smaller steps \
         average over more rows [default: 0.1]",
 };
 
 const FORGETTING: Parameter = Parameter {
     name: "forgetting",
-    kind: ParameterKind::Number(Interval::Share),
+    kind: ParameterKind::Number(Interval::UpToOne),
     default: None,
-    about: "Forgetting factor of rls: every new row multiplies the weights of earlier rows by it, \
+    help: "Forgetting factor of rls: every new row multiplies the weights of earlier rows by it, \
         such as 0.999 for about the last 1,000 rows [default: 1]",
 };
 
 const PASSES: Parameter = Parameter {
     name: "passes",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "further passes change the result by no more than rounding" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "further passes change the result by no more than rounding" },
     default: Some("1"),
-    about: "Number of passes over the rows, in their order",
+    help: "Number of passes over the rows, in their order",
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -106,20 +106,20 @@ struct Online {
     passes: usize,
     variance: bool,
     /// The constant feature of the intercept: 1, or 0 without an intercept.
-    one: f64,
+    constant_feature: f64,
 }
 
 impl Online {
     fn new(settings: &Settings) -> Result<Self> {
         let recursive = settings.word(&RULE) == Some("rls");
-        let (unread, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
-        if let Some(value) = settings.number(unread) {
+        let (unused, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
+        if let Some(value) = settings.number(unused) {
             let why = format!("only `rule` {other} reads it; use that rule, or leave it out");
-            return Err(Error::option(unread.name, value, why));
+            return Err(Error::option(unused.name, value, why));
         }
         let variance = settings.flag(&STD);
         let why = "only `rule` rls computes standard deviations; use that rule, or leave it out";
-        refuse(variance && !recursive, STD.name, "", why)?;
+        reject_if(variance && !recursive, STD.name, "", why)?;
         Ok(Self {
             recursive,
             variance,
@@ -127,17 +127,17 @@ impl Online {
             rate: settings.number(&RATE).unwrap_or(0.1),
             forgetting: settings.number(&FORGETTING).unwrap_or(1.0),
             passes: settings.required(&PASSES, Settings::count),
-            one: f64::from(u8::from(settings.word(&CONSTANT) != Some("none"))),
+            constant_feature: f64::from(u8::from(settings.word(&ONLINE_INTERCEPT) != Some("none"))),
         })
     }
 
     /// Returns the initial state of recursive least squares for n rows.
-    fn recursion(&self, dims: (usize, usize), n: f64) -> Recursion {
-        Recursion::new(dims, self.one, 1.0 / (n * self.lambda), 1.0 / FREE)
+    fn initial_recursion(&self, dims: (usize, usize), n: f64) -> RecursiveLeastSquares {
+        RecursiveLeastSquares::new(dims, self.constant_feature, 1.0 / (n * self.lambda), 1.0 / INTERCEPT_ROWS)
     }
 
     /// Returns the error for an inverse of the moments that exceeds the range of f64.
-    fn beyond(&self) -> Error {
+    fn overflow_error(&self) -> Error {
         let (option, given, more) = match self.forgetting < 1.0 {
             true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
             false => (LAMBDA.name, format!("{:e}", self.lambda), ""),
@@ -150,81 +150,84 @@ impl Online {
 
     /// Learns rows one by one by least mean squares; returns the sum of their squared errors. `y`
     /// has t numbers for each row.
-    fn approach<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
-        let mut squares = 0.0;
+    fn learn_by_lms<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
+        let mut squared_errors = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
-            let length = phi.iter().map(|v| kstore::Real::to_f64(*v).powi(2)).sum::<f64>() + self.one;
-            let step = self.rate / (length + self.lambda);
+            let squared_norm =
+                phi.iter().map(|v| kstore::Real::to_f64(*v).powi(2)).sum::<f64>() + self.constant_feature;
+            let step = self.rate / (squared_norm + self.lambda);
             for (w, y) in w.chunks_exact_mut(p + 1).zip(y) {
                 let error = y - score(w, phi);
-                squares += error * error;
-                let change =
+                squared_errors += error * error;
+                let update =
                     |(w, v): (&mut f64, &T)| *w += step * (error * kstore::Real::to_f64(*v) - self.lambda * *w);
-                w.iter_mut().zip(phi).for_each(change);
-                w[p] += step * error * self.one;
+                w.iter_mut().zip(phi).for_each(update);
+                w[p] += step * error * self.constant_feature;
             }
         }
-        squares
+        squared_errors
     }
 }
 
 impl<T: Real> Solver<T> for Online {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (n, q) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p + 1);
-        let inverse = Recursion::bytes(q - 1, shape.t, shape.threads);
-        plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "")
-            .term("coefficients", 3 * 8 * q * shape.t, "lower `rank`")
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (n, q) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p + 1);
+        let inverse = RecursiveLeastSquares::bytes(q - 1, size.t, size.threads);
+        plan.term("targets of all rows", values_bytes(n.saturating_mul(size.t), 8), "")
+            .term("coefficients", 3 * 8 * q * size.t, "lower `rank`")
             .term_if(self.recursive, "inverse of the moments", inverse, "use `rule` lms or lower `rank`")
-            .term_if(self.variance, "variances", Quadratic::making_bytes(q, q), "leave `std` out")
+            .term_if(self.variance, "variances", Quadratic::expansion_bytes(q, q), "leave `std` out")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let (p, t) = (kept.p, data.targets.count());
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let (p, t) = (features.p, data.targets.count());
         let (panels, n) = (Pool::default(), data.rows as f64);
-        let fresh = || match self.recursive {
-            true => State { w: Vec::new(), recursion: Some(self.recursion((p, t), n)) },
-            false => State { w: vec![0.0; (p + 1) * t], recursion: None },
+        let initial = || match self.recursive {
+            true => OnlineState { w: Vec::new(), recursion: Some(self.initial_recursion((p, t), n)) },
+            false => OnlineState { w: vec![0.0; (p + 1) * t], recursion: None },
         };
-        let Swept { state, losses } = sweep(
-            &kept,
+        let SweepState { state, losses } = run_sweeps(
+            &features,
             data,
-            fresh,
+            initial,
             |losses| losses.len() < self.passes,
-            |State { w, recursion }, tile| {
-                let y = &kept.y[tile.first * t..][..tile.rows() * t];
-                let mut blocks = tile.phi.chunks(BLOCK * p).zip(y.chunks(BLOCK * t));
+            |OnlineState { w, recursion }, tile| {
+                let y = &features.y[tile.first * t..][..tile.rows() * t];
+                let mut blocks = tile.phi.chunks(BLOCK_ROWS * p).zip(y.chunks(BLOCK_ROWS * t));
                 blocks.try_fold(0.0, |sum, (phi, y)| match recursion {
                     Some(recursion) => {
-                        let learned = recursion.learn((phi, y), self.forgetting, &panels, kept.workers());
-                        Ok(sum + learned.ok_or_else(|| self.beyond())?)
+                        let loss = recursion.learn((phi, y), self.forgetting, &panels, features.workers());
+                        Ok(sum + loss.ok_or_else(|| self.overflow_error())?)
                     }
-                    None => Ok(sum + self.approach(w, (p, t), phi, y)),
+                    None => Ok(sum + self.learn_by_lms(w, (p, t), phi, y)),
                 })
             },
         )?;
-        let running = losses.iter().map(|loss| loss / (kept.n * t) as f64).collect();
-        let typical = gathered.certificate.as_ref().map_or(0.0, |state| state.left_out(p));
-        let residual = 1.0 / (self.lambda * n + typical);
-        let quadratic = |of: &Recursion| of.variance(residual, typical).ok_or_else(|| self.beyond());
+        let running_mse = losses.iter().map(|loss| loss / (features.n * t) as f64).collect();
+        let mean_residual = gathered.certificate.as_ref().map_or(0.0, |state| state.mean_residual(p));
+        let residual = 1.0 / (self.lambda * n + mean_residual);
+        let quadratic = |recursion: &RecursiveLeastSquares| {
+            recursion.variance(residual, mean_residual).ok_or_else(|| self.overflow_error())
+        };
         let quadratic = state.recursion.as_ref().filter(|_| self.variance).map(quadratic).transpose()?;
         let (weights, intercept) = match &state.recursion {
-            Some(recursion) => recursion.functions(),
-            None => functions(&state.w, (p, t)),
+            Some(recursion) => recursion.weights_and_intercepts(),
+            None => split_weights(&state.w, (p, t)),
         };
-        Ok(Found {
+        Ok(Solution {
             weights,
             intercept,
             quadratic,
             certificate: gathered.certificate,
             lambda: Some(self.lambda),
             passes: 1 + losses.len() as u64,
-            figures: vec![Figure { name: "running mse of each pass", values: running }],
-            ..Found::default()
+            figures: vec![Figure { name: "running mse of each pass", values: running_mse }],
+            ..Solution::default()
         })
     }
 }
@@ -232,9 +235,9 @@ impl<T: Real> Solver<T> for Online {
 /// The state of the learning. For lms, `w` contains the functions one after another, each followed
 /// by its intercept.
 #[derive(Clone)]
-struct State {
+struct OnlineState {
     w: Vec<f64>,
-    recursion: Option<Recursion>,
+    recursion: Option<RecursiveLeastSquares>,
 }
 
-kstore::persist!(State { fill "w": w, some "recursion": recursion });
+kstore::persist!(OnlineState { fill "w": w, some "recursion": recursion });

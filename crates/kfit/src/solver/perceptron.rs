@@ -19,26 +19,26 @@
 //! algorithm", Machine Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for
 //! multiclass problems", JMLR 3, 2003.
 
-use super::parameter::{CONSTANT, Parameter, STEPS, Settings, TOLERANCE};
-use super::sweeps::{Swept, score, sweep};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, StoredFeatures, Wanted};
-use crate::linalg::recursion::functions;
+use super::parameter::{ONLINE_INTERCEPT, Parameter, STEPS, Settings, TOLERANCE};
+use super::sweeps::{SweepState, run_sweeps, score};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
+use crate::linalg::recursive_least_squares::split_weights;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "perceptron",
     "averaged kernel perceptron",
     Task::Classification,
-    &[STEPS, LAST, CONSTANT, TOLERANCE],
+    &[STEPS, LAST, ONLINE_INTERCEPT, TOLERANCE],
     |settings| {
         Ok(Box::new(Perceptron {
-            sweeps: settings.required(&STEPS, Settings::count),
+            max_sweeps: settings.required(&STEPS, Settings::count),
             averaged: !settings.flag(&LAST),
-            constant: settings.word(&CONSTANT) != Some("none"),
+            constant: settings.word(&ONLINE_INTERCEPT) != Some("none"),
         }))
     },
 );
@@ -47,7 +47,7 @@ const LAST: Parameter = Parameter::flag("last", "Use the last weights instead of
 
 #[derive(Clone, Copy, Debug)]
 struct Perceptron {
-    sweeps: usize,
+    max_sweeps: usize,
     /// True for the average of w over the rows seen, false for the last w.
     averaged: bool,
     constant: bool,
@@ -55,42 +55,42 @@ struct Perceptron {
 
 impl<T: Real> Solver<T> for Perceptron {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let n = usize::try_from(size.n).unwrap_or(usize::MAX);
         plan.term("classes of all rows", n.saturating_mul(4), "").term(
             "coefficients and their sum",
-            4 * 8 * (shape.map.p + 1) * shape.t,
+            4 * 8 * (size.map.p + 1) * size.t,
             "lower `rank`",
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let columns = data.targets.count();
-        let fresh = || State::new(kept.p, columns, self.constant);
-        let goes_on = |mistakes: &[f64]| mistakes.len() < self.sweeps && mistakes.last() != Some(&0.0);
-        let Swept { state, losses: mistakes } = sweep(&kept, data, fresh, goes_on, |state, tile| {
-            let mistaken = |i: &usize| state.learn(tile.row(*i), kept.codes[tile.first + i] as usize);
-            Ok((0..tile.rows()).filter(mistaken).count() as f64)
+        let initial = || PerceptronState::new(features.p, columns, self.constant);
+        let continues = |mistakes: &[f64]| mistakes.len() < self.max_sweeps && mistakes.last() != Some(&0.0);
+        let SweepState { state, losses: mistakes } = run_sweeps(&features, data, initial, continues, |state, tile| {
+            let is_mistake = |i: &usize| state.learn(tile.row(*i), features.codes[tile.first + i] as usize);
+            Ok((0..tile.rows()).filter(is_mistake).count() as f64)
         })?;
         if let Some(last) = mistakes.last().filter(|last| **last > 0.0 && !self.averaged) {
-            data.resources.stages.warn(format!(
+            data.resources.stage_observer.warn(format!(
                 "the last of {} sweeps still made {last} mistakes: no function separates the rows, or `steps` is too small",
                 mistakes.len()
             ));
         }
-        let (w, p) = (if self.averaged { state.average() } else { state.w }, kept.p);
-        let (weights, intercept) = functions(&w, (p, columns));
-        Ok(Found {
+        let (w, p) = (if self.averaged { state.average() } else { state.w }, features.p);
+        let (weights, intercept) = split_weights(&w, (p, columns));
+        Ok(Solution {
             weights,
             intercept,
             certificate: gathered.certificate,
             passes: 1 + mistakes.len() as u64,
             figures: vec![Figure { name: "mistakes of each sweep", values: mistakes }],
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }
@@ -98,23 +98,23 @@ impl<T: Real> Solver<T> for Perceptron {
 /// The state of the iteration. The vectors contain the functions one after another, each followed
 /// by its intercept.
 #[derive(Clone)]
-struct State {
+struct PerceptronState {
     p: usize,
     /// The constant feature of the intercept: 1, or 0 without an intercept.
-    one: f64,
+    constant_feature: f64,
     w: Vec<f64>,
     /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w minus this.
-    late: Vec<f64>,
-    seen: u64,
+    weighted_changes: Vec<f64>,
+    rows_seen: u64,
 }
 
-kstore::persist!(State { fill "w": w, fill "late": late, one "seen": seen });
+kstore::persist!(PerceptronState { fill "w": w, fill "late": weighted_changes, one "seen": rows_seen });
 
-impl State {
+impl PerceptronState {
     fn new(p: usize, columns: usize, constant: bool) -> Self {
         let zeros = || vec![0.0; (p + 1) * columns];
-        let one = f64::from(u8::from(constant));
-        Self { p, one, w: zeros(), late: zeros(), seen: 0 }
+        let constant_feature = f64::from(u8::from(constant));
+        Self { p, constant_feature, w: zeros(), weighted_changes: zeros(), rows_seen: 0 }
     }
 
     /// Learns a row; returns true if it was misclassified before.
@@ -124,7 +124,7 @@ impl State {
             let sign = if class == 1 { 1.0 } else { -1.0 };
             let mistaken = sign * score <= 0.0;
             if mistaken {
-                self.change(0, phi, sign);
+                self.update(0, phi, sign);
             }
             mistaken
         } else {
@@ -135,31 +135,31 @@ impl State {
             });
             let rival = rival.filter(|rival| scores[*rival] >= scores[class]);
             if let Some(rival) = rival {
-                self.change(class, phi, 1.0);
-                self.change(rival, phi, -1.0);
+                self.update(class, phi, 1.0);
+                self.update(rival, phi, -1.0);
             }
             rival.is_some()
         };
-        self.seen += 1;
+        self.rows_seen += 1;
         mistaken
     }
 
     /// Adds `sign` φ to function j.
-    fn change<T: Real>(&mut self, j: usize, phi: &[T], sign: f64) {
-        let (q, late) = (self.p + 1, sign * self.seen as f64);
-        let (w, sum) = (&mut self.w[j * q..(j + 1) * q], &mut self.late[j * q..(j + 1) * q]);
+    fn update<T: Real>(&mut self, j: usize, phi: &[T], sign: f64) {
+        let (q, late) = (self.p + 1, sign * self.rows_seen as f64);
+        let (w, sum) = (&mut self.w[j * q..(j + 1) * q], &mut self.weighted_changes[j * q..(j + 1) * q]);
         for ((w, sum), v) in w.iter_mut().zip(sum.iter_mut()).zip(phi) {
             let v = kstore::Real::to_f64(*v);
             *w += sign * v;
             *sum += late * v;
         }
-        w[q - 1] += sign * self.one;
-        sum[q - 1] += late * self.one;
+        w[q - 1] += sign * self.constant_feature;
+        sum[q - 1] += late * self.constant_feature;
     }
 
     /// Returns the average, over the rows seen, of w after each row.
     fn average(&self) -> Vec<f64> {
-        let seen = self.seen.max(1) as f64;
-        self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()
+        let seen = self.rows_seen.max(1) as f64;
+        self.w.iter().zip(&self.weighted_changes).map(|(w, late)| w - late / seen).collect()
     }
 }

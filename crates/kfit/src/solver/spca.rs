@@ -25,15 +25,15 @@
 //! 44, 2011.
 
 use super::parameter::{COMPONENTS, Settings, TASK, TOLERANCE};
-use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Found, Solver, SolverFamily, refuse};
-use crate::features::{FitData, GRAM};
-use crate::linalg::eigen::sign;
+use super::target_features::{self, TARGET_KERNEL};
+use super::{Figure, Solution, Solver, SolverFamily, reject_if};
+use crate::features::{FitData, GRAM_PASS};
+use crate::linalg::eigen::sign_of_largest;
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldGram, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Kernel, Real, decompose::symmetric_eigen};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "spca",
@@ -59,73 +59,74 @@ struct SupervisedPca {
 }
 
 impl<T: Real> Solver<T> for SupervisedPca {
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        target::check(self.target_kernel.as_ref(), work.options.task)
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
+        target_features::check(self.target_kernel.as_ref(), request.options.task)
     }
 
-    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
-        match target::needed(self.target_kernel.as_ref(), options.task) {
+    fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+        match target_features::mapped_kernel(self.target_kernel.as_ref(), options.task) {
             Some(_) => Err("`target_kernel` needs a second pass, over a sample of the targets; omit it"),
-            None => Ok(GRAM),
+            None => Ok(GRAM_PASS),
         }
     }
 
     fn moment_columns(&self, options: &TrainOptions, t: usize) -> usize {
-        target::columns(self.target_kernel.as_ref(), options.task, t)
+        target_features::moment_columns(self.target_kernel.as_ref(), options.task, t)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (p, t) = (shape.map.p, shape.moment_columns.max(1));
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (p, t) = (size.map.p, size.moment_columns.max(1));
         let plan = plan.term("covariances with the target", 8 * t * (4 * p + 6 * t), "lower `rank`");
-        target::plan(plan, shape)
+        target_features::plan(plan, size)
     }
 
-    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
-        [target::passes(self.target_kernel.as_ref(), work.options.task), 0]
+    fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
+        [target_features::sample_passes(self.target_kernel.as_ref(), request.options.task), 0]
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
-        let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
-        let state = data.moments_with(target.as_ref().map(|target| target as _))?;
-        let _stage = data.resources.stages.stage("singular vectors", None);
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let kernel = target_features::mapped_kernel(self.target_kernel.as_ref(), data.options.task);
+        let target = kernel.map(|kernel| target_features::fit_map(kernel, data)).transpose()?;
+        let state = data.moments_with_targets(target.as_ref().map(|target| target as _))?;
+        let _stage = data.resources.stage_observer.stage("singular vectors", None);
         let moments = &state.gram.folds()[0];
-        target::require_varying(moments, self.components)?;
+        target_features::require_varying(moments, self.components)?;
         let n = moments.rows as f64;
-        let covariance = covariance(moments);
-        let (values, directions) = leading(covariance.as_ref(), self.components, least(moments, state.gram.epsilon()))?;
+        let covariance = cross_covariance(moments);
+        let (values, directions) =
+            leading_directions(covariance.as_ref(), self.components, noise_level(moments, state.gram.epsilon()))?;
         let why = "no direction of the features depends on the target; check the target and the kernels";
-        refuse(values.is_empty(), COMPONENTS.name, self.components, why)?;
-        data.warn_of_fewer(self.components, values.len(), "no more directions depend on the target");
-        let along = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
-        let intercept = (0..values.len()).map(|j| -along(j) / n).collect();
+        reject_if(values.is_empty(), COMPONENTS.name, self.components, why)?;
+        data.warn_of_fewer_components(self.components, values.len(), "no more directions depend on the target");
+        let projection = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
+        let intercept = (0..values.len()).map(|j| -projection(j) / n).collect();
         let total = covariance.squared_norm_l2();
         let mut figures = vec![
             Figure { name: "covariance with the target", values: values.iter().map(|value| value / n).collect() },
             Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
         ];
-        figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
-        Ok(Found {
+        figures.extend(target.map(|target| Figure::single("features of the target", target.dims().1 as f64)));
+        Ok(Solution {
             weights: directions,
             intercept,
             task: Some(Task::Components),
             certificate: state.certificate,
             figures,
-            passes: 1 + target::passes(self.target_kernel.as_ref(), data.options.task),
-            ..Found::default()
+            passes: 1 + target_features::sample_passes(self.target_kernel.as_ref(), data.options.task),
+            ..Solution::default()
         })
     }
 }
 
 /// Computes B = Σ φ̃ψ̃ᵀ, p x t.
-fn covariance(moments: &FoldGram) -> Mat<f64> {
+fn cross_covariance(moments: &FoldGram) -> Mat<f64> {
     let (p, t, n) = (moments.s.len(), moments.sy.len(), moments.rows as f64);
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
 }
 
 /// Bound on the rounding of B for uncorrelated features and targets: a fraction of
 /// √(Σ‖φ̃‖² Σ‖ψ̃‖²).
-fn least(moments: &FoldGram, epsilon: f64) -> f64 {
+fn noise_level(moments: &FoldGram, epsilon: f64) -> f64 {
     let (p, n) = (moments.s.len(), moments.rows as f64);
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
     let total: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
@@ -139,10 +140,10 @@ fn least(moments: &FoldGram, epsilon: f64) -> f64 {
 
 /// Returns the `q` largest singular values of B with their left singular vectors. Values that are
 /// rounding are omitted.
-fn leading(b: MatRef<'_, f64>, q: usize, least: f64) -> Result<(Vec<f64>, Mat<f64>)> {
+fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<(Vec<f64>, Mat<f64>)> {
     let (p, t) = (b.nrows(), b.ncols());
     let norm = b.norm_l2();
-    if norm.is_nan() || norm <= least {
+    if norm.is_nan() || norm <= noise_level {
         return Ok((Vec::new(), Mat::new()));
     }
     // scaled, so that squares do not overflow or underflow
@@ -151,11 +152,11 @@ fn leading(b: MatRef<'_, f64>, q: usize, least: f64) -> Result<(Vec<f64>, Mat<f6
     let (squares, vectors) = symmetric_eigen(inner.as_ref())?;
     let images = &scaled * &vectors;
     // the squares have absolute error ε relative to the largest, so the values √ε
-    let floor = (least / norm).max(f64::EPSILON.sqrt());
+    let floor = (noise_level / norm).max(f64::EPSILON.sqrt());
     let value = |j: usize| squares[j].max(0.0).sqrt();
-    let kept: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();
-    let lengths: Vec<f64> = kept.iter().map(|j| images.col(*j).norm_l2()).collect();
-    let signs: Vec<f64> = kept.iter().map(|j| sign(images.as_ref(), *j)).collect();
-    let directions = Mat::from_fn(p, kept.len(), |i, k| signs[k] * images[(i, kept[k])] / lengths[k]);
+    let leading: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();
+    let lengths: Vec<f64> = leading.iter().map(|j| images.col(*j).norm_l2()).collect();
+    let signs: Vec<f64> = leading.iter().map(|j| sign_of_largest(images.as_ref(), *j)).collect();
+    let directions = Mat::from_fn(p, leading.len(), |i, k| signs[k] * images[(i, leading[k])] / lengths[k]);
     Ok((lengths.iter().map(|length| length * norm).collect(), directions))
 }

@@ -22,16 +22,16 @@
 //! Fowlkes, Belongie, Chung, Malik, "Spectral grouping using the Nyström method", IEEE
 //! TPAMI 26, 2004.
 
-use super::lloyd::{self, ClusteringOptions, Space};
+use super::lloyd::{self, ClusteringOptions, PointSpace};
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, StoredFeatures, Wanted};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "spectral",
@@ -46,38 +46,38 @@ struct Spectral(ClusteringOptions);
 
 impl<T: Real> Solver<T> for Spectral {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        let plan = normalised_moments::plan::<T>(plan, shape, cut);
-        lloyd::plan(plan, shape, cut, self.0.clusters, self.0.clusters)
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        let plan = normalised_moments::plan::<T>(plan, size, pass_shape);
+        lloyd::plan(plan, size, pass_shape, self.0.clusters, self.0.clusters)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let moments = NormalisedMoments::of(data, &kept)?;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let moments = NormalisedMoments::compute(data, &features)?;
         let (projection, eigenvalues) = {
-            let _stage = data.resources.stages.stage("eigenvectors", None);
+            let _stage = data.resources.stage_observer.stage("eigenvectors", None);
             moments.embedding(self.0.clusters, self.0.clusters + 1, data.resources.workers)?
         };
-        let space = Space { projection: Some(projection.as_ref()), sphere: true };
-        let found = lloyd::cluster(data, &kept, space, self.0)?;
-        let mut weights = Mat::zeros(kept.p, self.0.clusters);
-        matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), found.centroids.as_ref(), 1.0, Par::Seq);
+        let space = PointSpace { projection: Some(projection.as_ref()), sphere: true };
+        let clusters = lloyd::cluster(data, &features, space, self.0)?;
+        let mut weights = Mat::zeros(features.p, self.0.clusters);
+        matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), clusters.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
-            Figure { name: "rows of each cluster", values: found.sizes },
+            Figure::single("mean squared distance", clusters.squares / features.weight_outside(None)),
+            Figure { name: "rows of each cluster", values: clusters.sizes },
         ];
         let intercept = vec![0.0; self.0.clusters];
-        Ok(Found {
+        Ok(Solution {
             weights,
             intercept,
             certificate: gathered.certificate,
             figures,
-            passes: 3 + found.passes,
-            ..Found::default()
+            passes: 3 + clusters.passes,
+            ..Solution::default()
         })
     }
 }

@@ -7,42 +7,42 @@ use kstore::checkpoint::{Persist, Steps};
 
 /// The state after some sweeps over the rows, and the loss of each sweep.
 #[derive(Clone)]
-pub(super) struct Swept<S> {
+pub(super) struct SweepState<S> {
     pub(super) state: S,
     pub(super) losses: Vec<f64>,
 }
 
-kstore::persist!(where [S: Persist] Swept<S> { part "state": state, read "losses": losses });
+kstore::persist!(where [S: Persist] SweepState<S> { part "state": state, read "losses": losses });
 
 /// Learns in sweeps over all rows, in order, while a function of the losses so far returns true.
 ///
 /// `learn` updates the state with a tile and returns the loss of the tile. A resumed run continues
 /// after its last complete sweep.
-pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
-    kept: &StoredFeatures<'_, T>,
+pub(super) fn run_sweeps<T: Real, S: Persist + Clone + Send>(
+    features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    fresh: impl Fn() -> S,
-    goes_on: impl Fn(&[f64]) -> bool,
+    initial: impl Fn() -> S,
+    continues: impl Fn(&[f64]) -> bool,
     learn: impl Fn(&mut S, &Tile<'_, T>) -> Result<f64> + Sync,
-) -> Result<Swept<S>> {
-    let fresh = || Swept { state: fresh(), losses: Vec::new() };
-    let (mut steps, mut swept) = Steps::begin(data.resources.journal, "sweeps", fresh);
-    while goes_on(&swept.losses) {
-        let stage = data.resources.stages.stage("sweep", Some(data.rows));
-        let (mut next, mut loss) = (swept.clone(), 0.0);
-        let visited = kept.visit(&*stage, |tile: &Tile<'_, T>| {
+) -> Result<SweepState<S>> {
+    let initial = || SweepState { state: initial(), losses: Vec::new() };
+    let (mut steps, mut sweep_state) = Steps::begin(data.resources.journal, "sweeps", initial);
+    while continues(&sweep_state.losses) {
+        let stage = data.resources.stage_observer.stage("sweep", Some(data.rows));
+        let (mut next, mut loss) = (sweep_state.clone(), 0.0);
+        let result = features.visit(&*stage, |tile: &Tile<'_, T>| {
             loss += learn(&mut next.state, tile)?;
             Ok(())
         });
-        if let Err(error) = visited {
-            steps.keep(&swept);
+        if let Err(error) = result {
+            steps.save_before_stop(&sweep_state);
             return Err(error);
         }
         next.losses.push(loss);
-        swept = next;
-        steps.after(&swept);
+        sweep_state = next;
+        steps.record_step(&sweep_state);
     }
-    Ok(swept)
+    Ok(sweep_state)
 }
 
 /// Computes wᵀφ + c, in eight interleaved sums.

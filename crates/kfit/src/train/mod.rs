@@ -15,11 +15,11 @@
 mod forecast;
 pub mod prepared;
 mod report;
-mod run;
 mod trained;
+mod training;
 
 pub use forecast::forecast;
-pub use report::{FitReport, LAMBDA, LandmarkReport, Train, convention};
-pub use run::train;
-pub use trained::ENDLESS;
+pub use report::{FitReport, LAMBDA_CONVENTION, LandmarkReport, TrainScores, convention_of};
+pub use trained::UNBOUNDED;
 pub use trained::{Trained, target_names};
+pub use training::train;

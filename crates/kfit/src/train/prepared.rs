@@ -1,18 +1,18 @@
 //! The preparation common to all solvers: statistics, scaled rows, targets, and the feature map.
 
 use crate::features::{FeatureTier, FitData, Points};
-use crate::metric::{self, Learned, LengthReport, MetricRequest};
-use crate::prepare::landmarks::{Mapped, Mapping};
+use crate::metric::{self, LearnedMetric, LengthReport, MetricRequest};
+use crate::prepare::exact_rows;
+use crate::prepare::map_builder::{BuiltMap, MapBuilder};
 use crate::prepare::survey::{Survey, survey, warn_of_classes};
-use crate::prepare::whole;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::{Classes, Folds, Result, Targets, Task, solver::SolverFacts};
 use kapprox::Real;
 use kapprox::metric::MetricRows;
-use kstore::pass::lanes::{self, Lane};
+use kstore::pass::lanes::{self, LaneMemory};
 use kstore::scratch::Cache;
-use kstore::statistics::{GROUP_LIMIT, LABEL_BYTES, LABEL_LIMIT, LabelCounts, Statistics};
-use kstore::{MemoryRows, Pass, Plan, Reading, RowSource, Selected, StatisticsFold, TableRows};
+use kstore::statistics::{LABEL_BYTES, LabelCounts, MAX_CLASS_LABELS, MAX_GROUP_LABELS, Statistics};
+use kstore::{MemoryPlan, MemoryRows, Pass, Reading, RowSource, SelectedTable, StatisticsFold, TableRows};
 
 #[doc(hidden)]
 #[derive(Debug)]
@@ -20,34 +20,34 @@ pub struct Prepared<T: Real> {
     pub survey: Survey,
     pub folds: Folds,
     pub targets: Targets,
-    pub mapped: Mapped<T>,
-    pub cut: PassShape,
+    pub mapped: BuiltMap<T>,
+    pub pass_shape: PassShape,
     /// Planned bytes of memory, of the largest stage.
     pub planned_bytes: usize,
     /// Options, with the metric resolved.
     pub options: TrainOptions,
-    pub learned: Option<Learned>,
-    pub length: Option<LengthReport>,
+    pub learned_metric: Option<LearnedMetric>,
+    pub length_report: Option<LengthReport>,
     rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
     /// All rows, for a solver that combines their kernel sections.
-    memory: Option<MemoryRows<T>>,
+    memory_rows: Option<MemoryRows<T>>,
 }
 
 impl<T: Real> Prepared<T> {
     /// The scaled rows, from scratch if they are cached there.
     pub fn source(&self) -> &dyn RowSource<T> {
-        match (&self.memory, &self.cache) {
+        match (&self.memory_rows, &self.cache) {
             (Some(memory), _) => memory,
             (None, Some(cache)) => cache,
             (None, None) => &self.rows,
         }
     }
 
-    pub(crate) fn points<'p>(&'p self, shape: &'p ProblemSize) -> Points<'p, T> {
-        match (&self.mapped.set, &self.memory) {
-            (Some(set), _) => Points::Landmarks(set, shape),
-            (None, Some(rows)) => Points::Rows(rows, shape, self.survey.reading()),
+    pub(crate) fn points<'p>(&'p self, size: &'p ProblemSize) -> Points<'p, T> {
+        match (&self.mapped.landmark_set, &self.memory_rows) {
+            (Some(set), _) => Points::Landmarks(set, size),
+            (None, Some(rows)) => Points::Rows(rows, size, self.survey.reading()),
             (None, None) => Points::Map,
         }
     }
@@ -56,8 +56,8 @@ impl<T: Real> Prepared<T> {
     /// memory plan.
     pub fn features<'p>(
         &'p self,
-        keep: FeatureTier,
-        plan: &Plan,
+        tier: FeatureTier,
+        plan: &MemoryPlan,
         points: Points<'p, T>,
         resources: &'p Resources<'p>,
     ) -> FitData<'p, T> {
@@ -65,15 +65,15 @@ impl<T: Real> Prepared<T> {
             source: self.source(),
             kernel: &self.mapped.kernel,
             map: &*self.mapped.map,
-            second: self.mapped.with.as_ref().map_or(0, |with| with.features),
+            second_features: self.mapped.second_view.as_ref().map_or(0, |with| with.features),
             targets: &self.targets,
             rows: self.survey.rows(),
             weight_unit: self.survey.weight_unit(),
-            cut: self.cut,
+            pass_shape: self.pass_shape,
             options: &self.options,
             resources,
-            keep,
-            spare: plan.budget.saturating_sub(plan.bytes()),
+            tier,
+            spare_bytes: plan.budget.saturating_sub(plan.bytes()),
             folds: &self.folds,
             points,
         }
@@ -81,11 +81,11 @@ impl<T: Real> Prepared<T> {
 
     /// Holds out only rows that were not used to learn the metric, if the solver supports it; else
     /// warns that held-out errors are too small.
-    pub(crate) fn hold_out(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
-        let learned = self.learned.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
+    pub(crate) fn hold_out_unseen(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
+        let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
-            Some(Some(judged)) if facts.forward => self.folds = self.folds.only(judged.fold),
-            Some(_) => resources.stages.warn(
+            Some(Some(judged)) if facts.forward_folds => self.folds = self.folds.holding_out(judged.fold),
+            Some(_) => resources.stage_observer.warn(
                 "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
             ),
@@ -95,8 +95,8 @@ impl<T: Real> Prepared<T> {
 
     #[doc(hidden)]
     pub fn passes(&self) -> u64 {
-        1 + self.learned.as_ref().map_or(0, |learned| learned.passes)
-            + u64::from(self.length.is_some())
+        1 + self.learned_metric.as_ref().map_or(0, |learned| learned.passes)
+            + u64::from(self.length_report.is_some())
             + u64::from(self.cache.is_some())
             + self.mapped.passes
     }
@@ -104,44 +104,50 @@ impl<T: Real> Prepared<T> {
 
 /// Number of rows of a tile of labels, which are narrow; a segment has 16 tiles, as in passes over
 /// whole rows.
-const LABELS: usize = lanes::SEGMENT as usize / 16;
+const LABEL_TILE_ROWS: usize = lanes::SEGMENT_ROWS as usize / 16;
 
 /// Returns the numbers of targets and of folds. First counts classes and fold labels, in a pass
 /// over these columns only.
 ///
 /// Also counts labels of rows that are later dropped because an input is missing; the survey counts
 /// the remaining rows and rejects too few labels.
-pub fn known(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<(usize, usize)> {
-    let found = selected.labels().map(|labels| count(&labels, resources)).transpose()?.unwrap_or_default();
+pub fn count_targets(
+    selected: &SelectedTable,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<(usize, usize)> {
+    let label_counts =
+        selected.labels().map(|labels| count_labels(&labels, resources)).transpose()?.unwrap_or_default();
     let labels = |counts: &LabelCounts| counts.sorted().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
     let t = match options.task {
-        Task::Classification => Classes::new(labels(&found.classes)).map_or(1, |classes| classes.targets()),
+        Task::Classification => Classes::new(labels(&label_counts.classes)).map_or(1, |classes| classes.target_count()),
         _ => selected.target_names().len(),
     };
-    let folds = Folds::new(&options.folds, options.seed, selected.range(), &labels(&found.groups));
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &labels(&label_counts.groups));
     Ok((t, folds.map_or(1, |folds| folds.count())))
 }
 
 /// Counts labels whatever the budget, with at least one lane, so that a rejected plan can report
 /// the required memory.
-pub fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
+pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
-    let most = LABEL_LIMIT + labels.group_name().map_or(0, |_| GROUP_LIMIT);
-    let lane = Lane { tile: LABELS, name: "labels", bytes: most * LABEL_BYTES, shared: Vec::new() };
-    let lanes = lanes::lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
-    let observer = resources.over("labels", labels.range());
+    let max_labels = MAX_CLASS_LABELS + labels.group_name().map_or(0, |_| MAX_GROUP_LABELS);
+    let lane =
+        LaneMemory { tile: LABEL_TILE_ROWS, name: "labels", bytes: max_labels * LABEL_BYTES, shared: Vec::new() };
+    let lanes = lanes::fitting_lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
+    let observer = resources.stage_over("labels", labels.range());
     let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
-    let pass = Pass { tile: LABELS, journal: resources.journal, ..pass };
-    let found = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
-    found.check(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
-    Ok(found)
+    let pass = Pass { tile: LABEL_TILE_ROWS, journal: resources.journal, ..pass };
+    let counts = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
+    counts.check_label_counts(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
+    Ok(counts)
 }
 
 /// Rejects a plan that exceeds the budget; returns the bytes of its largest stage.
-pub fn check(mut plans: Vec<Plan>) -> Result<usize> {
+pub fn check_plans(mut plans: Vec<MemoryPlan>) -> Result<usize> {
     // the largest stage first, because its terms show what to lower
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
-    let largest = plans.first().map_or(0, Plan::bytes);
+    let largest = plans.first().map_or(0, MemoryPlan::bytes);
     plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
     Ok(largest)
 }
@@ -149,55 +155,69 @@ pub fn check(mut plans: Vec<Plan>) -> Result<usize> {
 /// Computes statistics, scaling, landmarks and map in passes of this shape, after checking the
 /// plans.
 pub fn prepare<T: Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
-    view: RowAccess,
+    access: RowAccess,
     resources: &Resources<'_>,
-    (cut, plans): (PassShape, Vec<Plan>),
+    (pass_shape, plans): (PassShape, Vec<MemoryPlan>),
 ) -> Result<Prepared<T>> {
-    let planned_bytes = check(plans)?;
-    let survey = survey(selected, options, cut, resources)?;
-    warn_of_classes(selected, &survey.statistics, options.task, resources.stages);
+    let planned_bytes = check_plans(plans)?;
+    let survey = survey(selected, options, pass_shape, resources)?;
+    warn_of_classes(selected, &survey.statistics, options.task, resources.stage_observer);
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
-    let targets = survey.targets_of_regression();
+    let targets = survey.regression_targets();
     let (n, reading) = (survey.rows(), survey.reading());
     let table: TableRows<T> = selected.rows(reading.clone())?;
     let request =
         MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, enough: &|_| false };
-    let (options, learned) = metric::settle(&request)?;
-    let rows = MetricRows::new(table, options.metric.known().cloned());
-    let cache = if view == RowAccess::Rows { None } else { cached_rows(&rows, cut, resources)? };
-    let read: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let (options, length) = metric::settle_length(read, &survey, &targets, &options, cut, resources)?;
+    let (options, learned_metric) = metric::resolve_metric(&request)?;
+    let rows = MetricRows::new(table, options.metric.provided().cloned());
+    let cache = if access == RowAccess::Rows { None } else { write_cache(&rows, pass_shape, resources)? };
+    let scaled: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let (options, length_report) =
+        metric::resolve_length_scale(scaled, &survey, &targets, &options, pass_shape, resources)?;
     let options = &options;
-    let load = || whole::load(&rows, (&targets, survey.weight_unit()), n, cut, resources);
-    let memory = (view == RowAccess::Rows).then(load).transpose()?;
-    let source = memory.as_ref().map_or(read, |memory| memory);
-    let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
-    let mapped = match view {
-        RowAccess::Rows => mapping.of_rows()?,
-        RowAccess::Landmarks => mapping.unmapped()?,
-        RowAccess::Features => mapping.map()?,
+    let load = || exact_rows::load_rows(&rows, (&targets, survey.weight_unit()), n, pass_shape, resources);
+    let memory_rows = (access == RowAccess::Rows).then(load).transpose()?;
+    let source = memory_rows.as_ref().map_or(scaled, |memory| memory);
+    let mapping = MapBuilder { source, n, reading: &reading, options, pass_shape, resources };
+    let mapped = match access {
+        RowAccess::Rows => mapping.kernel_only()?,
+        RowAccess::Landmarks => mapping.landmarks_only()?,
+        RowAccess::Features => mapping.build()?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();
-    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, options, learned, length, rows, cache, memory })
+    Ok(Prepared {
+        survey,
+        folds,
+        targets,
+        mapped,
+        pass_shape,
+        planned_bytes,
+        options,
+        learned_metric,
+        length_report,
+        rows,
+        cache,
+        memory_rows,
+    })
 }
 
 /// Warns if the landmarks span fewer features than requested.
-fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let Some((landmarks, candidates)) = mapped.landmarks else { return };
-    let features = match &mapped.with {
-        Some(with) => with.features.min(mapped.map.dims().1 - with.features),
+fn warn_of_rank<T: Real>(mapped: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
+    let Some((landmarks, candidates)) = mapped.landmark_counts else { return };
+    let features = match &mapped.second_view {
+        Some(second_view) => second_view.features.min(mapped.map.dims().1 - second_view.features),
         None => mapped.map.dims().1,
     };
-    let (asked, got) = (options.rank, if mapped.set.is_some() { landmarks } else { features });
-    if got == asked || options.tolerance.is_some() {
+    let (requested, actual) = (options.rank, if mapped.landmark_set.is_some() { landmarks } else { features });
+    if actual == requested || options.tolerance.is_some() {
         return;
     }
-    let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
+    let why = if (requested as u64) > survey.rows() && actual as u64 == survey.rows() {
         format!("there are only {} rows", survey.rows())
-    } else if (asked as u64) > candidates && got as u64 == candidates {
+    } else if (requested as u64) > candidates && actual as u64 == candidates {
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
         format!("there are only {candidates} {what}")
     } else {
@@ -206,10 +226,10 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
                 "more landmarks are linearly dependent in f32; `precision` f64 allows more, and may lower the error"
                     .to_string()
             }
-            _ => format!("{got} landmarks suffice; more would add only rounding errors"),
+            _ => format!("{actual} landmarks suffice; more would add only rounding errors"),
         }
     };
-    resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
+    resources.stage_observer.warn(format!("rank reduced from {requested} to {actual}: {why}"));
 }
 
 /// Writes the decoded and scaled rows to the scratch folder; returns `None` without one.
@@ -220,15 +240,15 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] if the
 /// rows do not fit.
-fn cached_rows<T: Real>(
+fn write_cache<T: Real>(
     source: &dyn RowSource<T>,
-    cut: PassShape,
+    pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Option<Cache<T>>> {
     let Some(scratch) = resources.scratch else { return Ok(None) };
-    let observer = resources.over("rows to scratch", source.range());
+    let observer = resources.stage_over("rows to scratch", source.range());
     let mut writer = scratch.cache::<T>(source.shape(), source.range())?;
-    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
+    let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
     pass.visit(source, |block| writer.push(block))?;
     Ok(Some(writer.finish()?))
 }

@@ -2,7 +2,7 @@
 
 use crate::metric::LengthReport;
 use crate::solver::parameter::C;
-use crate::solver::{Figure, Solved, by_name};
+use crate::solver::{Figure, SolveMethod, by_name};
 use crate::{Cell, Certificate};
 use kmodel::model::MetricReport;
 use kstore::Label;
@@ -10,15 +10,17 @@ use kstore::shown::{count, number};
 use std::fmt;
 
 /// The convention of lambda of solvers without the regularisation parameter C.
-pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
+pub const LAMBDA_CONVENTION: &str =
+    "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
 /// The convention of lambda of solvers with the regularisation parameter C.
-const LAMBDA_AND_C: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
+const LAMBDA_C_CONVENTION: &str =
+    "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
 
 /// Returns the convention of a solver's lambda, with the corresponding parameter of scikit-learn.
-pub fn convention(solver: &str) -> &'static str {
-    let by_c = by_name(solver).is_some_and(|family| family.reads(&C));
-    if by_c { LAMBDA_AND_C } else { LAMBDA }
+pub fn convention_of(solver: &str) -> &'static str {
+    let has_c = by_name(solver).is_some_and(|family| family.reads(&C));
+    if has_c { LAMBDA_C_CONVENTION } else { LAMBDA_CONVENTION }
 }
 
 /// The report of a fit: the data, the chosen parameters, the errors and the cost.
@@ -74,10 +76,10 @@ pub struct FitReport {
     /// The cells of the cross-validation surface, by rank, then lambda.
     pub surface: Vec<Cell>,
     /// Scores of ridge regression on the training rows.
-    pub train: Option<Train>,
+    pub train: Option<TrainScores>,
     /// The method of ridge regression, if it did not solve from a Gram matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<Solved>,
+    pub method: Option<SolveMethod>,
     /// Further results of the solver, such as eigenvalues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
@@ -139,7 +141,7 @@ pub struct LandmarkReport {
 
 /// Scores on the training rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Train {
+pub struct TrainScores {
     /// Mean squared error (±1 codes for classes).
     pub mse: f64,
     /// Square root of the mean squared error.

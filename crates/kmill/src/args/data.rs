@@ -2,7 +2,7 @@
 
 use super::parse;
 use clap::Args;
-use kreport::table::joined;
+use kreport::table::join_with_commas;
 use kstore::condition::Condition;
 use kstore::encoding::Times;
 use kstore::{ColumnType, Missing, MissingTarget, Selection, TextOptions};
@@ -61,7 +61,7 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    pub(crate) fn options(&self) -> TextOptions {
+    pub(crate) fn text_options(&self) -> TextOptions {
         let options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         let options = self.delimiter.into_iter().fold(options, TextOptions::delimiter);
         let options = self.decimal.into_iter().fold(options, TextOptions::decimal);
@@ -108,7 +108,7 @@ pub(crate) struct SelectArgs {
 }
 
 fn paths_help() -> String {
-    let formats = joined(kstore::source::formats().iter().map(|format| format!(".{}", format.extensions[0])));
+    let formats = join_with_commas(kstore::source::formats().iter().map(|format| format!(".{}", format.extensions[0])));
     format!("Files ({formats}), folders or globs, read as one table in sorted path order")
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct CategoryArgs {
 }
 
 impl CategoryArgs {
-    pub(crate) fn of(&self, selection: Selection) -> Selection {
+    pub(crate) fn apply_to(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
         let (times, text) = (self.times.unwrap_or_default(), self.text.clone());
         Selection { categories: self.categories.clone().into(), hash, times, text, ..selection }

@@ -3,13 +3,13 @@
 use super::data::DataArgs;
 use super::parse;
 use super::solver::SolverArgs;
-use crate::error::flags;
+use crate::error::with_option_names;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Kernel;
-use kapprox::kernel::{Facts, KernelFamily, registry};
+use kapprox::kernel::{KernelFamily, KernelProperties, registry};
 use kapprox::map::MapSpec;
-use kreport::table::joined;
+use kreport::table::join_with_commas;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 
@@ -18,18 +18,18 @@ pub(super) const KERNEL: &str =
     "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help lists all";
 
 pub(crate) fn kernel_help() -> String {
-    let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
-        let families = registry().into_iter().filter(|family| known(&family.facts));
-        joined(families.map(shown))
+    let list_families = |has_property: fn(&KernelProperties) -> bool, describe: &dyn Fn(&KernelFamily) -> String| {
+        let families = registry().into_iter().filter(|family| has_property(&family.properties));
+        join_with_commas(families.map(describe))
     };
-    let names = |known| listed(known, &|family| family.name.to_string());
-    let rich = |known| {
-        listed(known, &|KernelFamily { name, facts, .. }| match facts.of {
+    let names = |known| list_families(known, &|family| family.name.to_string());
+    let with_conditions = |known| {
+        list_families(known, &|KernelFamily { name, properties: facts, .. }| match facts.scope {
             "" => name.to_string(),
             of => format!("{name} ({of})"),
         })
     };
-    let rates = registry().into_iter().filter(|family| family.rate.is_some()).map(|family| family.name);
+    let rate_kernels = registry().into_iter().filter(|family| family.rate.is_some()).map(|family| family.name);
     format!(
         "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=auto chooses the length \
          scale by the target, among multiples of the median distance of a sample; without a target \
@@ -37,21 +37,22 @@ pub(crate) fn kernel_help() -> String {
          features; {} accept gamma instead of sigma. Bounded: {}. Translation-invariant (functions \
          of x - z): {}. Universal: {}. Characteristic (tests detect every difference): {}",
         names(|_| true),
-        joined(rates),
+        join_with_commas(rate_kernels),
         names(|facts| facts.bounded),
         names(|facts| facts.translation_invariant),
-        rich(|facts| facts.universal),
-        rich(|facts| facts.characteristic),
+        with_conditions(|facts| facts.universal),
+        with_conditions(|facts| facts.characteristic),
     )
 }
 
 fn landmarks_help() -> String {
-    let schemes = explained(kapprox::landmark::registry().into_iter().map(|scheme| (scheme.name, scheme.about)));
+    let schemes =
+        with_descriptions(kapprox::landmark::registry().into_iter().map(|scheme| (scheme.name, scheme.about)));
     format!("Landmark scheme: {schemes}; or FILE, a table of landmarks [default: rpcholesky]")
 }
 
 fn map_help() -> String {
-    let maps = explained(kapprox::map::registry().into_iter().map(|family| (family.name, family.about)));
+    let maps = with_descriptions(kapprox::map::registry().into_iter().map(|family| (family.name, family.about)));
     format!("Feature map: {maps}")
 }
 
@@ -105,9 +106,9 @@ pub(crate) struct JobArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
     #[command(flatten)]
-    pub(crate) learn: MapArgs,
+    pub(crate) map_args: MapArgs,
     #[command(flatten)]
-    pub(crate) given: SolverArgs,
+    pub(crate) parameters: SolverArgs,
 }
 
 fn solvers() -> PossibleValuesParser {
@@ -115,15 +116,15 @@ fn solvers() -> PossibleValuesParser {
 }
 
 fn solvers_in_short() -> String {
-    format!("Solver: {}", joined(kfit::solver::registry().into_iter().map(|family| family.name)))
+    format!("Solver: {}", join_with_commas(kfit::solver::registry().into_iter().map(|family| family.name)))
 }
 
 fn solvers_help() -> String {
-    let solvers = explained(kfit::solver::registry().into_iter().map(|family| (family.name, family.about)));
+    let solvers = with_descriptions(kfit::solver::registry().into_iter().map(|family| (family.name, family.about)));
     format!("Solver: {solvers}")
 }
 
 /// Formats pairs as `name (description); …`.
-pub(crate) fn explained(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
-    all.map(|(name, about)| format!("{name} ({})", flags(about))).collect::<Vec<_>>().join("; ")
+pub(crate) fn with_descriptions(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    all.map(|(name, about)| format!("{name} ({})", with_option_names(about))).collect::<Vec<_>>().join("; ")
 }

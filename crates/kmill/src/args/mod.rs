@@ -6,7 +6,7 @@
 //! each other.
 
 pub(crate) mod data;
-pub(crate) mod elsewhere;
+pub(crate) mod foreign_names;
 pub(crate) mod learn;
 #[doc(hidden)]
 pub mod parse;
@@ -14,11 +14,11 @@ pub(crate) mod run;
 mod solver;
 
 pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TextArgs};
-pub(crate) use learn::{JobArgs, MapArgs, explained, kernel_help};
+pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
 pub(crate) use run::{DiskArgs, EngineArgs, Run, RunArgs, ScratchArgs};
 pub(crate) use solver::SolverArgs;
 
-use crate::{Cli, error::flags};
+use crate::{Cli, error::with_option_names};
 use clap::{Arg, Command, CommandFactory};
 use kfit::solver::SolverFamily;
 use kfit::solver::parameter::CLUSTERS;
@@ -26,23 +26,23 @@ use std::ffi::OsString;
 
 /// Number of arguments above which the short help of a subcommand lists only [`FIRST`], in a few
 /// words each.
-const CROWDED: usize = 16;
+const MAX_LISTED_ARGS: usize = 16;
 
 /// Options that most runs need.
-const FIRST: &str = "solver model paths target features rows condition missing kernel kernels rank methods time lambda folds \
+const FIRST_OPTIONS: &str = "solver model paths target features rows condition missing kernel kernels rank methods time lambda folds \
     components x y colour output report json verbose";
 
 /// Arguments whose help is already short and includes parentheses that must stay.
-const SHORT: [&str; 2] = ["solver", "paths"];
+const SHORT_HELP_ARGS: [&str; 2] = ["solver", "paths"];
 
 /// Most important subcommands, in the order of the help; the others are listed below.
-const FIRST_VERBS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
+const MAIN_SUBCOMMANDS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
 
 /// Subcommands whose first argument is a solver.
-const LEARNING: [&str; 2] = ["fit", "plan"];
+const SOLVER_SUBCOMMANDS: [&str; 2] = ["fit", "plan"];
 
 /// Options that exist in singular or plural; each subcommand accepts both forms.
-const COUNTED: &str = "candidate cluster component factor feature fold kernel lambda landmark method rank repeat start step target thread";
+const SINGULAR_NAMES: &str = "candidate cluster component factor feature fold kernel lambda landmark method rank repeat start step target thread";
 
 fn is_among(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
@@ -51,75 +51,76 @@ fn is_among(words: &str, word: &str) -> bool {
 /// Returns the command line with the help for `words`: short for `-h`, complete otherwise.
 pub(crate) fn command(words: &[OsString]) -> Command {
     let short = words.iter().any(|word| word == "-h");
-    let understood = first_verbs_first(Cli::command()).mut_subcommands(in_both_numbers);
-    let command = understood.mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
-    let Some((verb, family)) = learning(words) else { return command };
-    command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
+    let base = in_two_sections(Cli::command()).mut_subcommands(accept_plurals);
+    let command = base.mut_subcommands(|verb| if short { with_short_help(verb) } else { with_full_help(verb) });
+    let Some((verb, family)) = solver_in(words) else { return command };
+    command.mut_subcommand(verb, |verb| with_solver_help(verb, family, short))
 }
 
 /// Lists the subcommands in two sections of the help.
-fn first_verbs_first(command: Command) -> Command {
+fn in_two_sections(command: Command) -> Command {
     let line = |verb: &Command| {
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
         format!("  {:<12} {about}\n", verb.get_name())
     };
-    let first: String = FIRST_VERBS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
-    let is_first = |verb: &&Command| FIRST_VERBS.contains(&verb.get_name());
+    let first: String = MAIN_SUBCOMMANDS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
+    let is_first = |verb: &&Command| MAIN_SUBCOMMANDS.contains(&verb.get_name());
     let more: String = command.get_subcommands().filter(|verb| !is_first(verb)).map(line).collect();
-    let head = *command.get_styles().get_header();
+    let style = *command.get_styles().get_header();
     command.help_template(format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{head}Commands:{head:#}\n{first}\n{head}More:{head:#}\n{more}\n\
-         {head}Options:{head:#}\n{{options}}{{after-help}}\n"
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{style}Commands:{style:#}\n{first}\n{style}More:{style:#}\n{more}\n\
+         {style}Options:{style:#}\n{{options}}{{after-help}}\n"
     ))
 }
 
 /// Makes a subcommand accept `--rank` for `--ranks` and vice versa; if it has both, they stay
 /// separate.
-fn in_both_numbers(verb: Command) -> Command {
-    let own: Vec<String> = verb.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
-    verb.mut_args(|arg| {
+fn accept_plurals(subcommand: Command) -> Command {
+    let names: Vec<String> = subcommand.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
+    subcommand.mut_args(|arg| {
         let Some(long) = arg.get_long() else { return arg };
         let other = match long.strip_suffix('s') {
-            Some(singular) if is_among(COUNTED, singular) => singular.to_string(),
-            _ if is_among(COUNTED, long) => format!("{long}s"),
+            Some(singular) if is_among(SINGULAR_NAMES, singular) => singular.to_string(),
+            _ if is_among(SINGULAR_NAMES, long) => format!("{long}s"),
             _ => return arg,
         };
-        if own.contains(&other) { arg } else { arg.alias(other) }
+        if names.contains(&other) { arg } else { arg.alias(other) }
     })
 }
 
 /// Shortens the help of a subcommand; if it has many options, only the first ones are listed, in a
 /// few words.
-fn shortened(verb: Command) -> Command {
-    let crowded = verb.get_arguments().count() > CROWDED;
-    let brief = |arg: Arg| match arg.get_id().as_str() {
-        _ if !crowded => arg,
-        id if !is_among(FIRST, id) => arg.hide(true),
+fn with_short_help(subcommand: Command) -> Command {
+    let has_many = subcommand.get_arguments().count() > MAX_LISTED_ARGS;
+    let shorten_arg = |arg: Arg| match arg.get_id().as_str() {
+        _ if !has_many => arg,
+        id if !is_among(FIRST_OPTIONS, id) => arg.hide(true),
         "kernel" => arg.help(learn::KERNEL),
-        id if SHORT.contains(&id) => arg,
+        id if SHORT_HELP_ARGS.contains(&id) => arg,
         _ => {
             let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            arg.help(few_words(&text))
+            arg.help(first_phrase(&text))
         }
     };
     // clap switches to a longer layout for --help if any argument has a long help
-    let verb = verb.mut_args(|arg| brief(arg).long_help(None));
+    let verb = subcommand.mut_args(|arg| shorten_arg(arg).long_help(None));
     let name = verb.get_name().to_string();
-    let said = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let after_help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
     // only the examples; the explanations below them are for --help
-    let said = if crowded { said.split("\n\n").next().unwrap_or_default().to_string() } else { said };
-    let more = if crowded {
-        format!("{said}\n\nkmill {name} --help lists all options; kmill help which helps to choose a solver.")
+    let after_help =
+        if has_many { after_help.split("\n\n").next().unwrap_or_default().to_string() } else { after_help };
+    let more = if has_many {
+        format!("{after_help}\n\nkmill {name} --help lists all options; kmill help which helps to choose a solver.")
     } else {
-        said
+        after_help
     };
     verb.after_help(more.trim_start().to_string()).after_long_help(None)
 }
 
 /// Completes the help of a subcommand, in the layout of the short help.
-fn whole(verb: Command) -> Command {
-    let examples = verb.get_after_long_help().or(verb.get_after_help()).cloned().unwrap_or_default();
-    let verb = verb.mut_args(|arg| match arg.get_long_help().cloned() {
+fn with_full_help(subcommand: Command) -> Command {
+    let examples = subcommand.get_after_long_help().or(subcommand.get_after_help()).cloned().unwrap_or_default();
+    let verb = subcommand.mut_args(|arg| match arg.get_long_help().cloned() {
         Some(long) => arg.help(long).long_help(None),
         None => arg,
     });
@@ -128,29 +129,29 @@ fn whole(verb: Command) -> Command {
 
 /// Returns a help text up to its first semicolon, bracket or parenthesis, except for those in a
 /// formula.
-fn few_words(text: &str) -> String {
-    let formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
-    let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !formula(*at))];
+fn first_phrase(text: &str) -> String {
+    let starts_formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
+    let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !starts_formula(*at))];
     text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
 
 /// Returns the subcommand and the solver of a command line, if they are its first words, before any
 /// option.
-fn learning(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
-    let verb = LEARNING.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
-    let named = words.get(2)?.to_str()?;
-    let family = kfit::solver::registry().into_iter().find(|family| family.name == named)?;
+fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
+    let verb = SOLVER_SUBCOMMANDS.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
+    let solver_name = words.get(2)?.to_str()?;
+    let family = kfit::solver::registry().into_iter().find(|family| family.name == solver_name)?;
     Some((verb, family))
 }
 
 /// Restricts the help of a subcommand to the parameters of one solver.
-fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Command {
-    let said = |text: String| if short { few_words(&text) } else { text };
-    let (name, about) = (family.name, flags(family.about));
-    let told = verb.mut_args(|arg| {
+fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: bool) -> Command {
+    let shorten = |text: String| if short { first_phrase(&text) } else { text };
+    let (name, about) = (family.name, with_option_names(family.about));
+    let restricted = subcommand.mut_args(|arg| {
         let id = arg.get_id().as_str().to_string();
         match family.parameters.iter().find(|parameter| parameter.name == id) {
-            Some(own) => arg.hide(false).help(said(solver::own_help(own))),
+            Some(own) => arg.hide(false).help(shorten(solver::solver_help(own))),
             None if solver::is_parameter(&id) => arg.hide(true),
             None if id == "solver" => arg.help(about.clone()),
             None if id == "target" && !family.task.has_target() => arg.hide(true),
@@ -158,12 +159,12 @@ fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Comm
         }
     });
     let target = if family.task.has_target() { " --target y" } else { "" };
-    let needed = if family.reads(&CLUSTERS) { " --clusters 5" } else { "" };
+    let clusters_option = if family.reads(&CLUSTERS) { " --clusters 5" } else { "" };
     let example = format!(
-        "Example:\n  kmill fit {name} train.parquet{target}{needed} -o model.safetensors\n\n\
+        "Example:\n  kmill fit {name} train.parquet{target}{clusters_option} -o model.safetensors\n\n\
          kmill help which helps to choose a solver; kmill fit --help lists the options of all."
     );
-    told.after_help(example)
+    restricted.after_help(example)
 }
 
 #[cfg(test)]
@@ -188,7 +189,7 @@ mod tests {
         let text = help("kmill --help");
         let (first, more) = text.split_once("More:").unwrap();
         for verb in Cli::command().get_subcommands() {
-            let (name, is_first) = (verb.get_name(), FIRST_VERBS.contains(&verb.get_name()));
+            let (name, is_first) = (verb.get_name(), MAIN_SUBCOMMANDS.contains(&verb.get_name()));
             let listed = |part: &str| part.lines().any(|line| line.split_whitespace().next() == Some(name));
             assert!(listed(first) == is_first && listed(more) != is_first, "{name}: {text}");
         }

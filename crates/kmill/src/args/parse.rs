@@ -1,29 +1,29 @@
 //! Parsers of option values. A value that cannot be parsed is a usage error: exit code 2.
 
-use super::elsewhere;
-use crate::error::flags;
+use super::foreign_names;
+use crate::error::with_option_names;
 use clap::builder::TypedValueParser;
 use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
-use kreport::table::joined;
+use kreport::table::join_with_commas;
 use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 /// Maximum number of threads: more than the cores of any machine, and few enough to start quickly.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 /// Maximum number of repeats of a comparison. Each is a run of every method, and a thousand
 /// determine the quartiles to a hundredth.
-const MOST_REPEATS: u64 = 1_000;
+const MAX_REPEATS: u64 = 1_000;
 
 /// Maximum number of permutations: they resolve p-values of one in a million.
-const MOST_PERMUTATIONS: u64 = 1_000_000;
+const MAX_PERMUTATIONS: u64 = 1_000_000;
 
 /// Maximum number of features of a generated table: the maximum number of columns in a text file.
-const MOST_FEATURES: u64 = 100_000;
+const MAX_FEATURES: u64 = 100_000;
 
 /// Word that keeps missing values in a conversion.
-const KEEP: &str = "keep";
+const KEEP_WORD: &str = "keep";
 
 /// Landmark schemes and maps to compare, without duplicates; an alias, because clap treats a `Vec`
 /// as a repeated option.
@@ -51,7 +51,10 @@ impl TypedValueParser for LandmarksParser {
 
 /// Parses a comma-separated list without duplicates; commas within parentheses and brackets do not
 /// separate.
-fn distinct<V: PartialEq + Display>(text: &str, parse: impl Fn(&str) -> Result<V, String>) -> Result<Vec<V>, String> {
+fn distinct_list<V: PartialEq + Display>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<V, String>,
+) -> Result<Vec<V>, String> {
     let mut depth = 0usize;
     let parts = text.split(|letter: char| {
         match letter {
@@ -74,7 +77,7 @@ fn distinct<V: PartialEq + Display>(text: &str, parse: impl Fn(&str) -> Result<V
 
 /// Parses `--methods`: a list of names, in which maps may have parameters in parentheses.
 pub fn methods(text: &str) -> Result<Methods, String> {
-    distinct(text, word)
+    distinct_list(text, word)
 }
 
 /// Kernels to try, without duplicates.
@@ -82,59 +85,59 @@ pub type Kernels = Vec<Kernel>;
 
 /// Parses `--kernels`: a list of kernel expressions.
 pub fn kernels(text: &str) -> Result<Kernels, String> {
-    distinct(text, kernel)
+    distinct_list(text, kernel)
 }
 
 /// Checks `--factors`, a list or range of numbers, before work starts, and returns its text.
 pub fn factors(text: &str) -> Result<String, String> {
-    kmodel::lists::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    kmodel::lists::parse_factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
-    let known = || joined(kapprox::landmark::registry().into_iter().map(|scheme| scheme.name));
-    kapprox::landmark::by_name(text).ok_or_else(|| format!("expected one of {}", known()))
+    let names = || join_with_commas(kapprox::landmark::registry().into_iter().map(|scheme| scheme.name));
+    kapprox::landmark::by_name(text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 pub fn repeats(text: &str) -> Result<u64, String> {
-    between(text, 1, MOST_REPEATS)
+    in_range(text, 1, MAX_REPEATS)
 }
 
 pub fn permutations(text: &str) -> Result<u64, String> {
-    between(text, 0, MOST_PERMUTATIONS)
+    in_range(text, 0, MAX_PERMUTATIONS)
 }
 
 pub fn features(text: &str) -> Result<usize, String> {
-    between(text, 1, MOST_FEATURES).map(|n| n as usize)
+    in_range(text, 1, MAX_FEATURES).map(|n| n as usize)
 }
 
 /// Parses a nonempty column name, or a pattern for several columns.
 pub fn name(text: &str) -> Result<String, String> {
-    filled(text, "the name of a column, such as y; kmill inspect DATA lists them")
+    nonempty(text, "the name of a column, such as y; kmill inspect DATA lists them")
 }
 
 /// Parses a column with its type, such as `zip=text`.
 pub(crate) fn column_type(text: &str) -> Result<(String, ColumnType), String> {
-    let (column, of) = text.rsplit_once('=').ok_or("expected a column and its type, such as zip=text")?;
-    let of = of
+    let (column, type_name) = text.rsplit_once('=').ok_or("expected a column and its type, such as zip=text")?;
+    let kind = type_name
         .trim()
         .parse()
         .map_err(|_| format!("expected text, number or date after {column}=, such as {column}=text"))?;
-    Ok((name(column)?, of))
+    Ok((name(column)?, kind))
 }
 
 pub(crate) fn label(text: &str) -> Result<String, String> {
-    filled(text, "the name of a class, such as yes; kmill inspect MODEL lists them")
+    nonempty(text, "the name of a class, such as yes; kmill inspect MODEL lists them")
 }
 
-fn filled(text: &str, expected: &str) -> Result<String, String> {
+fn nonempty(text: &str, expected: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("expected {expected}")) } else { Ok(text.to_string()) }
 }
 
 /// Parses two costs, such as `1:20`.
 pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
     let cost = |text: &str| text.trim().parse::<f64>().ok().filter(|cost| cost.is_finite() && *cost >= 0.0);
-    let both = text.split_once(':').and_then(|(alarm, miss)| Some([cost(alarm)?, cost(miss)?]));
-    both.ok_or_else(|| "expected the costs of a false positive and of a false negative, such as 1:20".to_string())
+    let parsed = text.split_once(':').and_then(|(alarm, miss)| Some([cost(alarm)?, cost(miss)?]));
+    parsed.ok_or_else(|| "expected the costs of a false positive and of a false negative, such as 1:20".to_string())
 }
 
 /// Parses any number; the subcommand checks its range.
@@ -143,26 +146,26 @@ pub fn number(text: &str) -> Result<f64, String> {
 }
 
 pub fn map(text: &str) -> Result<MapSpec, String> {
-    text.parse().map_err(|error: kapprox::Error| flags(&error.to_string()))
+    text.parse().map_err(|error: kapprox::Error| with_option_names(&error.to_string()))
 }
 
 /// Parses an integer, written as `100000`, `100_000` or `1e5`.
 pub fn whole(text: &str) -> Result<u64, String> {
-    let plain = text.replace('_', "");
-    if let Ok(n) = plain.parse() {
+    let digits = text.replace('_', "");
+    if let Ok(n) = digits.parse() {
         return Ok(n);
     }
     // above 2^53, a floating-point number no longer identifies one integer
-    match plain.parse::<f64>() {
+    match digits.parse::<f64>() {
         Ok(n) if n >= 0.0 && n.fract() == 0.0 && n <= 9e15 => Ok(n as u64),
         _ => Err("expected a whole number, such as 100000 or 1e5".to_string()),
     }
 }
 
-fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
+fn in_range(text: &str, min: u64, max: u64) -> Result<u64, String> {
     match whole(text)? {
-        n if (fewest..=most).contains(&n) => Ok(n),
-        _ => Err(format!("expected a whole number from {fewest} to {most}")),
+        n if (min..=max).contains(&n) => Ok(n),
+        _ => Err(format!("expected a whole number from {min} to {max}")),
     }
 }
 
@@ -175,8 +178,8 @@ pub fn rank(text: &str) -> Result<usize, String> {
 
 pub fn threads(text: &str) -> Result<usize, String> {
     match rank(text)? {
-        n if n <= MOST_THREADS => Ok(n),
-        _ => Err(format!("expected at most {MOST_THREADS}")),
+        n if n <= MAX_THREADS => Ok(n),
+        _ => Err(format!("expected at most {MAX_THREADS}")),
     }
 }
 
@@ -187,21 +190,21 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 
 /// Parses `--checkpoint-every`, a time with a unit: `30s`, `10min`, `1h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let unit = match text[split..].trim() {
+    let unit_start = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let unit = match text[unit_start..].trim() {
         "s" => 1.0,
         "min" => 60.0,
         "h" => 3600.0,
         _ => f64::NAN,
     };
-    let seconds = text[..split].parse::<f64>().unwrap_or(f64::NAN) * unit;
+    let seconds = text[..unit_start].parse::<f64>().unwrap_or(f64::NAN) * unit;
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| "expected a number and a unit, such as 30s, 10min or 1h".to_string())
 }
 
 /// Parses `--rows`, a range of row numbers: `0..1000`, `..1000`, `1000..`.
 pub fn rows(text: &str) -> Result<Range<u64>, String> {
-    kstore::condition::parse_rows(text).map_err(expected)
+    kstore::condition::parse_rows(text).map_err(expected_by_store)
 }
 
 /// Parses `--part`: the part, counted from 1, and the number of parts.
@@ -234,32 +237,32 @@ pub fn infer_rows(text: &str) -> Result<u64, String> {
 }
 
 pub fn times(text: &str) -> Result<Times, String> {
-    Times::try_from(text.to_string()).map_err(|error| flags(&error.to_string()))
+    Times::try_from(text.to_string()).map_err(|error| with_option_names(&error.to_string()))
 }
 
 /// Parses `--where`, a condition on one column such as `fold != 3`.
 pub fn condition(text: &str) -> Result<Condition, String> {
-    Condition::parse(text).map_err(expected)
+    Condition::parse(text).map_err(expected_by_store)
 }
 
 pub fn missing(text: &str) -> Result<Missing, String> {
-    let right = "choose error, drop, mean or indicator";
-    Missing::named(text).ok_or_else(|| match text {
-        KEEP => format!("only a conversion can leave values missing; {right}"),
-        _ => right.to_string(),
+    let choices = "choose error, drop, mean or indicator";
+    Missing::from_name(text).ok_or_else(|| match text {
+        KEEP_WORD => format!("only a conversion can leave values missing; {choices}"),
+        _ => choices.to_string(),
     })
 }
 
 /// Parses `--missing` of a conversion, which learns no means: [`Missing::Mean`] stands for keeping
 /// missing values.
 pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
-    match Missing::named(text) {
+    match Missing::from_name(text) {
         Some(Missing::Mean | Missing::Indicator) => Err(format!(
-            "a conversion does not compute means; use --missing drop or --missing {KEEP} here, or --missing {text} with fit"
+            "a conversion does not compute means; use --missing drop or --missing {KEEP_WORD} here, or --missing {text} with fit"
         )),
         Some(missing) => Ok(missing),
-        None if text == KEEP => Ok(Missing::Mean),
-        None => Err(format!("choose error, drop or {KEEP}")),
+        None if text == KEEP_WORD => Ok(Missing::Mean),
+        None => Err(format!("choose error, drop or {KEEP_WORD}")),
     }
 }
 
@@ -273,8 +276,8 @@ pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
 
 /// Returns the part of a kstore error that describes valid values; clap already shows the given
 /// value.
-fn expected(error: kstore::Error) -> String {
-    flags(&match error {
+fn expected_by_store(error: kstore::Error) -> String {
+    with_option_names(&match error {
         kstore::Error::Syntax { expected, .. } => expected,
         other => other.to_string(),
     })
@@ -282,7 +285,7 @@ fn expected(error: kstore::Error) -> String {
 
 /// Returns the part of a ksolve error that describes valid values; see [`expected`].
 pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
-    flags(&match error {
+    with_option_names(&match error {
         ksolve::Error::Option { expected, .. } => expected,
         other => other.to_string(),
     })
@@ -291,7 +294,7 @@ pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
 /// Checks `--lambda` of a curve and returns its text. A number outside the valid range fails later,
 /// in the run (exit code 1); anything else is a usage error.
 pub fn lambda(text: &str) -> Result<String, String> {
-    match kmodel::lists::penalties("lambda", text) {
+    match kmodel::lists::parse_regularisation("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }
@@ -299,12 +302,13 @@ pub fn lambda(text: &str) -> Result<String, String> {
 
 /// Checks that `--ranks` is a list or range of ranks, and returns its text.
 pub fn ranks(text: &str) -> Result<String, String> {
-    kmodel::lists::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    kmodel::lists::parse_ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 /// Parses `--kernel`, a kernel expression. The message points at the invalid character.
 pub fn kernel(text: &str) -> Result<Kernel, String> {
-    Kernel::parse(text).map_err(|error| elsewhere::kernel(text).unwrap_or_else(|| flags(&error.to_string())))
+    Kernel::parse(text)
+        .map_err(|error| foreign_names::kernel_reply(text).unwrap_or_else(|| with_option_names(&error.to_string())))
 }
 
 #[cfg(test)]

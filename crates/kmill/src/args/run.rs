@@ -4,7 +4,7 @@ use super::parse;
 use crate::Result;
 use crate::progress::Progress;
 use clap::Args;
-use kreport::fit::Spent;
+use kreport::fit::ResourceReport;
 use kstore::{checkpoint::Resume, pass::SharedEngine, scratch::Scratch};
 use std::{path::PathBuf, time::Duration};
 
@@ -83,7 +83,7 @@ pub(crate) struct EngineArgs {
 
 impl EngineArgs {
     pub(crate) fn open(&self) -> Result<Option<SharedEngine>> {
-        let open = |folder| Ok(SharedEngine::folder(folder)?.patience(self.patience));
+        let open = |folder| Ok(SharedEngine::in_folder(folder)?.with_patience(self.patience));
         self.states.as_ref().map(open).transpose()
     }
 }
@@ -106,8 +106,8 @@ pub(crate) struct ScratchArgs {
 impl ScratchArgs {
     pub(crate) fn open(&self) -> Result<Option<Scratch>> {
         let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
-        let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
-        let limit = self.scratch_limit.map_or_else(half, |limit| limit as u64);
+        let half_of_free = || kstore::scratch::free_bytes(folder).map_or(u64::MAX, |free| free / 2);
+        let limit = self.scratch_limit.map_or_else(half_of_free, |limit| limit as u64);
         Ok(Some(Scratch::open(folder, limit)?))
     }
 }
@@ -127,11 +127,11 @@ impl RunArgs {
     pub(crate) fn resolve(&self) -> Run {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let verbosity = crate::progress::verbosity(self.quiet, self.verbose);
-        let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::usual), Progress::new(verbosity));
-        if let Some(there) = kstore::budget::available().filter(|there| memory > *there) {
-            let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
+        let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::default_memory), Progress::new(verbosity));
+        if let Some(available) = kstore::budget::available().filter(|there| memory > *there) {
+            let (requested, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(available));
             progress.warn(format!(
-                "--memory {asked} exceeds the {there} available to this process, beyond which the system may end it; lower --memory"
+                "--memory {requested} exceeds the {there} available to this process, beyond which the system may end it; lower --memory"
             ));
         }
         Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }
@@ -140,8 +140,8 @@ impl RunArgs {
 
 impl Run {
     /// Returns the resources that the run has used; `bytes_read` is counted by its tables.
-    pub(crate) fn spent(&self, bytes_read: u64) -> Spent {
-        Spent {
+    pub(crate) fn resource_report(&self, bytes_read: u64) -> ResourceReport {
+        ResourceReport {
             seconds: self.progress.seconds(),
             bytes_read,
             peak_rss_bytes: kstore::budget::peak_rss(),

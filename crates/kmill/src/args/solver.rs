@@ -2,7 +2,7 @@
 //! solver.
 
 use super::parse::expected_by_solver;
-use crate::error::flags;
+use crate::error::with_option_names;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};
@@ -14,34 +14,34 @@ pub(crate) struct SolverArgs(pub Options);
 
 /// Returns the option name of a parameter, without leading dashes: `class-weight` for
 /// `class_weight`.
-fn option(parameter: &Parameter) -> String {
+fn option_name(parameter: &Parameter) -> String {
     parameter.name.replace('_', "-")
 }
 
-fn distinct() -> Vec<&'static Parameter> {
+fn distinct_parameters() -> Vec<&'static Parameter> {
     let mut seen = HashSet::new();
     solver::parameters().filter(|parameter| seen.insert(parameter.name)).collect()
 }
 
 /// Returns the help text of a parameter, with the description by each solver that reads it.
-fn help(parameter: &Parameter) -> String {
+fn parameter_help(parameter: &Parameter) -> String {
     let mut seen = HashSet::new();
-    let own = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.about));
-    own.map(|own| described(own.name, own.about)).collect::<Vec<_>>().join("; ")
+    let own = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.help));
+    own.map(|own| describe_parameter(own.name, own.help)).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats one description of a parameter with its solvers and their defaults.
-fn described(name: &str, about: &str) -> String {
+fn describe_parameter(name: &str, about: &str) -> String {
     let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
-        for own in family.parameters.iter().filter(|own| (own.name, own.about) == (name, about)) {
+        for own in family.parameters.iter().filter(|own| (own.name, own.help) == (name, about)) {
             match readers.iter_mut().find(|(default, _)| *default == own.default) {
                 Some((_, names)) => names.push(family.name),
                 None => readers.push((own.default, vec![family.name])),
             }
         }
     }
-    let all: Vec<&str> = readers.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let solvers: Vec<&str> = readers.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let defaults = match &readers[..] {
         [(Some(default), _)] => format!(" [default: {default}]"),
         [(None, _)] => String::new(),
@@ -51,20 +51,21 @@ fn described(name: &str, about: &str) -> String {
             format!(" [default: {}]", each.collect::<Vec<_>>().join("; "))
         }
     };
-    format!("{} ({}){defaults}", flags(about), all.join(", "))
+    format!("{} ({}){defaults}", with_option_names(about), solvers.join(", "))
 }
 
-pub(super) fn own_help(parameter: &Parameter) -> String {
+pub(super) fn solver_help(parameter: &Parameter) -> String {
     let default = parameter.default.map_or(String::new(), |default| format!(" [default: {default}]"));
-    format!("{}{default}", flags(parameter.about))
+    format!("{}{default}", with_option_names(parameter.help))
 }
 
 pub(super) fn is_parameter(name: &str) -> bool {
     solver::parameters().into_iter().any(|parameter| parameter.name == name)
 }
 
-fn arg(parameter: &'static Parameter) -> Arg {
-    let arg = Arg::new(parameter.name).long(option(parameter)).help(help(parameter)).help_heading("Solver");
+fn parameter_arg(parameter: &'static Parameter) -> Arg {
+    let arg =
+        Arg::new(parameter.name).long(option_name(parameter)).help(parameter_help(parameter)).help_heading("Solver");
     let name = match parameter.kind {
         ParameterKind::Flag => return arg.action(ArgAction::SetTrue),
         ParameterKind::Count { .. } => "N",
@@ -77,25 +78,26 @@ fn arg(parameter: &'static Parameter) -> Arg {
         ParameterKind::Columns => "GLOBS",
         ParameterKind::Kernel => "EXPR",
     };
-    arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
+    arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| check_value(parameter, text))
 }
 
 /// Checks that at least one solver with the parameter accepts a value, and returns its text. A
 /// number outside the valid range of a regularisation parameter passes here and fails later, in the
 /// run.
-fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
-    let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
-    let taken = solver::parameters().any(|own| own.name == parameter.name && own.parse(text).is_ok());
+fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
+    let are_numbers =
+        || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
+    let is_accepted = solver::parameters().any(|own| own.name == parameter.name && own.parse(text).is_ok());
     match parameter.parse(text) {
-        Err(_) if matches!(parameter.kind, ParameterKind::Penalties { .. }) && numbers() => Ok(text.to_string()),
-        Err(error) if !taken => Err(expected_by_solver(error)),
+        Err(_) if matches!(parameter.kind, ParameterKind::Penalties { .. }) && are_numbers() => Ok(text.to_string()),
+        Err(error) if !is_accepted => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }
 }
 
 impl Args for SolverArgs {
     fn augment_args(command: Command) -> Command {
-        distinct().into_iter().fold(command, |command, parameter| command.arg(arg(parameter)))
+        distinct_parameters().into_iter().fold(command, |command, parameter| command.arg(parameter_arg(parameter)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -105,12 +107,12 @@ impl Args for SolverArgs {
 
 impl FromArgMatches for SolverArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let with = |given: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
+        let add_value = |given: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
             ParameterKind::Flag if !matches.get_flag(name) => given,
             ParameterKind::Flag => given.set(name, true),
             _ => matches.get_one::<String>(name).into_iter().fold(given, |given, text| given.set(name, text)),
         };
-        Ok(Self(distinct().into_iter().fold(Options::new(), with)))
+        Ok(Self(distinct_parameters().into_iter().fold(Options::new(), add_value)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -125,7 +127,9 @@ mod tests {
 
     #[test]
     fn help_names_the_readers_and_their_defaults() {
-        let text = |name: &str| help(distinct().into_iter().find(|parameter| parameter.name == name).unwrap());
+        let text = |name: &str| {
+            parameter_help(distinct_parameters().into_iter().find(|parameter| parameter.name == name).unwrap())
+        };
         assert!(text("epsilon").ends_with("(svr) [default: 0.1]"), "{}", text("epsilon"));
         assert!(text("lambda").contains("1e-9..1e-3 for ridge; 1e-6 for fisher"), "{}", text("lambda"));
         assert!(text("class_weight").ends_with("(logistic, svm)"), "{}", text("class_weight"));

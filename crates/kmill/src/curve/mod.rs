@@ -5,20 +5,20 @@
 //!                                                                     └─▶ HTML, SVG, PNG, tables
 //! ```
 
-mod cells;
+mod cells_file;
 mod report;
 mod request;
 
 pub(crate) use request::CurveArgs;
 
-use crate::output::{self, Kind, Outputs};
+use crate::output::{self, FileKind, Outputs};
 use crate::{
     Error, Result, args::Run, args::run::resume, interrupt, pipeline, pipeline::FirstStages, progress::Progress,
 };
-use cells::CellsFile;
+use cells_file::CellsFile;
 use kapprox::Real;
 use kfit::request::Resources;
-use kreport::curve::{COLUMNS, CurveReport, Planned};
+use kreport::curve::{COLUMNS, CurveReport, StagePlan};
 use ksolve::{curve::Setting, job::ElementType};
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, SharedEngine};
@@ -28,11 +28,11 @@ use std::path::Path;
 /// Measures every method and writes the outputs. If the run fails, the finished cells remain next
 /// to the first output. Processes that share the passes must have the same remaining cells.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
-    let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
+    let kinds = [FileKind::Page, FileKind::Picture, FileKind::Json, FileKind::Table];
     let remedy = format!("choose a name that ends with {}", request::outputs());
     let outputs = Outputs::new(&args.output, &kinds, "its extension is not that of a report", &remedy)?;
     if let Some(cells) = outputs.paths().next().map(CellsFile::path)
-        && outputs.paths().any(|path| output::is_same(path, &cells))
+        && outputs.paths().any(|path| output::is_same_file(path, &cells))
     {
         let why = "finished cells are stored in this file, which is removed at the end";
         return Err(Error::option("-o", cells.display(), why, "choose another name"));
@@ -42,90 +42,92 @@ pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
         return Err(Error::option("--resume", "", "finished cells are stored next to an output", remedy));
     }
     let request = Request::new(args, run)?;
-    output::protect_inputs(outputs.0.iter().map(|(path, _)| path), output::inputs(request.train.table()))?;
+    output::protect_inputs(outputs.0.iter().map(|(path, _)| path), output::table_files(request.train.table()))?;
     match args.precision {
-        ElementType::F32 => measure::<f32>(&request, args, run, &outputs),
-        ElementType::F64 => measure::<f64>(&request, args, run, &outputs),
+        ElementType::F32 => open_and_run::<f32>(&request, args, run, &outputs),
+        ElementType::F64 => open_and_run::<f64>(&request, args, run, &outputs),
     }
 }
 
-fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
-    let first = outputs.paths().next();
-    let cells = CellsFile::open(first, request.manifest.clone(), resume(args.resume, args.fresh), &run.progress)?;
+fn open_and_run<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
+    let first_output = outputs.paths().next();
+    let cells =
+        CellsFile::open(first_output, request.manifest.clone(), resume(args.resume, args.fresh), &run.progress)?;
     let engine = args.engine.open()?;
     if let Some(engine) = &engine {
-        engine.join(&request.shared(&left(request, &cells)))?;
+        engine.join(&request.shared_manifest(&remaining_runs(request, &cells)))?;
     }
-    let report = measured::<T>(request, run, outputs, cells, engine.as_ref());
-    let over = !report.as_ref().err().and_then(Error::stored).is_some_and(kstore::Error::may_pass);
-    engine.iter().for_each(|engine| engine.leave(over));
+    let report = run_and_write::<T>(request, run, outputs, cells, engine.as_ref());
+    let is_final = !report.as_ref().err().and_then(Error::as_store_error).is_some_and(kstore::Error::is_transient);
+    engine.iter().for_each(|engine| engine.leave(is_final));
     report
 }
 
 /// Executes the runs without cells, together with other processes if there is an engine, and writes
 /// the outputs.
-fn measured<T: Real>(
+fn run_and_write<T: Real>(
     request: &Request,
     run: &Run,
     outputs: &Outputs,
     mut cells: CellsFile,
     engine: Option<&SharedEngine>,
 ) -> Result<CurveReport> {
-    let journal = engine.map(|engine| Journal::through(engine));
-    let (first, job) = (FirstStages::new(&run.progress), pipeline::job(run));
-    let resources = Resources { stages: &first, journal: journal.as_ref(), ..job.resources() };
+    let journal = engine.map(|engine| Journal::with_engine(engine));
+    let (first_stages, job) = (FirstStages::new(&run.progress), pipeline::library_job(run));
+    let resources = Resources { stage_observer: &first_stages, journal: journal.as_ref(), ..job.resources() };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
-    first.end();
-    all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
-    let plan = plan(&setting, request)?;
+    first_stages.end();
+    run_remaining(&setting, request, &mut cells, &run.progress)
+        .map_err(|error| cells.explain_error(error, &run.progress))?;
+    let plan = largest_plan(&setting, request)?;
     let report = report::report(request, run, &setting, plan, cells.cells());
     outputs.0.iter().try_for_each(|(path, kind)| write(&report, path, *kind))?;
-    cells.finish(&run.progress);
+    cells.remove(&run.progress);
     Ok(report)
 }
 
-fn write(report: &CurveReport, path: &Path, kind: Kind) -> Result<()> {
+fn write(report: &CurveReport, path: &Path, kind: FileKind) -> Result<()> {
     match kind {
-        Kind::Page => Ok(report.page().write(path)?),
-        Kind::Picture => Ok(report.write_picture(path)?),
-        Kind::Json => output::json_file(path, report),
-        Kind::Table | Kind::Model => Ok(output::table(path, &COLUMNS, &report.rows)?),
+        FileKind::Page => Ok(report.page().write(path)?),
+        FileKind::Picture => Ok(report.write_picture(path)?),
+        FileKind::Json => output::json_file(path, report),
+        FileKind::Table | FileKind::Model => Ok(output::write_table(path, &COLUMNS, &report.rows)?),
     }
 }
 
-fn left(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::CurveRun> {
-    request.options.runs().into_iter().filter(|run| !cells.hold(run)).collect()
+fn remaining_runs(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::CurveRun> {
+    request.options.runs().into_iter().filter(|run| !cells.has_all(run)).collect()
 }
 
-fn all_runs<T: Real>(
+fn run_remaining<T: Real>(
     setting: &Setting<'_, T>,
     request: &Request,
     cells: &mut CellsFile,
     progress: &Progress,
 ) -> Result<()> {
-    let (all, left) = (request.options.runs().len(), left(request, cells));
-    let work = progress.work("curve", all as u64, (all - left.len()) as u64);
-    for run in &left {
-        interrupt::check()?;
-        work.begin(&run.to_string());
+    let (run_count, remaining) = (request.options.runs().len(), remaining_runs(request, cells));
+    let run_counter = progress.runs("curve", run_count as u64, (run_count - remaining.len()) as u64);
+    for run in &remaining {
+        interrupt::fail_if_requested()?;
+        run_counter.begin(&run.to_string());
         let started = std::time::Instant::now();
-        cells.add(setting.run(run)?)?;
-        work.end(&run.to_string(), started.elapsed());
+        cells.append(setting.run(run)?)?;
+        run_counter.end(&run.to_string(), started.elapsed());
     }
-    work.finish();
+    run_counter.finish();
     Ok(())
 }
 
 /// Returns the stages of the run that needs most memory.
-fn plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<Planned>> {
-    let largest = request.options.ranks.last().copied().unwrap_or(1);
-    let mut most = Vec::new();
+fn largest_plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<StagePlan>> {
+    let max_rank = request.options.ranks.last().copied().unwrap_or(1);
+    let mut largest_stages = Vec::new();
     for method in &request.options.methods {
-        let (_, plans) = setting.plan(method, largest)?;
-        let stages: Vec<Planned> = plans.into_iter().map(|plan| Planned::new(method, plan)).collect();
-        if Planned::largest(&stages) > Planned::largest(&most) {
-            most = stages;
+        let (_, plans) = setting.plan(method, max_rank)?;
+        let stages: Vec<StagePlan> = plans.into_iter().map(|plan| StagePlan::new(method, plan)).collect();
+        if StagePlan::max_bytes(&stages) > StagePlan::max_bytes(&largest_stages) {
+            largest_stages = stages;
         }
     }
-    Ok(most)
+    Ok(largest_stages)
 }

@@ -4,27 +4,27 @@ use super::request::Request;
 use crate::args::Run;
 use kapprox::{Real, instruction_set};
 use kfit::train::target_names;
-use kreport::curve::{CurveReport, FeatureReport, Planned, TableReport};
+use kreport::curve::{CurveReport, FeatureReport, StagePlan, TableReport};
 use kreport::machine;
 use ksolve::curve::{CurveCell, Setting};
-use ksolve::job::LAMBDA;
+use ksolve::job::LAMBDA_CONVENTION;
 
 /// Returns the report of the cells of a curve.
 pub(super) fn report<T: Real>(
     request: &Request,
     run: &Run,
     setting: &Setting<'_, T>,
-    plan: Vec<Planned>,
+    plan: Vec<StagePlan>,
     cells: &[CurveCell],
 ) -> CurveReport {
     let options = &request.options;
     let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
     let mut rows: Vec<CurveCell> = cells.iter().filter(|cell| cell.repeat < options.repeats).cloned().collect();
-    let place = |cell: &CurveCell| methods.iter().position(|method| *method == cell.method);
-    rows.sort_by_key(|cell| (place(cell), cell.rank, cell.repeat));
+    let method_index = |cell: &CurveCell| methods.iter().position(|method| *method == cell.method);
+    rows.sort_by_key(|cell| (method_index(cell), cell.rank, cell.repeat));
     let table = request.train.table();
     let names = request.train.feature_names();
-    let moments = names.into_iter().zip(&setting.statistics().features);
+    let moments = names.into_iter().zip(&setting.statistics().inputs);
     let feature = |(name, m): (String, &kstore::statistics::Moments)| FeatureReport {
         name,
         min: m.min,
@@ -63,17 +63,17 @@ pub(super) fn report<T: Real>(
         frobenius_columns: setting.columns(),
         kernel: setting.kernel().to_string(),
         lambda: options.lambda,
-        lambda_convention: LAMBDA,
+        lambda_convention: LAMBDA_CONVENTION,
         tested: setting.tested(),
         landmarks: options.landmarks.name,
         floor: setting.floor(),
-        spent: run.spent(table.bytes_read()),
+        spent: run.resource_report(table.bytes_read()),
         plan,
         threads: run.threads,
         precision: T::NAME,
         version: env!("CARGO_PKG_VERSION"),
         instruction_set: instruction_set(),
-        machine: machine::machine(),
-        command: machine::command(),
+        machine: machine::describe_machine(),
+        command: machine::command_line(),
     }
 }

@@ -6,13 +6,13 @@ use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
 use kfit::train::target_names;
-use kreport::table::joined;
+use kreport::table::join_with_commas;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
 use ksolve::{
     Intercept, Task,
     job::{ElementType, Scaling},
 };
-use kstore::{Selected, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
+use kstore::{SelectedTable, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -90,8 +90,8 @@ pub(crate) struct CurveArgs {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) options: CurveOptions,
-    pub(super) train: Selected,
-    pub(super) test: Option<Selected>,
+    pub(super) train: SelectedTable,
+    pub(super) test: Option<SelectedTable>,
     pub(super) test_where: Option<Condition>,
     pub(super) train_where: Option<Condition>,
     /// Identifies the curve of a file of cells. Excludes the number of repeats: with more repeats,
@@ -106,7 +106,7 @@ pub(super) fn outputs() -> String {
 impl Request {
     /// Opens the table and checks options that depend on each other.
     pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
-        let (progress, job) = (&run.progress, &pipeline::job(run));
+        let (progress, job) = (&run.progress, &pipeline::library_job(run));
         let data = &args.data;
         if args.test_where.is_some() && data.target.is_empty() {
             let why = "a test error needs a target; name its column: --target y";
@@ -126,10 +126,10 @@ impl Request {
                 "choose regression or classification",
             ));
         }
-        let text = data.select.text.options();
+        let text = data.select.text.text_options();
         let (table, targets) = open::table(&data.select.paths, &text, &data.target)?;
-        let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
-        let lambda = match kmodel::lists::penalties("lambda", &args.lambda)?[..] {
+        let (train, test, train_where) = select_rows(args, job, &table, &targets, task)?;
+        let lambda = match kmodel::lists::parse_regularisation("lambda", &args.lambda)?[..] {
             [one] => one,
             _ => {
                 return Err(Error::option(
@@ -142,9 +142,9 @@ impl Request {
         };
         let options = CurveOptions {
             methods: args.methods.clone(),
-            ranks: kmodel::lists::ranks(&args.ranks)?,
+            ranks: kmodel::lists::parse_ranks(&args.ranks)?,
             repeats: args.repeats,
-            landmarks: landmarks(args)?,
+            landmarks: landmark_scheme(args)?,
             sample: args.sample,
             scaling: args.scale,
             kernel: args.kernel.resolve_columns(&train.feature_names())?,
@@ -154,21 +154,21 @@ impl Request {
             seed: args.seed,
         };
         let condition = |condition: Option<&Condition>| condition.map_or("none".into(), ToString::to_string);
-        let o = &options;
-        let named: [(&str, String); 18] = [
-            ("--methods", joined(&o.methods)),
-            ("--ranks", joined(&o.ranks)),
-            ("--landmarks", o.landmarks.name.to_string()),
-            ("--sample", o.sample.map_or("all".to_string(), |rows| rows.to_string())),
-            ("--scale", o.scaling.to_string()),
-            ("--kernel", o.kernel.to_string()),
-            ("--task", o.task.to_string()),
-            ("--lambda", o.lambda.to_string()),
-            ("--intercept", o.intercept.to_string()),
-            ("--seed", o.seed.to_string()),
+        let checked = &options;
+        let settings: [(&str, String); 18] = [
+            ("--methods", join_with_commas(&checked.methods)),
+            ("--ranks", join_with_commas(&checked.ranks)),
+            ("--landmarks", checked.landmarks.name.to_string()),
+            ("--sample", checked.sample.map_or("all".to_string(), |rows| rows.to_string())),
+            ("--scale", checked.scaling.to_string()),
+            ("--kernel", checked.kernel.to_string()),
+            ("--task", checked.task.to_string()),
+            ("--lambda", checked.lambda.to_string()),
+            ("--intercept", checked.intercept.to_string()),
+            ("--seed", checked.seed.to_string()),
             ("--precision", args.precision.to_string()),
-            ("features", joined(train.feature_names())),
-            ("target", joined(target_names(&train))),
+            ("features", join_with_commas(train.feature_names())),
+            ("target", join_with_commas(target_names(&train))),
             (
                 "--rows",
                 data.select.rows.as_ref().map_or("all".to_string(), |rows| format!("{}..{}", rows.start, rows.end)),
@@ -181,59 +181,59 @@ impl Request {
         let manifest = Manifest {
             version: env!("CARGO_PKG_VERSION").to_string(),
             instruction_set: instruction_set(),
-            options: named.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+            options: settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             files: train.table().identities(),
         };
         Ok(Self { options, train, test, test_where: args.test_where.clone(), train_where, manifest })
     }
 
     /// Returns the manifest of processes that share the remaining runs.
-    pub(super) fn shared(&self, left: &[CurveRun]) -> Manifest {
+    pub(super) fn shared_manifest(&self, remaining: &[CurveRun]) -> Manifest {
         let mut manifest = self.manifest.clone();
-        let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-        manifest.options.insert("runs that are left".to_string(), left.join("; "));
+        let remaining: Vec<String> = remaining.iter().map(ToString::to_string).collect();
+        manifest.options.insert("runs that are left".to_string(), remaining.join("; "));
         manifest
     }
 }
 
 /// Returns the landmark scheme for maps with landmarks; an error if it was given and no map uses
 /// one.
-fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
-    let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
+fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
+    let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {
-        Some(scheme) if !args.methods.iter().any(reads) => {
+        Some(scheme) if !args.methods.iter().any(needs_landmarks) => {
             let why = "no map among --methods uses landmarks of another scheme";
             Err(Error::option("--landmarks", scheme.name, why, "omit it, or compare a map such as eigen"))
         }
         Some(scheme) => Ok(scheme),
-        None => Ok(kapprox::landmark::usual()),
+        None => Ok(kapprox::landmark::default_scheme()),
     }
 }
 
 /// Returns the rows to approximate, the test rows, and the condition of the former; by default all
 /// rows except the test rows are approximated.
-fn rows(
+fn select_rows(
     args: &CurveArgs,
     job: &ksolve::job::Run<'_>,
     table: &Table,
     targets: &[String],
     task: Task,
-) -> Result<(Selected, Option<Selected>, Option<Condition>)> {
+) -> Result<(SelectedTable, Option<SelectedTable>, Option<Condition>)> {
     let condition = args.data.select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
     let class_target = task == Task::Classification && args.test_where.is_some();
     let (targets, filter) = (targets.to_vec(), condition.clone());
-    let selection = Selection { targets, class_target, filter, ..open::learned_from(&args.data) };
+    let selection = Selection { targets, class_target, filter, ..open::training_selection(&args.data) };
     let first = table.select(&selection)?;
-    let Some(test) = &args.test_where else { return Ok((job.coded(&first)?, None, condition)) };
+    let Some(test) = &args.test_where else { return Ok((job.resolve_categories(&first)?, None, condition)) };
     // a column that splits the rows is not a feature in either part
     let mut features = first.feature_columns();
     if args.data.features.is_empty() {
         features.retain(|name| *name != test.column);
     }
     let selection = Selection { features, ..selection };
-    let train = job.coded(&table.select(&selection)?)?;
+    let train = job.resolve_categories(&table.select(&selection)?)?;
     // test rows are encoded like the training rows
     let Selection { features, categories, encoding, .. } = train.same_features();
-    let tested = Selection { features, categories, encoding, filter: Some(test.clone()), ..selection };
-    Ok((train, Some(table.select(&tested)?), condition))
+    let test_selection = Selection { features, categories, encoding, filter: Some(test.clone()), ..selection };
+    Ok((train, Some(table.select(&test_selection)?), condition))
 }

@@ -4,52 +4,52 @@ use super::{Generator, Target};
 use std::f64::consts::PI;
 
 /// Class 0: (cos t, sin t); class 1: (1 − cos t, ½ − sin t); t uniform in (0, π).
-pub(super) static MOONS: Generator = Generator::rule("moons", 2, Target::Class, |recipe, row, x| {
+pub(super) static MOONS: Generator = Generator::undescribed("moons", 2, Target::Class, |recipe, row, x| {
     let lower = recipe.uniform(0, row) < 0.5;
     let t = PI * recipe.uniform(1, row);
     let point = if lower { [1.0 - t.cos(), 0.5 - t.sin()] } else { [t.cos(), t.sin()] };
-    recipe.near(&point, row, x);
+    recipe.add_noise(&point, row, x);
     f64::from(u8::from(lower))
 })
 .noise(0.1)
 .about("two classes: interleaved half circles of radius 1, with noise");
 
 /// Number of clusters of `blobs`.
-const CENTRES: u64 = 3;
+const BLOB_COUNT: u64 = 3;
 
 /// Index of the first random draw for the centres, far above the draws for the rows.
-const CENTRE: u64 = 1 << 40;
+const FIRST_CENTRE_DRAW: u64 = 1 << 40;
 
 /// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard
 /// deviation `noise`.
-pub(super) static BLOBS: Generator = Generator::rule("blobs", 2, Target::Class, |recipe, row, x| {
-    let class = ((recipe.uniform(0, row) * CENTRES as f64) as u64).min(CENTRES - 1);
+pub(super) static BLOBS: Generator = Generator::undescribed("blobs", 2, Target::Class, |recipe, row, x| {
+    let class = ((recipe.uniform(0, row) * BLOB_COUNT as f64) as u64).min(BLOB_COUNT - 1);
     for (axis, x) in (0..).zip(x) {
-        let centre = 20.0 * recipe.uniform(CENTRE + axis, class) - 10.0;
+        let centre = 20.0 * recipe.uniform(FIRST_CENTRE_DRAW + axis, class) - 10.0;
         *x = centre + recipe.noise * recipe.normal(axis, row);
     }
     class as f64
 })
-.at_least(1)
+.at_least_features(1)
 .noise(1.0)
 .about("three classes: Gaussian clusters with centres uniform in (-10, 10)^d");
 
 /// (t, t² + class), t uniform in (-2, 2): not linearly separable, but separable by a quadratic
 /// function.
-pub(super) static PARABOLAS: Generator = Generator::rule("parabolas", 2, Target::Class, |recipe, row, x| {
+pub(super) static PARABOLAS: Generator = Generator::undescribed("parabolas", 2, Target::Class, |recipe, row, x| {
     let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
     let t = 4.0 * recipe.uniform(1, row) - 2.0;
-    recipe.near(&[t, t * t + upper], row, x);
+    recipe.add_noise(&[t, t * t + upper], row, x);
     upper
 })
 .noise(0.05)
 .about("two classes: the parabolas x1 = x0^2 and x1 = x0^2 + 1 for x0 in (-2, 2), with noise");
 
 /// Class 0: (cos t, sin t); class 1: half of this; t uniform in (0, 2π).
-pub(super) static CIRCLE: Generator = Generator::rule("circle", 2, Target::Class, |recipe, row, x| {
+pub(super) static CIRCLE: Generator = Generator::undescribed("circle", 2, Target::Class, |recipe, row, x| {
     let inner = recipe.uniform(0, row) < 0.5;
     let (t, radius) = (2.0 * PI * recipe.uniform(1, row), if inner { 0.5 } else { 1.0 });
-    recipe.near(&[radius * t.cos(), radius * t.sin()], row, x);
+    recipe.add_noise(&[radius * t.cos(), radius * t.sin()], row, x);
     f64::from(u8::from(inner))
 })
 .noise(0.05)
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn without_noise_there_are_three_blobs() {
         let (x, y) = table(&BLOBS, 300, Some(0.0));
-        for class in 0..CENTRES {
+        for class in 0..BLOB_COUNT {
             let rows: Vec<&[f64]> =
                 x.chunks_exact(2).zip(&y).filter(|(_, y)| **y == class as f64).map(|(x, _)| x).collect();
             assert!(rows.len() > 60 && rows.iter().all(|x| *x == rows[0] && x.iter().all(|v| v.abs() < 10.0)));

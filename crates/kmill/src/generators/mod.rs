@@ -4,31 +4,31 @@
 //! To add a generator: write a static [`Generator`], and add a line to `GENERATORS`.
 
 mod classes;
-mod crowded;
-mod surfaces;
+mod imbalanced;
+mod numeric;
 
 use crate::{Error, Result};
 use kstore::key::{Purpose, Stream};
-use kstore::named::{Named, Registry};
+use kstore::registry::{Registry, RegistryEntry};
 use kstore::shown::number;
 
-pub(crate) use surfaces::FRIEDMAN1;
+pub(crate) use numeric::FRIEDMAN1;
 
 static GENERATORS: Registry<&Generator> = Registry::new(&[
     &FRIEDMAN1,
-    &surfaces::HIDDEN,
+    &numeric::HIDDEN,
     &classes::MOONS,
     &classes::BLOBS,
-    &crowded::SMILE,
-    &crowded::ROBSPIRAL,
+    &imbalanced::SMILE,
+    &imbalanced::ROBSPIRAL,
     &classes::PARABOLAS,
     &classes::CIRCLE,
-    &surfaces::SWISSROLL,
-    &surfaces::SCURVE,
+    &numeric::SWISSROLL,
+    &numeric::SCURVE,
 ]);
 
-impl Named for &'static Generator {
-    const WHAT: &'static str = "generator";
+impl RegistryEntry for &'static Generator {
+    const KIND: &'static str = "generator";
     fn name(&self) -> &'static str {
         self.name
     }
@@ -40,7 +40,7 @@ pub(crate) fn all() -> Vec<&'static Generator> {
 }
 
 /// Returns the generator with this name, if any.
-pub(crate) fn find(name: &str) -> Option<&'static Generator> {
+pub(crate) fn by_name(name: &str) -> Option<&'static Generator> {
     GENERATORS.by_name(name).copied()
 }
 
@@ -84,11 +84,11 @@ pub struct Generator {
     /// Default number of features.
     pub features: usize,
     /// Minimum number of features; `None` if the number is fixed.
-    pub fewest_features: Option<usize>,
+    pub min_features: Option<usize>,
     /// Default noise; `None` if noise is not supported.
     pub noise: Option<f64>,
     /// Minimum number of rows that form the shape.
-    pub fewest_rows: u64,
+    pub min_rows: u64,
     /// Kind of the target column.
     pub target: Target,
     /// Function that writes the features of a row, given its number, and returns its target.
@@ -104,11 +104,11 @@ impl Generator {
         target: Target,
         row: fn(&Recipe, u64, &mut [f64]) -> f64,
     ) -> Self {
-        Self { name, about, features, fewest_features: None, noise: None, fewest_rows: 1, target, row }
+        Self { name, about, features, min_features: None, noise: None, min_rows: 1, target, row }
     }
 
     /// Same as [`Generator::new`], without a description.
-    const fn rule(
+    const fn undescribed(
         name: &'static str,
         features: usize,
         target: Target,
@@ -126,8 +126,8 @@ impl Generator {
         Self { noise: Some(noise), ..self }
     }
 
-    const fn at_least(self, features: usize) -> Self {
-        Self { fewest_features: Some(features), ..self }
+    const fn at_least_features(self, features: usize) -> Self {
+        Self { min_features: Some(features), ..self }
     }
 }
 
@@ -142,16 +142,16 @@ impl Recipe {
         noise: Option<f64>,
     ) -> Result<Self> {
         let name = generator.name;
-        if rows < generator.fewest_rows {
-            let why = format!("{name} needs at least {} rows", generator.fewest_rows);
+        if rows < generator.min_rows {
+            let why = format!("{name} needs at least {} rows", generator.min_rows);
             return Err(Error::option("--rows", rows, why, "raise --rows"));
         }
-        let features = match (features, generator.fewest_features) {
+        let features = match (features, generator.min_features) {
             (None, _) => generator.features,
             (Some(d), Some(fewest)) if d >= fewest => d,
-            (Some(d), Some(fewest)) => {
-                let why = format!("{name} has at least {fewest} features");
-                return Err(Error::option("--features", d, why, format!("choose {fewest} or more")));
+            (Some(d), Some(min_features)) => {
+                let why = format!("{name} has at least {min_features} features");
+                return Err(Error::option("--features", d, why, format!("choose {min_features} or more")));
             }
             (Some(d), None) if d == generator.features => d,
             (Some(d), None) => {
@@ -175,9 +175,9 @@ impl Recipe {
     }
 
     /// Writes the coordinates of a point, with noise in each.
-    fn near(&self, point: &[f64], row: u64, x: &mut [f64]) {
-        for ((axis, x), at) in (0..).zip(x).zip(point) {
-            *x = at + self.noise * self.normal(axis, row);
+    fn add_noise(&self, point: &[f64], row: u64, x: &mut [f64]) {
+        for ((axis, x), coordinate) in (0..).zip(x).zip(point) {
+            *x = coordinate + self.noise * self.normal(axis, row);
         }
     }
 
@@ -190,19 +190,19 @@ impl Recipe {
     ///
     /// Its two uniform numbers use draw indices far above those passed to [`Recipe::uniform`].
     fn normal(&self, draw: u64, row: u64) -> f64 {
-        const NORMAL: u64 = 1 << 32;
-        let radius = (-2.0 * self.uniform(NORMAL + 2 * draw, row).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform(NORMAL + 2 * draw + 1, row)).cos()
+        const FIRST_NORMAL_DRAW: u64 = 1 << 32;
+        let radius = (-2.0 * self.uniform(FIRST_NORMAL_DRAW + 2 * draw, row).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform(FIRST_NORMAL_DRAW + 2 * draw + 1, row)).cos()
     }
 }
 
 /// Returns point `i` of `points` evenly spaced points from `from` to `to`, both included.
-fn spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
+fn evenly_spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
     if points < 2 { from } else { from + (to - from) * (i as f64 / (points - 1) as f64) }
 }
 
 /// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
-pub(crate) fn fill(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
+pub(crate) fn fill_rows(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
     for ((row, x), y) in (first..).zip(x.chunks_exact_mut(recipe.features)).zip(y) {
         *y = (generator.row)(recipe, row, x);
     }
@@ -215,7 +215,7 @@ pub(crate) mod tests {
     pub(crate) fn table(generator: &Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
         let recipe = Recipe::new(generator, rows, 3, None, noise).unwrap();
         let (mut x, mut y) = (vec![0.0; rows as usize * recipe.features], vec![0.0; rows as usize]);
-        fill(generator, &recipe, 0, &mut x, &mut y);
+        fill_rows(generator, &recipe, 0, &mut x, &mut y);
         (x, y)
     }
 
@@ -229,7 +229,7 @@ pub(crate) mod tests {
                 let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
                 // in reverse order, because a row must not depend on previous ones
                 for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
-                    fill(generator, &recipe, (i * chunk) as u64, x, y);
+                    fill_rows(generator, &recipe, (i * chunk) as u64, x, y);
                 }
                 assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk}", generator.name);
             }
@@ -251,9 +251,9 @@ pub(crate) mod tests {
     #[test]
     fn names_are_unique_and_found() {
         for generator in all() {
-            assert_eq!(find(generator.name).unwrap().about, generator.about);
+            assert_eq!(by_name(generator.name).unwrap().about, generator.about);
         }
-        assert!(find("spiral").is_none());
+        assert!(by_name("spiral").is_none());
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! `kmill tune`: chooses the kernel by successive halving on growing samples and the solver by
 //! trials, then fits.
 
-mod search;
+mod search_stages;
 
 use crate::args::parse::Kernels;
 use crate::args::{DataArgs, DiskArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
-use crate::output::{self, Kind, Outputs};
+use crate::output::{self, FileKind, Outputs};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Kernel;
-use kreport::table::{count, joined};
+use kreport::table::{count, join_with_commas};
 use kreport::tune::{COLUMNS, TuneReport};
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::tune::{ANY, Chosen, Given, Memory, Pace, Score, SearchWork, Select, Tune, TuneOptions, stand_in};
+use ksolve::tune::{
+    ANY_SOLVER, FixedParts, Score, SearchJournal, SearchWork, SelectionResult, SolverMeasure, TimeBudget, Tune,
+    TuneOptions, stand_in,
+};
 use kstore::{Missing, Selection, checkpoint::Journal, sink::OutputKind};
-use search::SearchStages;
+use search_stages::SearchStages;
 use std::{cell::OnceCell, path::PathBuf};
 
 #[derive(Debug, Args)]
@@ -60,16 +63,16 @@ pub(crate) struct TuneArgs {
     /// Score by which solvers are compared: error (error rate, or squared error), auc, log-loss or
     /// brier [default: error; if the rarer of two classes has less than 10 % of the rows, log-loss,
     /// or auc if a solver is named]
-    #[arg(long, value_parser = parse::word::<Select>, value_name = "MEASURE", help_heading = "Search")]
-    pub(crate) measure: Option<Select>,
+    #[arg(long, value_parser = parse::word::<SolverMeasure>, value_name = "MEASURE", help_heading = "Search")]
+    pub(crate) measure: Option<SolverMeasure>,
     /// Number of rows of the last comparison, between two kernels; each earlier comparison has half
     /// as many
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
     #[command(flatten)]
-    pub(crate) learn: MapArgs,
+    pub(crate) map_args: MapArgs,
     #[command(flatten)]
-    pub(crate) given: SolverArgs,
+    pub(crate) parameters: SolverArgs,
     #[arg(short, long, help = format!("Output file of the model (.safetensors), or of the table of the search: {}; can be repeated. \
         Without a model, nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
@@ -85,17 +88,17 @@ pub(crate) struct TuneArgs {
 /// Returns the names of supervised solvers, as values for clap.
 fn solvers() -> PossibleValuesParser {
     let families = kfit::solver::registry().into_iter().filter(|family| family.task.has_target());
-    PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY]))
+    PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY_SOLVER]))
 }
 
 /// Searches, fits, and writes the outputs.
 pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
-    let outputs = outputs(&args.output)?;
+    let outputs = check_outputs(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
-    let asked = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
-    if let Some((option, _)) = asked.iter().find(|(_, asked)| *asked).filter(|_| outputs.model().is_none()) {
+    let requested = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
+    if let Some((option, _)) = requested.iter().find(|(_, asked)| *asked).filter(|_| outputs.model().is_none()) {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option(option, "", why, "omit it, or name a model with -o"));
     }
@@ -103,25 +106,25 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--states", "", why, "omit it, or name a model with -o"));
     }
-    let any = args.solver == ANY;
+    let any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
     // an indicator costs one feature, only in columns with missing values; the alternatives lose
     // rows, or the information in a missing value
     let missing = select.missing.unwrap_or(Missing::Indicator);
-    let rows = Selection { missing, ..open::learned_from(&args.data) };
-    let solver = if any { "ridge" } else { &args.solver };
-    let mut options = FitOptions::with(solver, (rows, select), &args.learn, args.given.0.clone())?;
-    options.any = any;
-    let search = search(args, options.fit.clone())?;
-    options.fit = search.prepared();
+    let rows = Selection { missing, ..open::training_selection(&args.data) };
+    let solver = if any_solver { "ridge" } else { &args.solver };
+    let mut options = FitOptions::for_solver(solver, (rows, select), &args.map_args, args.parameters.0.clone())?;
+    options.any_solver = any_solver;
+    let search = build_search(args, options.fit.clone())?;
+    options.fit = search.fit_with_defaults();
     let report = match options.fit.element_type() {
-        ElementType::F32 => tune::<f32>(args, (&search, options), run, &outputs),
-        ElementType::F64 => tune::<f64>(args, (&search, options), run, &outputs),
+        ElementType::F32 => search_and_fit::<f32>(args, (&search, options), run, &outputs),
+        ElementType::F64 => search_and_fit::<f64>(args, (&search, options), run, &outputs),
     }?;
     for (path, kind) in &outputs.0 {
         match kind {
-            Kind::Json => output::json_file(path, &report)?,
-            Kind::Table => output::table(path, &COLUMNS, &report.rows)?,
+            FileKind::Json => output::json_file(path, &report)?,
+            FileKind::Table => output::write_table(path, &COLUMNS, &report.rows)?,
             // the fit has already written it
             _ => {}
         }
@@ -137,11 +140,11 @@ fn tables() -> String {
 }
 
 /// Checks the output files, which may include at most one model.
-fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
+fn check_outputs(paths: &[PathBuf]) -> Result<Outputs> {
     let remedy = format!("choose a name that ends with .safetensors for the model, or with {}", tables());
     let why = "its extension is neither that of a model nor that of a table";
-    let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, &remedy)?;
-    if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
+    let outputs = Outputs::new(paths, &[FileKind::Json, FileKind::Table, FileKind::Model], why, &remedy)?;
+    if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == FileKind::Model).nth(1) {
         let why = "a model is already named, and this is not the name of a table";
         let remedy = format!("choose a name that ends with {}", tables());
         return Err(Error::option("-o", path.display(), why, remedy));
@@ -150,20 +153,20 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
 }
 
 /// Returns the search that the options describe.
-fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
-    let MapArgs { kernel, metric, landmarks, scale, .. } = &args.learn;
+fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
+    let MapArgs { kernel, metric, landmarks, scale, .. } = &args.map_args;
     let has_kernel = *kernel != Kernel::default();
     if args.kernels.is_some() && has_kernel {
         let why = "--kernels lists all candidates";
         return Err(Error::option("--kernel", kernel, why, "add it to --kernels, and omit --kernel"));
     }
-    let given = Given {
+    let provided = FixedParts {
         kernel: has_kernel,
         metric: metric.is_some(),
         landmarks: landmarks.is_some(),
         scaling: scale.is_some(),
     };
-    let search = Tune::new(&args.solver, fit).given(given).score(args.score).sample(args.sample);
+    let search = Tune::new(&args.solver, fit).fixed(provided).score(args.score).sample(args.sample);
     let search = args.kernels.iter().cloned().fold(search, Tune::kernels);
     let search = args.factors.iter().fold(search, |search, factors| search.factors(factors));
     let search = args.measure.into_iter().fold(search, Tune::measure);
@@ -171,15 +174,15 @@ fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
     Ok(args.time.into_iter().fold(search, Tune::time))
 }
 
-fn tune<T: kapprox::Real>(
+fn search_and_fit<T: kapprox::Real>(
     args: &TuneArgs,
     (search, mut options): (&Tune, FitOptions),
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
-    let pace = Pace::new(args.time);
+    let time_budget = TimeBudget::new(args.time);
     let selected = pipeline::select(&mut options, run)?;
-    let features = selected.shape().features;
+    let features = selected.shape().inputs;
     if search.is_too_wide(features) {
         run.progress.note(&format!(
             "{} features are too many to learn a metric: kernels are compared without one, on dense rows; fit svm, logistic and \
@@ -188,64 +191,78 @@ fn tune<T: kapprox::Real>(
         ));
     }
     options.fit = search.for_features(options.fit, features);
-    let inputs = output::inputs(selected.table()).chain(options.fit.files());
+    let inputs = output::table_files(selected.table()).chain(options.fit.files());
     output::protect_inputs(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base = options.job(&selected)?;
-    let compared = search.options(&base, &selected)?;
+    let tune_options = search.options(&base, &selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
-        every: args.disk.checkpoint_every,
+        interval: args.disk.checkpoint_every,
         resume: args.disk.resume(),
         listener: &run.progress,
-        notes: vec![("search".to_string(), described(args, &compared, &options))],
+        notes: vec![("search".to_string(), search_identity(args, &tune_options, &options))],
     });
     let stand_in = stand_in(&options.fit, args.score)?;
-    let journal =
-        checkpoint.as_ref().map(|kept| stand_in.open_checkpoint(kept, &selected, &compared.training)).transpose()?;
-    let mut memory = Memory::open(journal.as_ref())?;
-    let watch = SearchStages::new(run, &pace);
-    let job = pipeline::job(run).watch(&watch);
-    let (opened, repeat) = (|fit: Fit| fit.opened(&selected, &options.text), OnceCell::new());
-    let written = |found: &Chosen| {
-        let pace = outputs.model().map(|_| &pace);
-        let (fit, options) = search.written(found, pace, &selected, &pipeline::job(run), &opened)?;
-        options.into_iter().for_each(|options| drop(repeat.set(options)));
+    let journal = checkpoint
+        .as_ref()
+        .map(|kept| stand_in.open_checkpoint(kept, &selected, &tune_options.training))
+        .transpose()?;
+    let mut search_journal = SearchJournal::open(journal.as_ref())?;
+    let search_stages = SearchStages::new(run, &time_budget);
+    let job = pipeline::library_job(run).watch(&search_stages);
+    let (open_files, repeat_options) = (|fit: Fit| fit.opened(&selected, &options.text), OnceCell::new());
+    let final_fit = |found: &SelectionResult| {
+        let fit_budget = outputs.model().map(|_| &time_budget);
+        let (fit, options) =
+            search.final_fit(found, fit_budget, &selected, &pipeline::library_job(run), &open_files)?;
+        options.into_iter().for_each(|options| drop(repeat_options.set(options)));
         Ok(fit)
     };
-    let choice = search.choice((&base, &compared), (&selected, &job), &watch, &written);
-    let found = choice.make::<T>(&mut memory).map_err(|error| {
-        memory.keep();
+    let choice = search.model_selection((&base, &tune_options), (&selected, &job), &search_stages, &final_fit);
+    let chosen = choice.run::<T>(&mut search_journal).map_err(|error| {
+        search_journal.save();
         match (&checkpoint, &journal) {
-            (Some(checkpoint), Some(journal)) => checkpoint.kept(journal, error),
+            (Some(checkpoint), Some(journal)) => checkpoint.interruption_error(journal, error),
             _ => error,
         }
     })?;
     let fit = match outputs.model() {
         Some(path) => {
-            let options = FitOptions { fit: found.fit.clone(), ..options.clone() };
-            let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk)?;
-            Some(pipeline::report(fitted.report, run, selected.table(), Some(path)))
+            let options = FitOptions { fit: chosen.fit.clone(), ..options.clone() };
+            let fitted = pipeline::fit_model(&options, &selected, run, (path, true), &args.disk)?;
+            Some(pipeline::fit_report(fitted.report, run, selected.table(), Some(path)))
         }
         None => None,
     };
-    drop(memory);
+    drop(search_journal);
     journal.into_iter().for_each(Journal::finish);
-    let read = selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read);
-    let mut report = TuneReport::new(args.score, found, fit, run.spent(read), selected.feature_names());
-    report.repeat = repeat.into_inner();
+    let bytes_read = selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read);
+    let mut report =
+        TuneReport::new(args.score, chosen, fit, run.resource_report(bytes_read), selected.feature_names());
+    report.repeat = repeat_options.into_inner();
     Ok(report)
 }
 
 /// Describes everything that distinguishes this search from others of the same fit.
-fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
-    let TuneOptions { kernels, factors, score, select, sample, blocks, lambdas, intercept, .. } = search;
+fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
+    let TuneOptions {
+        kernels,
+        factors,
+        score,
+        measure: select,
+        sample,
+        may_use_blocks: blocks,
+        lambdas,
+        intercept,
+        ..
+    } = search;
     let select = select.map_or(String::new(), |by| format!("; measure {by}"));
-    let (kernels, factors, lambdas) = (joined(kernels), joined(factors), joined(lambdas));
+    let (kernels, factors, lambdas) = (join_with_commas(kernels), join_with_commas(factors), join_with_commas(lambdas));
     format!(
         "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
         intercept {intercept}{select}; text files {}; map {}",
         args.solver,
-        args.given.0,
+        args.parameters.0,
         options.text,
         options.fit.map_spec()
     )

@@ -50,7 +50,7 @@ fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
                 let said = fails(at, &format!("{verb} {name} no.parquet {output}"), 2);
                 assert!(said.contains(&format!("{name} needs --target: ")), "{said}");
             }
-            let Some(ksolve::Error::Missing { option, .. }) = &lacks else {
+            let Some(ksolve::Error::MissingOption { option, .. }) = &lacks else {
                 assert!(lacks.is_none(), "{name} is refused for what nobody gave: {lacks:?}");
                 continue;
             };
@@ -260,6 +260,6 @@ fn an_interrupted_run_leaves_no_file() {
     let mut text = String::new();
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{text}");
-    assert!(text.ends_with("error: interrupted: nothing was written\n"), "{text}");
+    assert!(text.ends_with("error: nothing was written\n"), "{text}");
     assert_eq!(files(folder.path()), Vec::<String>::new());
 }

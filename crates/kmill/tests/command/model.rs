@@ -1,15 +1,15 @@
 //! `predict`, `evaluate` and `inspect` on a hand-made model, f(x) = 2·k(x, z) + 1.
 
 use faer::Mat;
-use kmodel::model::{Basis, Form};
-use ksolve::{Card, Model, Task};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kmodel::model::{Basis, BasisTransform};
+use ksolve::{Model, ModelMetadata, Task};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::{Label, Scaler};
 use std::path::Path;
 use std::process::Command;
 
-fn card(targets: &[&str], classes: Vec<Label>) -> Card {
-    Card {
+fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
+    ModelMetadata {
         task: if classes.is_empty() { Task::Regression } else { Task::Classification },
         solver: "ridge".to_string(),
         kernel: "gaussian(sigma=1)".to_string(),
@@ -37,11 +37,11 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
     }
 }
 
-fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
+fn save(path: &Path, card: ModelMetadata, weights: &[f64], intercept: &[f64]) {
     let model = Model::<f64> {
-        card,
+        metadata: card,
         basis: Basis::Landmarks { points: vec![0.0, 0.0], rows: vec![0] },
-        form: Form::default(),
+        transform: BasisTransform::default(),
         coefficients: Mat::from_fn(1, weights.len(), |_, j| weights[j]),
         intercept: intercept.to_vec(),
         scaler: Scaler { centre: vec![1.0, 2.0], scale: vec![2.0, 1.0], mean: vec![1.0, 2.0], ..Scaler::default() },
@@ -59,10 +59,10 @@ fn write(path: &Path, rows: usize, target: Option<(&str, &dyn Fn(f64) -> f64)>) 
     let a: Vec<f64> = (0..rows).map(|i| 1.0 + (i % 11) as f64 / 3.0).collect();
     let y: Vec<f64> = a.iter().zip(&b).map(|(a, b)| target.map_or(0.0, |(_, y)| y(f(*a, *b)))).collect();
     let mut columns = vec![OutputColumn::new("b", OutputKind::F64), OutputColumn::new("a", OutputKind::F64)];
-    let mut batch = vec![Output::F64(&b), Output::F64(&a)];
+    let mut batch = vec![OutputValues::F64(&b), OutputValues::F64(&a)];
     if let Some((name, _)) = target {
         columns.push(OutputColumn::new(name, OutputKind::F64));
-        batch.push(Output::F64(&y));
+        batch.push(OutputValues::F64(&y));
     }
     let mut out = sink::create(path, &columns).unwrap();
     out.write(&batch).unwrap();

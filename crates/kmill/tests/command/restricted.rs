@@ -1,6 +1,6 @@
 //! Kernels restricted to columns, through fit, predict, evaluate and inspect.
 
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use std::path::Path;
 use std::process::{Command, Output as Ran};
 
@@ -26,7 +26,7 @@ fn write(path: &Path, rows: usize, order: &[&str]) {
     let column = |name: &&str| &columns[names.iter().position(|known| known == name).unwrap()];
     let schema: Vec<_> = order.iter().map(|name| OutputColumn::new(*name, OutputKind::F64)).collect();
     let mut out = sink::create(path, &schema).unwrap();
-    out.write(&order.iter().map(|name| Output::F64(column(name))).collect::<Vec<_>>()).unwrap();
+    out.write(&order.iter().map(|name| OutputValues::F64(column(name))).collect::<Vec<_>>()).unwrap();
     out.finish().unwrap();
 }
 

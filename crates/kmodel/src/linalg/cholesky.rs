@@ -11,30 +11,30 @@ use faer::{Accum, MatMut, MatRef, Par, Spec};
 use kstore::Workers;
 
 /// Columns of a triangular system that one thread solves at a time.
-const COLUMNS: usize = 64;
+const COLUMNS_PER_TASK: usize = 64;
 
 /// Largest order that is factored by one call. The call takes half a second and cannot be
 /// interrupted, so larger matrices are factored panel by panel.
-const WHOLE: usize = 4096;
+const MAX_UNBLOCKED_ORDER: usize = 4096;
 
-const PANEL: usize = 512;
+const PANEL_COLUMNS: usize = 512;
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; overwrites the
 /// upper triangle. Returns false if the factor does not exist or the workers are cancelled.
-pub fn factor_by_all(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
+pub fn factor_parallel(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
     let order = matrix.nrows();
-    let width = if order > WHOLE { PANEL } else { order.max(1) };
+    let width = if order > MAX_UNBLOCKED_ORDER { PANEL_COLUMNS } else { order.max(1) };
     (0..order).step_by(width).all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
 }
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, in one call; overwrites the
 /// upper triangle. Returns the index of the failing pivot as the error.
-pub fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
+pub fn factor_unblocked(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
     let (order, params) = (matrix.nrows(), Spec::default());
     let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
     let stack = MemStack::new(&mut memory);
-    let done = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params);
-    if let Err(llt::LltError::NonPositivePivot { index }) = done {
+    let result = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params);
+    if let Err(llt::LltError::NonPositivePivot { index }) = result {
         return Err(index);
     }
     // overflow and NaN pass as positive pivots
@@ -42,7 +42,7 @@ pub fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize
 }
 
 /// Solves L Lᵀ x = `right` in place, on one thread.
-pub fn substitute(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
+pub fn solve_factored(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
     solve_lower_triangular_in_place(lower, right.rb_mut(), Par::Seq);
     solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
@@ -61,20 +61,20 @@ fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &W
         workers.install(|| matmul(panel.rb_mut(), Accum::Add, left, right, -1.0, par));
     }
     let (mut diagonal, below) = panel.split_at_row_mut(width);
-    let done = workers.install(|| factor_at_once(diagonal.rb_mut(), par).is_ok());
-    if done {
+    let is_factored = workers.install(|| factor_unblocked(diagonal.rb_mut(), par).is_ok());
+    if is_factored {
         let diagonal = diagonal.rb();
-        workers.each(row_strips(below, COLUMNS), |(_, strip)| {
+        workers.for_each(row_strips(below, COLUMNS_PER_TASK), |(_, strip)| {
             solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
         });
     }
-    done
+    is_factored
 }
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor and the upper one by zeros, on
 /// one thread; `None` if the factor does not exist.
-pub fn factor(mut matrix: MatMut<'_, f64>) -> Option<()> {
-    factor_at_once(matrix.rb_mut(), Par::Seq).ok()?;
+pub fn factor_sequential(mut matrix: MatMut<'_, f64>) -> Option<()> {
+    factor_unblocked(matrix.rb_mut(), Par::Seq).ok()?;
     (0..matrix.nrows()).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
     Some(())
 }
@@ -87,8 +87,8 @@ pub enum Side {
 }
 
 /// Solves a triangular system in place, a fixed number of columns at a time.
-pub fn solve(lower: MatRef<'_, f64>, side: Side, right: MatMut<'_, f64>, workers: &Workers) {
-    workers.each(row_strips(right.transpose_mut(), COLUMNS), |(_, columns)| match side {
+pub fn solve_triangular(lower: MatRef<'_, f64>, side: Side, right: MatMut<'_, f64>, workers: &Workers) {
+    workers.for_each(row_strips(right.transpose_mut(), COLUMNS_PER_TASK), |(_, columns)| match side {
         Side::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),
         Side::Transpose => solve_upper_triangular_in_place(lower.transpose(), columns.transpose_mut(), Par::Seq),
     });
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_give_the_factor_with_the_same_bits_on_any_threads() {
+    fn panel_factors_are_identical_for_any_threads() {
         for (order, width) in [(1, 8), (40, 8), (203, 50), (600, 512)] {
             let l = by_panels(order, width, &Workers::sequential());
             assert!((&l * l.transpose() - matrix(order)).norm_max() < 1e-13, "{order}");
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn no_factor_of_an_indefinite_matrix_or_of_workers_that_are_to_stop() {
+    fn indefinite_matrices_and_cancelled_workers_have_no_factor() {
         let stop = CancelToken::new();
-        let workers = Workers::sequential().heeding(stop.clone());
+        let workers = Workers::sequential().with_cancel(stop.clone());
         let mut l = matrix(30);
         l[(20, 20)] = -1.0;
-        assert!(!factor_by_all(l.as_mut(), &workers));
-        assert!(factor_by_all(matrix(30).as_mut(), &workers));
+        assert!(!factor_parallel(l.as_mut(), &workers));
+        assert!(factor_parallel(matrix(30).as_mut(), &workers));
         stop.cancel();
-        assert!(!factor_by_all(matrix(30).as_mut(), &workers));
+        assert!(!factor_parallel(matrix(30).as_mut(), &workers));
     }
 }

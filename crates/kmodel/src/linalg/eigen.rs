@@ -11,7 +11,7 @@ pub fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 }
 
 /// Returns the sign, +1 or −1, that makes the largest entry of a column positive.
-pub fn sign(vectors: MatRef<'_, f64>, column: usize) -> f64 {
+pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
     let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
     if largest < 0.0 { -1.0 } else { 1.0 }
 }

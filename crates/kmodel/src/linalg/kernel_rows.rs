@@ -11,15 +11,15 @@
 use crate::linalg::strips::{Pool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::map::{contiguous, contiguous_mut};
-use kapprox::{KernelFunction, Real, map::nystrom::STRIP};
+use kapprox::{KernelFunction, Real, map::nystrom::STRIP_ROWS};
 use kstore::Workers;
 
 /// Rows that are multiplied together, so that an entry of the vector is loaded once for all of
 /// them. Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
-const GROUP: usize = 8;
+const GROUP_ROWS: usize = 8;
 
 /// Number of partial sums of a row: an AVX-512 vector in f64.
-const LANES: usize = 8;
+const PARTIAL_SUMS: usize = 8;
 
 /// Rows of the kernel matrix K, b x m row-major.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,10 @@ pub struct KernelBlock<'k, T> {
 
 /// Number of landmarks whose kernel values with a strip of rows are computed and transposed within
 /// the L2 cache.
-const CHUNK: usize = 256;
+const CHUNK_LANDMARKS: usize = 256;
 
 /// Side of a square that is transposed at once: one cache line in f32.
-const SQUARE: usize = 16;
+const TRANSPOSE_SIDE: usize = 16;
 
 /// Computes `k` (b x m row-major), the kernel between rows and landmarks. Strips of rows are
 /// distributed over the threads. The values of a row depend only on the row and the landmarks.
@@ -44,18 +44,18 @@ pub fn kernel_rows<T: Real>(
     k: &mut [T],
     workers: &Workers,
 ) {
-    let (m, spare) = (z.nrows(), Pool::<Vec<T>>::default());
-    for_each_strip(workers, k, STRIP * m, |strip, k| {
+    let (m, buffers) = (z.nrows(), Pool::<Vec<T>>::default());
+    for_each_strip(workers, k, STRIP_ROWS * m, |strip, k| {
         let b = k.len() / m;
-        let x = x.subrows(strip * STRIP, b);
-        spare.with(
-            || vec![T::ZERO; STRIP * CHUNK],
+        let x = x.subrows(strip * STRIP_ROWS, b);
+        buffers.with(
+            || vec![T::ZERO; STRIP_ROWS * CHUNK_LANDMARKS],
             |columns| {
-                for first in (0..m).step_by(CHUNK) {
-                    let z = z.subrows(first, CHUNK.min(m - first));
+                for first in (0..m).step_by(CHUNK_LANDMARKS) {
+                    let z = z.subrows(first, CHUNK_LANDMARKS.min(m - first));
                     let columns = &mut columns[..b * z.nrows()];
                     kernel.block(x, z, MatMut::from_column_major_slice_mut(columns, b, z.nrows()));
-                    turn(columns, b, &mut k[first..], m);
+                    transpose(columns, b, &mut k[first..], m);
                 }
             },
         );
@@ -63,12 +63,12 @@ pub fn kernel_rows<T: Real>(
 }
 
 /// Transposes columns of `b` numbers into parts of rows with row stride `stride`.
-fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
-    for (side, columns) in columns.chunks(SQUARE * b).enumerate() {
-        for first in (0..b).step_by(SQUARE) {
-            let height = SQUARE.min(b - first);
+fn transpose<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
+    for (block, columns) in columns.chunks(TRANSPOSE_SIDE * b).enumerate() {
+        for first in (0..b).step_by(TRANSPOSE_SIDE) {
+            let height = TRANSPOSE_SIDE.min(b - first);
             for i in first..first + height {
-                let row = &mut rows[i * stride + side * SQUARE..];
+                let row = &mut rows[i * stride + block * TRANSPOSE_SIDE..];
                 row.iter_mut().zip(columns[i..].iter().step_by(b)).for_each(|(to, from)| *to = *from);
             }
         }
@@ -78,7 +78,7 @@ fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
 impl<T: Real> KernelBlock<'_, T> {
     /// Returns the bytes of the sums of a tile's strips, for t targets.
     pub fn bytes(tile: usize, m: usize, t: usize) -> usize {
-        8 * (tile.div_ceil(STRIP) * m * t + tile * t)
+        8 * (tile.div_ceil(STRIP_ROWS) * m * t + tile * t)
     }
 
     pub fn rows(&self) -> usize {
@@ -86,14 +86,14 @@ impl<T: Real> KernelBlock<'_, T> {
     }
 
     /// Computes `s` (b x t row-major) = K v for v m x t. 2bmt flops.
-    pub fn times(&self, v: MatRef<'_, f64>, s: &mut [f64], workers: &Workers) {
+    pub fn multiply(&self, v: MatRef<'_, f64>, s: &mut [f64], workers: &Workers) {
         let (m, t) = (self.m, v.ncols());
-        for_each_strip(workers, s, STRIP * t, |strip, s| {
-            let k = &self.k[strip * STRIP * m..][..s.len() / t * m];
+        for_each_strip(workers, s, STRIP_ROWS * t, |strip, s| {
+            let k = &self.k[strip * STRIP_ROWS * m..][..s.len() / t * m];
             // loops instead of iterator closures, here and below: a closure passed to a function
             // would be compiled for the oldest CPU
             kapprox::vectorised!({
-                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
                     dots(k, v, s);
                 }
             });
@@ -110,11 +110,11 @@ impl<T: Real> KernelBlock<'_, T> {
         workers: &Workers,
     ) {
         let (m, t) = (self.m, out.ncols());
-        let parts: Vec<_> = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t)).collect();
+        let parts: Vec<_> = self.k.chunks(STRIP_ROWS * m).zip(s.chunks_mut(STRIP_ROWS * t)).collect();
         let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
-        workers.each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
+        workers.for_each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
             kapprox::vectorised!({
-                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
                     if let Some((v, shift)) = product {
                         dots(k, v, s);
                         for s in s.chunks_exact_mut(t) {
@@ -140,7 +140,7 @@ fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     let (m, t) = v.shape();
     for (j, column) in v.col_iter().enumerate() {
         let column = contiguous(column);
-        if k.len() == GROUP * m {
+        if k.len() == GROUP_ROWS * m {
             let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column);
             for (r, sum) in sums.iter().enumerate() {
                 s[r * t + j] = *sum;
@@ -158,13 +158,13 @@ fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
 /// The rows are separate variables, not an indexed array: the compiler then keeps their sums in
 /// registers, which is more than twice as fast.
 #[inline(always)]
-fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
-    let (whole, _) = v.as_chunks::<LANES>();
-    let n = whole.len();
-    let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<LANES>().0);
+fn dot_group<T: Real>(rows: [&[T]; GROUP_ROWS], v: &[f64]) -> [f64; GROUP_ROWS] {
+    let (chunks, _) = v.as_chunks::<PARTIAL_SUMS>();
+    let n = chunks.len();
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<PARTIAL_SUMS>().0);
     let (a, b, c, d, e, f, g, h) = (&a[..n], &b[..n], &c[..n], &d[..n], &e[..n], &f[..n], &g[..n], &h[..n]);
-    let mut sums = [[0.0; LANES]; GROUP];
-    for (i, v) in whole.iter().enumerate() {
+    let mut sums = [[0.0; PARTIAL_SUMS]; GROUP_ROWS];
+    for (i, v) in chunks.iter().enumerate() {
         add_products(&mut sums[0], &a[i], v);
         add_products(&mut sums[1], &b[i], v);
         add_products(&mut sums[2], &c[i], v);
@@ -174,28 +174,32 @@ fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
         add_products(&mut sums[6], &g[i], v);
         add_products(&mut sums[7], &h[i], v);
     }
-    std::array::from_fn(|r| total(&sums[r], rows[r], v))
+    std::array::from_fn(|r| finish_sum(&sums[r], rows[r], v))
 }
 
 /// Returns the dot product of a row with a vector, bit-identical to [`dot_group`].
 #[inline(always)]
 fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
-    let mut sums = [0.0; LANES];
-    row.as_chunks::<LANES>().0.iter().zip(v.as_chunks::<LANES>().0).for_each(|(k, v)| add_products(&mut sums, k, v));
-    total(&sums, row, v)
+    let mut sums = [0.0; PARTIAL_SUMS];
+    row.as_chunks::<PARTIAL_SUMS>()
+        .0
+        .iter()
+        .zip(v.as_chunks::<PARTIAL_SUMS>().0)
+        .for_each(|(k, v)| add_products(&mut sums, k, v));
+    finish_sum(&sums, row, v)
 }
 
 #[inline(always)]
-fn add_products<T: Real>(sums: &mut [f64; LANES], k: &[T; LANES], v: &[f64; LANES]) {
-    for lane in 0..LANES {
+fn add_products<T: Real>(sums: &mut [f64; PARTIAL_SUMS], k: &[T; PARTIAL_SUMS], v: &[f64; PARTIAL_SUMS]) {
+    for lane in 0..PARTIAL_SUMS {
         sums[lane] = k[lane].to_f64().mul_add(v[lane], sums[lane]);
     }
 }
 
 /// Returns the sum of the partial sums and of the products after the last whole vector.
 #[inline(always)]
-fn total<T: Real>(sums: &[f64; LANES], row: &[T], v: &[f64]) -> f64 {
-    let rest = row.as_chunks::<LANES>().1.iter().zip(v.as_chunks::<LANES>().1);
+fn finish_sum<T: Real>(sums: &[f64; PARTIAL_SUMS], row: &[T], v: &[f64]) -> f64 {
+    let rest = row.as_chunks::<PARTIAL_SUMS>().1.iter().zip(v.as_chunks::<PARTIAL_SUMS>().1);
     sums.iter().sum::<f64>() + rest.map(|(k, v)| k.to_f64() * v).sum::<f64>()
 }
 
@@ -205,9 +209,9 @@ fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     let (m, t) = sums.shape();
     for j in 0..t {
         let column = contiguous_mut(sums.rb_mut().col_mut(j));
-        if k.len() == GROUP * m {
+        if k.len() == GROUP_ROWS * m {
             let (rows, s) = (std::array::from_fn(|r| &k[r * m..][..m]), std::array::from_fn(|r| s[r * t + j]));
-            add_group::<T, GROUP>(rows, s, column);
+            add_group::<T, GROUP_ROWS>(rows, s, column);
         } else {
             for (r, k) in k.chunks_exact(m).enumerate() {
                 add_group([k], [s[r * t + j]], column);
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_those_of_the_matrix_with_the_same_bits_on_any_threads() {
+    fn products_equal_the_dense_matrix_for_any_threads() {
         // numbers of rows and columns around the sizes of groups, vectors and strips
         for (b, m, t) in [(1, 1, 1), (3, 7, 2), (4, 8, 1), (290, 33, 3), (700, 64, 19)] {
             let k: Vec<f32> = (0..b * m).map(|i| number(i / m, i % m) as f32).collect();
@@ -250,7 +254,7 @@ mod tests {
             let close = |found: f64, expected: f64| (found - expected).abs() < 1e-12 * (b * m) as f64;
             let run = |workers: &Workers| {
                 let (mut s, mut out) = (vec![f64::NAN; b * t], Mat::<f64>::from_fn(m, t, number));
-                rows.times(v.as_ref(), &mut s, workers);
+                rows.multiply(v.as_ref(), &mut s, workers);
                 for (i, s) in s.iter().enumerate() {
                     assert!(close(*s, product[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
                 }

@@ -20,46 +20,46 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Rows and columns of a block: a block has as many rows as a tile of the kernels, and its values
 /// in f64 (650 KiB) stay in L2.
-const BLOCK: usize = 288;
+const BLOCK_SIDE: usize = 288;
 
 /// Largest number of strips: a round has enough pairs for the threads of a large machine, and each
 /// pair has enough work.
-const STRIPS: usize = 64;
+const MAX_STRIPS: usize = 64;
 
 /// The kernel matrix K of n points, in tiles.
 #[derive(Debug)]
-pub struct Tiles<'a, T: Real> {
+pub struct KernelTiles<'a, T: Real> {
     kernel: &'a dyn KernelFunction<T>,
     x: MatRef<'a, T>,
     workers: &'a Workers,
-    strip: usize,
+    strip_rows: usize,
     /// Cached blocks of the lower triangle, row by row of blocks, computed at the first use.
-    kept: Vec<OnceLock<Vec<T>>>,
+    cache: Vec<OnceLock<Vec<T>>>,
 }
 
-impl<'a, T: Real> Tiles<'a, T> {
+impl<'a, T: Real> KernelTiles<'a, T> {
     /// Returns the kernel matrix of the rows of `x` (n x d row-major).
     pub fn new(kernel: &'a dyn KernelFunction<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
-        let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
-        Self { kernel, x, workers, strip, kept: Vec::new() }
+        let strip_rows = BLOCK_SIDE * x.nrows().div_ceil(BLOCK_SIDE * MAX_STRIPS).max(1);
+        Self { kernel, x, workers, strip_rows, cache: Vec::new() }
     }
 
     /// Caches as many blocks as fit into `bytes`, for later products.
-    pub fn keeping(mut self, bytes: usize) -> Self {
-        let side = self.x.nrows().div_ceil(BLOCK);
-        let count = (bytes / (BLOCK * BLOCK * size_of::<T>())).min(side * (side + 1) / 2);
-        self.kept.resize_with(count, OnceLock::new);
+    pub fn with_cache(mut self, bytes: usize) -> Self {
+        let side = self.x.nrows().div_ceil(BLOCK_SIDE);
+        let count = (bytes / (BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())).min(side * (side + 1) / 2);
+        self.cache.resize_with(count, OnceLock::new);
         self
     }
 
-    pub fn all_bytes(n: usize) -> usize {
-        let side = n.div_ceil(BLOCK);
-        (side * (side + 1) / 2).saturating_mul(BLOCK * BLOCK * size_of::<T>())
+    pub fn full_cache_bytes(n: usize) -> usize {
+        let side = n.div_ceil(BLOCK_SIDE);
+        (side * (side + 1) / 2).saturating_mul(BLOCK_SIDE * BLOCK_SIDE * size_of::<T>())
     }
 
     /// Returns the bytes of the buffers for a product with t columns on `threads` threads.
     pub fn bytes(threads: usize, t: usize) -> usize {
-        threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
+        threads.max(1) * BLOCK_SIDE * (BLOCK_SIDE * size_of::<T>() + 16 * t)
     }
 
     /// Returns K v, n x t.
@@ -73,38 +73,46 @@ impl<'a, T: Real> Tiles<'a, T> {
     pub fn apply(&self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
         out.fill(0.0);
         let strips: Vec<Mutex<MatMut<'_, f64>>> =
-            row_strips(out, self.strip).into_iter().map(|(_, strip)| Mutex::new(strip)).collect();
+            row_strips(out, self.strip_rows).into_iter().map(|(_, strip)| Mutex::new(strip)).collect();
         let blocks = Pool::default();
-        let one = |i: usize| strips[i].lock().unwrap_or_else(PoisonError::into_inner);
+        let lock_strip = |i: usize| strips[i].lock().unwrap_or_else(PoisonError::into_inner);
         self.workers.run(strips.len(), |i| {
-            blocks.with(Vec::new, |block| self.diagonal(i, v, one(i).rb_mut(), block));
+            blocks.with(Vec::new, |block| self.diagonal(i, v, lock_strip(i).rb_mut(), block));
         });
-        for pairs in rounds(strips.len()) {
+        for pairs in tournament_rounds(strips.len()) {
             self.workers.run(pairs.len(), |k| {
                 let (i, j) = pairs[k];
-                blocks.with(Vec::new, |block| self.pair(i, j, v, (one(i).rb_mut(), one(j).rb_mut()), block));
+                blocks.with(Vec::new, |block| {
+                    self.pair(i, j, v, (lock_strip(i).rb_mut(), lock_strip(j).rb_mut()), block)
+                });
             });
         }
     }
 
     fn rows(&self, strip: usize) -> std::ops::Range<usize> {
-        strip * self.strip..((strip + 1) * self.strip).min(self.x.nrows())
+        strip * self.strip_rows..((strip + 1) * self.strip_rows).min(self.x.nrows())
     }
 
     /// Adds the products with the blocks of a strip with itself.
     fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
         let rows = self.rows(i);
-        for a in rows.clone().step_by(BLOCK) {
-            let height = BLOCK.min(rows.end - a);
-            for b in (rows.start..=a).step_by(BLOCK) {
-                let k = self.block(a, height, b, BLOCK.min(rows.end - b), block);
+        for a in rows.clone().step_by(BLOCK_SIDE) {
+            let height = BLOCK_SIDE.min(rows.end - a);
+            for b in (rows.start..=a).step_by(BLOCK_SIDE) {
+                let k = self.block(a, height, b, BLOCK_SIDE.min(rows.end - b), block);
                 let (_, tail) = out.rb_mut().split_at_row_mut(b - rows.start);
                 if a == b {
-                    below_diagonal(k, v.subrows(a, height), tail.subrows_mut(0, height));
+                    multiply_symmetric(k, v.subrows(a, height), tail.subrows_mut(0, height));
                 } else {
                     let (upper, lower) = tail.split_at_row_mut(a - b);
                     let lower = lower.subrows_mut(0, height);
-                    both(k, v.subrows(a, height), v.subrows(b, k.ncols()), lower, upper.subrows_mut(0, k.ncols()));
+                    multiply_both(
+                        k,
+                        v.subrows(a, height),
+                        v.subrows(b, k.ncols()),
+                        lower,
+                        upper.subrows_mut(0, k.ncols()),
+                    );
                 }
             }
         }
@@ -119,34 +127,34 @@ impl<'a, T: Real> Tiles<'a, T> {
         (mut first, mut second): (MatMut<'_, f64>, MatMut<'_, f64>),
         block: &mut Vec<T>,
     ) {
-        let (of_i, of_j) = (self.rows(i), self.rows(j));
-        for a in of_i.clone().step_by(BLOCK) {
-            let height = BLOCK.min(of_i.end - a);
-            for b in of_j.clone().step_by(BLOCK) {
-                let width = BLOCK.min(of_j.end - b);
+        let (rows_i, rows_j) = (self.rows(i), self.rows(j));
+        for a in rows_i.clone().step_by(BLOCK_SIDE) {
+            let height = BLOCK_SIDE.min(rows_i.end - a);
+            for b in rows_j.clone().step_by(BLOCK_SIDE) {
+                let width = BLOCK_SIDE.min(rows_j.end - b);
                 let k = self.block(a, height, b, width, block);
-                let upper = first.rb_mut().subrows_mut(a - of_i.start, height);
-                let lower = second.rb_mut().subrows_mut(b - of_j.start, width);
-                both(k, v.subrows(a, height), v.subrows(b, width), upper, lower);
+                let upper = first.rb_mut().subrows_mut(a - rows_i.start, height);
+                let lower = second.rb_mut().subrows_mut(b - rows_j.start, width);
+                multiply_both(k, v.subrows(a, height), v.subrows(b, width), upper, lower);
             }
         }
     }
 
     fn block<'b>(&'b self, a: usize, height: usize, b: usize, width: usize, block: &'b mut Vec<T>) -> MatRef<'b, T> {
-        let make = |block: &mut Vec<T>| {
+        let compute = |block: &mut Vec<T>| {
             block.resize(height * width, T::default());
             let out = MatMut::from_column_major_slice_mut(block, height, width);
             self.kernel.block(self.x.subrows(a, height), self.x.subrows(b, width), out);
         };
-        let (row, column) = (a.max(b) / BLOCK, a.min(b) / BLOCK);
-        let values = match self.kept.get(row * (row + 1) / 2 + column) {
+        let (row, column) = (a.max(b) / BLOCK_SIDE, a.min(b) / BLOCK_SIDE);
+        let values = match self.cache.get(row * (row + 1) / 2 + column) {
             Some(kept) => kept.get_or_init(|| {
                 let mut block = Vec::new();
-                make(&mut block);
+                compute(&mut block);
                 block
             }),
             None => {
-                make(block);
+                compute(block);
                 block
             }
         };
@@ -155,7 +163,7 @@ impl<'a, T: Real> Tiles<'a, T> {
 }
 
 /// Computes `rows` += K v_columns and `columns` += Kᵀ v_rows.
-fn both<T: Real>(
+fn multiply_both<T: Real>(
     k: MatRef<'_, T>,
     v_rows: MatRef<'_, f64>,
     v_columns: MatRef<'_, f64>,
@@ -165,38 +173,38 @@ fn both<T: Real>(
     for t in 0..v_rows.ncols() {
         let (right, sums) = (contiguous(v_rows.col(t)), contiguous_mut(rows.rb_mut().col_mut(t)));
         for j in 0..k.ncols() {
-            columns[(j, t)] += twice(contiguous(k.col(j)), right, v_columns[(j, t)], sums);
+            columns[(j, t)] += axpy_and_dot(contiguous(k.col(j)), right, v_columns[(j, t)], sums);
         }
     }
 }
 
 /// Computes `out` += K v for a diagonal block; reads only its lower triangle.
-fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
+fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {
         let (right, sums) = (contiguous(v.col(t)), contiguous_mut(out.rb_mut().col_mut(t)));
         for j in 0..height {
-            let (column, below, own) = (contiguous(k.col(j)), j + 1..height, right[j]);
-            let across = twice(&column[below.clone()], &right[below.clone()], own, &mut sums[below]);
-            sums[j] += kstore::Real::to_f64(column[j]) * own + across;
+            let (column, below, v_j) = (contiguous(k.col(j)), j + 1..height, right[j]);
+            let across = axpy_and_dot(&column[below.clone()], &right[below.clone()], v_j, &mut sums[below]);
+            sums[j] += kstore::Real::to_f64(column[j]) * v_j + across;
         }
     }
 }
 
 /// Number of partial sums: two AVX-512 vectors in f64.
-const LANES: usize = 16;
+const PARTIAL_SUMS: usize = 16;
 
 /// Computes `sums` += `weight`·`k` and returns Σ k·`right`, in f64: one pass over a column for both
 /// uses.
-fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
+fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
     kapprox::vectorised!({
-        let mut partial = [0.0; LANES];
-        let (k_whole, k_tail) = k.as_chunks::<LANES>();
-        let (right_whole, right_tail) = right.as_chunks::<LANES>();
-        let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
+        let mut partial = [0.0; PARTIAL_SUMS];
+        let (k_whole, k_tail) = k.as_chunks::<PARTIAL_SUMS>();
+        let (right_whole, right_tail) = right.as_chunks::<PARTIAL_SUMS>();
+        let (sums_whole, sums_tail) = sums.as_chunks_mut::<PARTIAL_SUMS>();
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
             // a loop over lanes would store between two loads and prevent vectorisation
-            let k: [f64; LANES] = from_fn(|lane| k[lane].to_f64());
+            let k: [f64; PARTIAL_SUMS] = from_fn(|lane| k[lane].to_f64());
             partial = from_fn(|lane| partial[lane] + k[lane] * right[lane]);
             *sums = from_fn(|lane| sums[lane] + k[lane] * weight);
         }
@@ -212,11 +220,11 @@ fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 
 
 /// Returns all pairs of `count` strips in rounds without repeated strips (circle method: the first
 /// strip stays, the others rotate).
-fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
+fn tournament_rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
     let even = count + count % 2;
-    let player = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };
+    let strip_at = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };
     let pairs = |round: usize| {
-        let seats = (0..even / 2).map(move |seat| (player(round, seat), player(round, even - 1 - seat)));
+        let seats = (0..even / 2).map(move |seat| (strip_at(round, seat), strip_at(round, even - 1 - seat)));
         // with an odd number of strips, one rests
         seats.map(|(a, b)| (a.min(b), a.max(b))).filter(|(_, b)| *b < count).collect()
     };
@@ -229,9 +237,9 @@ mod tests {
     use kapprox::Kernel;
 
     #[test]
-    fn everybody_meets_everybody_once_and_nobody_twice_in_a_round() {
+    fn every_pair_of_strips_meets_once() {
         for count in [0, 1, 2, 3, 7, 12] {
-            let rounds = rounds(count);
+            let rounds = tournament_rounds(count);
             let mut pairs: Vec<(usize, usize)> = rounds.iter().flatten().copied().collect();
             for round in &rounds {
                 let mut seen: Vec<usize> = round.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -245,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_that_of_the_dense_matrix_with_the_same_bits_on_any_threads() {
+    fn products_equal_the_dense_matrix_for_any_threads() {
         let kernel = Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         // less than a block, more than a block, and several blocks in each of many strips
         for n in [5, 300, 1000, 20_000] {
@@ -254,14 +262,14 @@ mod tests {
             let v = Mat::from_fn(n, 2, |i, j| ((i + 3 * j) as f64).cos());
             let product = |threads: usize, room: usize| {
                 let workers = Workers::new(threads);
-                let tiles = Tiles::new(&*kernel, x, &workers).keeping(room);
+                let tiles = KernelTiles::new(&*kernel, x, &workers).with_cache(room);
                 let found = tiles.product(v.as_ref());
                 assert!(found == tiles.product(v.as_ref()), "{n} {threads} {room}: made and kept");
                 found
             };
             let found = product(1, 0);
             // with no, some and all blocks cached
-            for (threads, room) in [(3, 0), (1, 1 << 21), (3, Tiles::<f64>::all_bytes(n).min(1 << 24))] {
+            for (threads, room) in [(3, 0), (1, 1 << 21), (3, KernelTiles::<f64>::full_cache_bytes(n).min(1 << 24))] {
                 assert!(found == product(threads, room), "{n} {threads} {room}");
             }
             for i in (0..n).step_by(n.div_ceil(17)) {

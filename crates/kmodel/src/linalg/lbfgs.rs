@@ -13,45 +13,45 @@ use std::collections::VecDeque;
 mod tests;
 
 /// Pairs of steps and gradient changes that model the curvature.
-const PAIRS: usize = 10;
+const MAX_PAIRS: usize = 10;
 /// Smallest fraction of the predicted decrease that a step must reach (Armijo condition).
-const DECREASE: f64 = 1e-4;
+const SUFFICIENT_DECREASE: f64 = 1e-4;
 /// Largest fraction of the slope that may remain after a step (curvature condition).
-const SLOPE: f64 = 0.9;
-const TRIALS: usize = 16;
+const WOLFE_CURVATURE: f64 = 0.9;
+const MAX_TRIALS: usize = 16;
 /// A pair is discarded if the cosine between its step and gradient change is below this number.
-const CURVED: f64 = 1e-10;
+const MIN_CURVATURE_COSINE: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct LbfgsLimits {
     pub steps: usize,
     /// Largest change of a variable in the first trial of a step.
-    pub reach: f64,
+    pub max_step: f64,
     /// The search ends after a step that lowers the function by at most this, or at a point whose
     /// gradient has no larger component.
-    pub flat: f64,
+    pub tolerance: f64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Minimum {
-    pub at: Vec<f64>,
-    /// Value of the function at `at`; infinite if it or its gradient is not finite at the start.
+    pub x: Vec<f64>,
+    /// Value of the function at `x`; infinite if it or its gradient is not finite at the start.
     pub value: f64,
     pub steps: usize,
 }
 
 struct Point {
-    at: Vec<f64>,
+    x: Vec<f64>,
     value: f64,
     gradient: Vec<f64>,
 }
 
 impl Point {
-    fn of<E>(at: Vec<f64>, function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>) -> Result<Self, E> {
-        let mut gradient = vec![0.0; at.len()];
-        let value = function(&at, &mut gradient)?;
-        let sound = value.is_finite() && gradient.iter().all(|g| g.is_finite());
-        Ok(Self { at, value: if sound { value } else { f64::INFINITY }, gradient })
+    fn evaluate<E>(x: Vec<f64>, function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>) -> Result<Self, E> {
+        let mut gradient = vec![0.0; x.len()];
+        let value = function(&x, &mut gradient)?;
+        let is_finite = value.is_finite() && gradient.iter().all(|g| g.is_finite());
+        Ok(Self { x, value: if is_finite { value } else { f64::INFINITY }, gradient })
     }
 }
 
@@ -60,109 +60,109 @@ impl Point {
 pub fn minimise<E>(
     start: &[f64],
     bounds: &[(f64, f64)],
-    limits: Limits,
+    limits: LbfgsLimits,
     function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
 ) -> Result<Minimum, E> {
     let start = start.iter().zip(bounds).map(|(v, (least, most))| v.clamp(*least, *most)).collect();
-    let mut here = Point::of(start, function)?;
-    let (mut pairs, mut steps) = (VecDeque::with_capacity(PAIRS), 0);
-    while steps < limits.steps && here.value.is_finite() {
-        let slope = inward(&here, bounds);
-        if slope.iter().all(|g| g.abs() <= limits.flat) {
+    let mut current = Point::evaluate(start, function)?;
+    let (mut pairs, mut steps) = (VecDeque::with_capacity(MAX_PAIRS), 0);
+    while steps < limits.steps && current.value.is_finite() {
+        let gradient = projected_gradient(&current, bounds);
+        if gradient.iter().all(|g| g.abs() <= limits.tolerance) {
             break;
         }
-        let direction = direction(&slope, &pairs, limits.reach);
-        let Some(next) = search(&here, &direction, bounds, function)? else {
+        let direction = direction(&gradient, &pairs, limits.max_step);
+        let Some(next) = line_search(&current, &direction, bounds, function)? else {
             if pairs.is_empty() {
                 break;
             }
             pairs.clear();
             continue;
         };
-        let gained = here.value - next.value;
-        remember(&mut pairs, &here, &next);
-        (here, steps) = (next, steps + 1);
-        if gained <= limits.flat {
+        let decrease = current.value - next.value;
+        store_pair(&mut pairs, &current, &next);
+        (current, steps) = (next, steps + 1);
+        if decrease <= limits.tolerance {
             break;
         }
     }
-    Ok(Minimum { at: here.at, value: here.value, steps })
+    Ok(Minimum { x: current.x, value: current.value, steps })
 }
 
 /// Returns the gradient, with zeros for variables whose descent would leave the box.
-fn inward(here: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
-    let leaves = |at: f64, g: f64, (least, most): (f64, f64)| (at <= least && g > 0.0) || (at >= most && g < 0.0);
-    let each = here.at.iter().zip(&here.gradient).zip(bounds);
-    each.map(|((at, g), bound)| if leaves(*at, *g, *bound) { 0.0 } else { *g }).collect()
+fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
+    let leaves_box = |at: f64, g: f64, (least, most): (f64, f64)| (at <= least && g > 0.0) || (at >= most && g < 0.0);
+    let each = current.x.iter().zip(&current.gradient).zip(bounds);
+    each.map(|((at, g), bound)| if leaves_box(*at, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
-/// Returns −H·slope, scaled down to at most `reach` in any variable; H is the inverse curvature of
-/// the pairs.
-fn direction(slope: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, reach: f64) -> Vec<f64> {
-    let mut direction: Vec<f64> = slope.iter().map(|g| -g).collect();
-    let mut shares = Vec::with_capacity(pairs.len());
+/// Returns −H·slope, scaled down to at most `max_step` in any variable; H is the inverse curvature
+/// of the pairs.
+fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_step: f64) -> Vec<f64> {
+    let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
+    let mut alphas = Vec::with_capacity(pairs.len());
     for (step, change) in pairs.iter().rev() {
-        let share = dot(step, &direction) / dot(step, change);
-        add(&mut direction, change, -share);
-        shares.push(share);
+        let alpha = dot(step, &direction) / dot(step, change);
+        add(&mut direction, change, -alpha);
+        alphas.push(alpha);
     }
     if let Some((step, change)) = pairs.back() {
-        let unit = dot(step, change) / dot(change, change);
-        direction.iter_mut().for_each(|v| *v *= unit);
+        let inverse_curvature = dot(step, change) / dot(change, change);
+        direction.iter_mut().for_each(|v| *v *= inverse_curvature);
     }
-    for ((step, change), share) in pairs.iter().zip(shares.iter().rev()) {
-        let back = dot(change, &direction) / dot(step, change);
-        add(&mut direction, step, share - back);
+    for ((step, change), alpha) in pairs.iter().zip(alphas.iter().rev()) {
+        let beta = dot(change, &direction) / dot(step, change);
+        add(&mut direction, step, alpha - beta);
     }
-    direction.iter_mut().zip(slope).filter(|(_, g)| **g == 0.0).for_each(|(v, _)| *v = 0.0);
+    direction.iter_mut().zip(gradient).filter(|(_, g)| **g == 0.0).for_each(|(v, _)| *v = 0.0);
     let longest = direction.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
     // without pairs, the norm of the gradient gives no scale for the step
-    let most = if pairs.is_empty() { reach / 2.0 } else { reach };
-    if longest > most {
-        direction.iter_mut().for_each(|v| *v *= most / longest);
+    let max_change = if pairs.is_empty() { max_step / 2.0 } else { max_step };
+    if longest > max_change {
+        direction.iter_mut().for_each(|v| *v *= max_change / longest);
     }
     direction
 }
 
 /// Returns a point along the projected direction that satisfies the weak Wolfe conditions, or the
 /// longest trial with sufficient decrease; `None` if no trial has it.
-fn search<E>(
-    here: &Point,
+fn line_search<E>(
+    current: &Point,
     direction: &[f64],
     bounds: &[(f64, f64)],
     function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
 ) -> Result<Option<Point>, E> {
-    let (mut short, mut long, mut length, mut best) = (0.0, f64::INFINITY, 1.0, None);
-    for _ in 0..TRIALS {
-        let each = here.at.iter().zip(direction).zip(bounds);
-        let at: Vec<f64> = each.map(|((v, d), (least, most))| (v + length * d).clamp(*least, *most)).collect();
-        let moved: Vec<f64> = at.iter().zip(&here.at).map(|(to, from)| to - from).collect();
-        let promised = dot(&here.gradient, &moved);
-        if promised.is_nan() || promised >= 0.0 {
+    let (mut lower, mut upper, mut length, mut best) = (0.0, f64::INFINITY, 1.0, None);
+    for _ in 0..MAX_TRIALS {
+        let each = current.x.iter().zip(direction).zip(bounds);
+        let x: Vec<f64> = each.map(|((v, d), (least, most))| (v + length * d).clamp(*least, *most)).collect();
+        let step: Vec<f64> = x.iter().zip(&current.x).map(|(to, from)| to - from).collect();
+        let predicted_change = dot(&current.gradient, &step);
+        if predicted_change.is_nan() || predicted_change >= 0.0 {
             break;
         }
-        let trial = Point::of(at, function)?;
-        if trial.value > here.value + DECREASE * promised {
-            long = length;
+        let trial = Point::evaluate(x, function)?;
+        if trial.value > current.value + SUFFICIENT_DECREASE * predicted_change {
+            upper = length;
         } else {
-            let enough = dot(&trial.gradient, &moved) >= SLOPE * promised;
-            (short, best) = (length, Some(trial));
-            if enough {
+            let meets_curvature = dot(&trial.gradient, &step) >= WOLFE_CURVATURE * predicted_change;
+            (lower, best) = (length, Some(trial));
+            if meets_curvature {
                 break;
             }
         }
-        length = if long.is_finite() { 0.5 * (short + long) } else { 2.0 * length };
+        length = if upper.is_finite() { 0.5 * (lower + upper) } else { 2.0 * length };
     }
     Ok(best)
 }
 
 /// Stores the pair of a step and its gradient change if the function has positive curvature along
 /// it.
-fn remember(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, from: &Point, to: &Point) {
-    let less = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
-    let (step, change) = (less(&to.at, &from.at), less(&to.gradient, &from.gradient));
-    if dot(&step, &change) > CURVED * (dot(&step, &step) * dot(&change, &change)).sqrt() {
-        if pairs.len() == PAIRS {
+fn store_pair(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, from: &Point, to: &Point) {
+    let difference = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
+    let (step, change) = (difference(&to.x, &from.x), difference(&to.gradient, &from.gradient));
+    if dot(&step, &change) > MIN_CURVATURE_COSINE * (dot(&step, &step) * dot(&change, &change)).sqrt() {
+        if pairs.len() == MAX_PAIRS {
             pairs.pop_front();
         }
         pairs.push_back((step, change));

@@ -2,13 +2,13 @@
 
 use faer::Mat;
 use kapprox::Real;
-use kstore::sparse::{NO_PLACE, entries};
+use kstore::sparse::{NO_INDEX, entries};
 
 /// Sparse rows in CSR format.
 #[derive(Debug)]
 pub struct SparseMatrix {
     starts: Vec<usize>,
-    places: Vec<u32>,
+    columns: Vec<u32>,
     values: Vec<f64>,
     pub width: usize,
 }
@@ -16,15 +16,15 @@ pub struct SparseMatrix {
 impl SparseMatrix {
     /// Converts rows of `d` numbers each, in the sparse layout of blocks, to a matrix with `width`
     /// columns.
-    pub fn of<T: Real>(x: &[T], d: usize, width: usize) -> Self {
-        let mut all = Self { starts: vec![0], places: Vec::new(), values: Vec::new(), width };
+    pub fn from_rows<T: Real>(x: &[T], d: usize, width: usize) -> Self {
+        let mut matrix = Self { starts: vec![0], columns: Vec::new(), values: Vec::new(), width };
         for row in x.chunks_exact(d.max(1)) {
-            let (places, values) = entries(row);
-            all.places.extend(places.iter().map(|place| place.to_f64() as u32));
-            all.values.extend(values.iter().map(|value| value.to_f64()));
-            all.starts.push(all.places.len());
+            let (columns, values) = entries(row);
+            matrix.columns.extend(columns.iter().map(|place| place.to_f64() as u32));
+            matrix.values.extend(values.iter().map(|value| value.to_f64()));
+            matrix.starts.push(matrix.columns.len());
         }
-        all
+        matrix
     }
 
     /// Returns an upper bound on the bytes for n rows of d numbers.
@@ -34,40 +34,43 @@ impl SparseMatrix {
 
     fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let row = self.starts[i]..self.starts[i + 1];
-        self.places[row.clone()].iter().map(|place| *place as usize).zip(self.values[row].iter().copied())
+        self.columns[row.clone()].iter().map(|place| *place as usize).zip(self.values[row].iter().copied())
     }
 
     /// Returns x_i·w.
     pub fn dot(&self, i: usize, w: &[f64]) -> f64 {
-        self.row(i).map(|(place, value)| value * w[place]).sum()
+        self.row(i).map(|(column, value)| value * w[column]).sum()
     }
 
-    /// Computes w += `by`·x_i.
-    pub fn add(&self, i: usize, by: f64, w: &mut [f64]) {
-        self.row(i).for_each(|(place, value)| w[place] += by * value);
+    /// Computes w += `factor`·x_i.
+    pub fn add(&self, i: usize, factor: f64, w: &mut [f64]) {
+        self.row(i).for_each(|(column, value)| w[column] += factor * value);
     }
 
     /// Returns ‖x_i‖².
-    pub fn square(&self, i: usize) -> f64 {
+    pub fn squared_norm(&self, i: usize) -> f64 {
         self.row(i).map(|(_, value)| value * value).sum()
     }
 }
 
 /// Expresses linear functions x·w as sums of inner products with sparse points in rows of `d`
 /// numbers. Returns the points, and the coefficient (1 or 0) of each point in each function.
-pub fn functions<T: Real>(weights: &[Vec<f64>], d: usize) -> (Vec<T>, Mat<f64>) {
-    let (mut points, mut owners, room) = (Vec::new(), Vec::new(), (d / 2).max(1));
-    for (owner, w) in weights.iter().enumerate() {
-        let some: Vec<(usize, f64)> = w.iter().copied().enumerate().filter(|(_, value)| *value != 0.0).collect();
+pub fn as_inner_products<T: Real>(weights: &[Vec<f64>], d: usize) -> (Vec<T>, Mat<f64>) {
+    let (mut points, mut function_of_point, entries_per_point) = (Vec::new(), Vec::new(), (d / 2).max(1));
+    for (function, w) in weights.iter().enumerate() {
+        let nonzeros: Vec<(usize, f64)> = w.iter().copied().enumerate().filter(|(_, value)| *value != 0.0).collect();
         // a function without weights gets one empty point
-        for part in some.chunks(room).chain(some.is_empty().then_some(&some[..])) {
-            let rest = room - part.len();
+        for part in nonzeros.chunks(entries_per_point).chain(nonzeros.is_empty().then_some(&nonzeros[..])) {
+            let padding = entries_per_point - part.len();
             points.extend(part.iter().map(|(place, _)| T::from_f64(*place as f64)));
-            points.extend(std::iter::repeat_n(T::from_f64(NO_PLACE), rest));
+            points.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), padding));
             points.extend(part.iter().map(|(_, value)| T::from_f64(*value)));
-            points.extend(std::iter::repeat_n(T::default(), rest));
-            owners.push(owner);
+            points.extend(std::iter::repeat_n(T::default(), padding));
+            function_of_point.push(function);
         }
     }
-    (points, Mat::from_fn(owners.len(), weights.len(), |i, j| f64::from(u8::from(owners[i] == j))))
+    (
+        points,
+        Mat::from_fn(function_of_point.len(), weights.len(), |i, j| f64::from(u8::from(function_of_point[i] == j))),
+    )
 }

@@ -4,17 +4,17 @@ use faer::MatMut;
 use kstore::Workers;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Calls `work(i, piece)` for every piece of `size` elements of `out`.
+/// Calls `visit(i, piece)` for every piece of `strip_len` elements of `out`.
 ///
-/// Pieces are disjoint and depend on `size` alone, so the result does not depend on the number of
-/// threads.
+/// Pieces are disjoint and depend on `strip_len` alone, so the result does not depend on the number
+/// of threads.
 pub fn for_each_strip<E: Send>(
     workers: &Workers,
     out: &mut [E],
-    size: usize,
-    work: impl Fn(usize, &mut [E]) + Sync + Send,
+    strip_len: usize,
+    visit: impl Fn(usize, &mut [E]) + Sync + Send,
 ) {
-    workers.each(out.chunks_mut(size).enumerate().collect(), |(i, piece)| work(i, piece));
+    workers.for_each(out.chunks_mut(strip_len).enumerate().collect(), |(i, piece)| visit(i, piece));
 }
 
 /// Cuts a matrix into strips of `height` rows (the last may be shorter), and returns each with its

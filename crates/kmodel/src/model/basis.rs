@@ -1,9 +1,9 @@
 //! The basis functions of a model, which its coefficients multiply.
 
-use super::{Card, Functions, Model};
-use crate::{Error, Result, stacked::StackedMaps};
+use super::{BasisFunctions, Model, ModelMetadata};
+use crate::{Error, Result, stacked_maps::StackedMaps};
 use faer::{Mat, MatRef};
-use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
+use kapprox::map::{Expansion, KernelSections, MapConstructor, MapSpec, RowFreeInputs};
 use kapprox::{AnyKernel, FeatureMap, Kernel, KernelFunction, Real, landmark::LandmarkSet};
 use kstore::Workers;
 use std::{ops::Range, sync::Arc};
@@ -31,11 +31,11 @@ pub enum Basis<T> {
 
 /// Largest difference of the features at the probe between instruction sets, relative to the
 /// largest feature.
-const SAME: f64 = 1e-4;
+const PROBE_TOLERANCE: f64 = 1e-4;
 
 impl<T: Real> Basis<T> {
     /// Returns the basis of an expansion, and its coefficients; `map` is the map of the expansion.
-    pub fn of(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
+    pub fn from_expansion(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
         match expansion {
             Expansion::Landmarks { landmarks: LandmarkSet { points, rows, .. }, coefficients, .. } => {
                 (Self::Landmarks { points, rows }, coefficients)
@@ -52,7 +52,7 @@ impl<T: Real> Basis<T> {
         }
     }
 
-    pub(super) fn widen(self) -> Basis<f64> {
+    pub(super) fn into_f64(self) -> Basis<f64> {
         match self {
             Self::Landmarks { points, rows } => {
                 Basis::Landmarks { points: points.into_iter().map(kstore::Real::to_f64).collect(), rows }
@@ -67,7 +67,7 @@ impl<T: Real> Basis<T> {
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
-    let numbers: Vec<f64> = match map.sparse() {
+    let numbers: Vec<f64> = match map.sparse_columns() {
         Some(width) => {
             let entries = width.min(8);
             (0..entries).map(|c| (c * width / entries) as f64).chain((0..entries).map(value)).collect()
@@ -91,7 +91,7 @@ impl<T: Real> Model<T> {
     }
 
     pub(crate) fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
-        Ok(self.card.on_rows(&self.card.kernel)?.build()?)
+        Ok(self.metadata.parse_kernel(&self.metadata.kernel)?.build()?)
     }
 
     /// Returns the basis functions, in the model's form, as a map from rows to their values.
@@ -99,59 +99,63 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// An unknown kernel or map, and random features that differ in this version.
     #[doc(hidden)]
-    pub fn functions(&self) -> Result<Functions<T>> {
+    pub fn functions(&self) -> Result<BasisFunctions<T>> {
         let points = self.basis.landmarks().map_or(&[][..], |(points, _)| points);
-        self.with_leaves(self.form.functions(|| self.plain_functions(), points, self.dims().1)?)
+        self.with_leaves(self.transform.functions(|| self.untransformed_functions(), points, self.dims().1)?)
     }
 
-    fn plain_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let Card { kernel, with, map, rank, seed, .. } = &self.card;
-        let kernel = self.card.on_rows(kernel)?;
+    fn untransformed_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
+        let ModelMetadata { kernel, with: second_view, map, rank, seed, .. } = &self.metadata;
+        let kernel = self.metadata.parse_kernel(kernel)?;
         let d = self.dims().1;
-        let probed = match &self.basis {
+        let stored_probe = match &self.basis {
             Basis::Landmarks { points, rows } => {
-                let functions = |kernel: &Kernel, some: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
-                    let (points, rows) = (points[some.start * d..some.end * d].to_vec(), rows[some].to_vec());
+                let functions = |kernel: &Kernel, range: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
+                    let (points, rows) = (points[range.start * d..range.end * d].to_vec(), rows[range].to_vec());
                     let landmarks = LandmarkSet { points, rows, d, passes: 0, evaluations: 0 };
-                    Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)))
+                    Ok(Box::new(KernelSections::new(&kernel.build()?, landmarks)))
                 };
-                let Some(with) = with else { return functions(&kernel, 0..rows.len()) };
-                let first = rows.len().saturating_sub(with.functions);
-                let second = functions(&self.card.on_rows(&with.kernel)?, first..rows.len())?;
-                return Ok(Box::new(StackedMaps(vec![functions(&kernel, 0..first)?, second])));
+                let Some(second_view) = second_view else { return functions(&kernel, 0..rows.len()) };
+                let first_view_count = rows.len().saturating_sub(second_view.functions);
+                let second =
+                    functions(&self.metadata.parse_kernel(&second_view.kernel)?, first_view_count..rows.len())?;
+                return Ok(Box::new(StackedMaps(vec![functions(&kernel, 0..first_view_count)?, second])));
             }
             Basis::Features { probe } => probe,
         };
         let spec: MapSpec = map.parse()?;
-        let Making::WithoutRows(make) = spec.making::<T>() else {
-            return Err(Error::Features { map: map.clone(), why: "it needs landmarks and the model has none" });
+        let MapConstructor::WithoutRows(build) = spec.builder::<T>() else {
+            return Err(Error::MapNotRebuilt { map: map.clone(), why: "it needs landmarks and the model has none" });
         };
-        let made = make(&WithoutRows { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
-        let largest = probed.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
-        let now = probe(&*made);
-        let same = now.len() == probed.len() && now.iter().zip(probed).all(|(a, b)| (a - b).abs() <= SAME * largest);
-        if !same {
-            return Err(Error::Features {
+        let rebuilt = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
+        let largest = stored_probe.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
+        let new_probe = probe(&*rebuilt);
+        let is_same = new_probe.len() == stored_probe.len()
+            && new_probe.iter().zip(stored_probe).all(|(a, b)| (a - b).abs() <= PROBE_TOLERANCE * largest);
+        if !is_same {
+            return Err(Error::MapNotRebuilt {
                 map: map.clone(),
                 why: "this version of kmill draws different random numbers",
             });
         }
-        Ok(made)
+        Ok(rebuilt)
     }
 }
 
-/// Largest rounding error of a prediction in `T`, relative to `sizes`: see [`needs_wide_for`].
-const ROUNDING: f64 = 1e-3;
+/// Largest rounding error of a prediction in `T`, relative to `target_scales`: see
+/// [`needs_f64_for`].
+const MAX_ROUNDING: f64 = 1e-3;
 
 /// Returns true if Σ_i a_i k(z_i, x) needs kernel values in f64.
 ///
 /// Kernel values in `T` have independent rounding errors of ε/2 relative to the diagonal. They are
-/// too large if their sum exceeds 1e-3 of `sizes[j]` for a target j. The size is the root mean
-/// squared error of a fit, whose error then changes by at most a millionth, or the standard
+/// too large if their sum exceeds 1e-3 of `target_scales[j]` for a target j. The size is the root
+/// mean squared error of a fit, whose error then changes by at most a millionth, or the standard
 /// deviation of the target. The bound is ε/2·‖a‖ for kernel values up to 1; for a kernel of another
 /// scale, the coefficients scale inversely.
 #[doc(hidden)]
-pub fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, sizes: &[f64]) -> bool {
-    let rounding = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();
-    size_of::<T>() < size_of::<f64>() && sizes.iter().enumerate().any(|(j, size)| rounding(j) > ROUNDING * size)
+pub fn needs_f64_for<T: Real>(a: MatRef<'_, f64>, target_scales: &[f64]) -> bool {
+    let rounding_error = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();
+    size_of::<T>() < size_of::<f64>()
+        && target_scales.iter().enumerate().any(|(j, size)| rounding_error(j) > MAX_ROUNDING * size)
 }

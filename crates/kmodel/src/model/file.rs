@@ -13,7 +13,7 @@
 //! | `scaler.knots` | F64 | 65 d, for quantile scaling |
 //! | `metric` | F64 | d if diagonal, else r x d; landmarks then have r features |
 //! | `encoding.factors` | F64 | factors of weighted sparse columns and words, by column |
-//! | `degree.coefficients`, `degree.floor` | F64 | m and 1, for division by a degree ([`Form`]) |
+//! | `degree.coefficients`, `degree.floor` | F64 | m and 1, for [`BasisTransform`] |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
 //! | `leaves.splits` | F64 | m x (L − 1), for local models in L leaves ([`Leaves`]) |
@@ -29,15 +29,15 @@
 //! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
 //! | `components.intercept` | F64 | q |
 //!
-//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. It is a single
-//! entry, because safetensors writes several entries in random order, and equal models must have
-//! identical bytes.
+//! The entry holds the [`ModelMetadata`] and `format_version` as JSON with sorted keys. It is a
+//! single entry, because safetensors writes several entries in random order, and equal models must
+//! have identical bytes.
 
-use super::{Basis, Card, Form, Leaves, Model};
-use crate::{Error, Head, Quadratic, Result};
+use super::{Basis, BasisTransform, Leaves, Model, ModelMetadata};
+use crate::{Error, LinearHead, Quadratic, Result};
 use faer::Mat;
 use kapprox::Real;
-use kstore::checkpoint::{Number, header};
+use kstore::checkpoint::{Number, safetensors_header};
 use kstore::sparse::{SparseShape, entries};
 use safetensors::Dtype;
 use serde_json::Value;
@@ -48,17 +48,17 @@ pub(super) const FORMAT_VERSION: u64 = 1;
 
 /// First kmill version that reads [`FORMAT_VERSION`]; stored in the file, so that an older version
 /// can name it.
-const NEEDS_KMILL: &str = "0.1.0";
+const MIN_KMILL_VERSION: &str = "0.1.0";
 
 /// A row-major array of numbers.
 struct Tensor<'a> {
     dtype: Dtype,
     shape: Vec<usize>,
     is_finite: bool,
-    values: Content<'a>,
+    data: TensorData<'a>,
 }
 
-enum Content<'a> {
+enum TensorData<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A matrix that is written row by row.
     Matrix(&'a Mat<f64>),
@@ -70,7 +70,7 @@ impl<'a> Tensor<'a> {
             Cow::Borrowed(values) => Cow::Borrowed(bytemuck::cast_slice(values)),
             Cow::Owned(values) => Cow::Owned(bytemuck::cast_slice(&values).to_vec()),
         };
-        Self { dtype: N::DTYPE, shape, is_finite, values: Content::Bytes(bytes) }
+        Self { dtype: N::DTYPE, shape, is_finite, data: TensorData::Bytes(bytes) }
     }
 
     fn reals<V: kstore::Real>(values: impl Into<Cow<'a, [V]>>, shape: Vec<usize>) -> Self {
@@ -95,13 +95,13 @@ impl<'a> Tensor<'a> {
 
     fn matrix(matrix: &'a Mat<f64>) -> Self {
         let (shape, is_finite) = (vec![matrix.nrows(), matrix.ncols()], matrix.is_all_finite());
-        Self { dtype: Dtype::F64, shape, is_finite, values: Content::Matrix(matrix) }
+        Self { dtype: Dtype::F64, shape, is_finite, data: TensorData::Matrix(matrix) }
     }
 
     fn write(&self, out: &mut impl Write) -> Written<()> {
-        match &self.values {
-            Content::Bytes(bytes) => out.write_all(bytes),
-            Content::Matrix(matrix) => {
+        match &self.data {
+            TensorData::Bytes(bytes) => out.write_all(bytes),
+            TensorData::Matrix(matrix) => {
                 matrix.row_iter().try_for_each(|row| row.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())))
             }
         }
@@ -109,12 +109,12 @@ impl<'a> Tensor<'a> {
 }
 
 /// Returns the entries of sparse points as a CSR matrix.
-fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a>); 3] {
+fn sparse_tensors<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a>); 3] {
     let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-    for point in points.chunks_exact(shape.numbers()) {
-        let (places, of_places) = entries(point);
-        indices.extend(places.iter().map(|place| place.to_f64() as u64));
-        values.extend_from_slice(of_places);
+    for point in points.chunks_exact(shape.values_per_row()) {
+        let (columns, column_values) = entries(point);
+        indices.extend(columns.iter().map(|place| place.to_f64() as u64));
+        values.extend_from_slice(column_values);
         starts.push(indices.len() as u64);
     }
     let count = indices.len();
@@ -126,7 +126,7 @@ fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, 
 }
 
 /// Returns the name of a tensor's numbers in error messages.
-fn told(tensor: &str) -> &'static str {
+fn tensor_description(tensor: &str) -> &'static str {
     match tensor.split('.').next() {
         Some("landmarks" | "probe") => "a basis function of the model",
         Some("coefficients") => "a coefficient of the model",
@@ -148,7 +148,7 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// [`Error::NotFinite`] before anything is written; [`kstore::Error::Io`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        let tensors = self.sound_tensors()?;
+        let tensors = self.checked_tensors()?;
         let header = self.header(&tensors)?;
         let mut out = kstore::AtomicFile::create(path)?;
         write_all(&mut out, &header, &tensors).map_err(kstore::Error::io("write", path))?;
@@ -160,7 +160,7 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// [`Error::NotFinite`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let tensors = self.sound_tensors()?;
+        let tensors = self.checked_tensors()?;
         let mut bytes = Vec::new();
         let header = self.header(&tensors)?;
         write_all(&mut bytes, &header, &tensors).map_err(kstore::Error::io("write", "the model in memory"))?;
@@ -169,17 +169,18 @@ impl<T: Real> Model<T> {
 
     /// Returns the tensors after a check that all numbers are finite, in file order: widest type
     /// first, as safetensors requires, then by name.
-    fn sound_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_>)>> {
+    fn checked_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_>)>> {
         let mut tensors = self.tensors();
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
-        let mut wrong = tensors.iter().find(|(_, tensor)| !tensor.is_finite).map(|(name, _)| told(name));
-        if !self.card.lambda.is_none_or(f64::is_finite) {
-            wrong = wrong.or(Some("lambda"));
+        let mut not_finite =
+            tensors.iter().find(|(_, tensor)| !tensor.is_finite).map(|(name, _)| tensor_description(name));
+        if !self.metadata.lambda.is_none_or(f64::is_finite) {
+            not_finite = not_finite.or(Some("lambda"));
         }
-        if !self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor])) {
-            wrong = wrong.or(Some("the certificate"));
+        if !self.metadata.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor])) {
+            not_finite = not_finite.or(Some("the certificate"));
         }
-        if let Some(what) = wrong {
+        if let Some(what) = not_finite {
             return Err(Error::NotFinite { what, remedy: "raise `lambda` or use `precision` f64" });
         }
         tensors.sort_by(|a, b| b.1.dtype.cmp(&a.1.dtype).then(a.0.cmp(b.0)));
@@ -195,7 +196,7 @@ impl<T: Real> Model<T> {
             ("scaler.mean", Tensor::numbers(&self.scaler.mean)),
             ("scaler.scale", Tensor::numbers(&self.scaler.scale)),
         ];
-        let encoding = self.card.encoding.as_ref().and_then(|encoding| encoding.without_factors());
+        let encoding = self.metadata.encoding.as_ref().and_then(|encoding| encoding.without_factors());
         tensors.extend(encoding.map(|(_, factors)| ("encoding.factors", Tensor::numbers(factors))));
         if !self.scaler.knots.is_empty() {
             tensors.push(("scaler.knots", Tensor::numbers(&self.scaler.knots)));
@@ -203,8 +204,8 @@ impl<T: Real> Model<T> {
         match &self.basis {
             Basis::Landmarks { points, rows } => {
                 tensors.push(("landmark_rows", Tensor::counts(rows)));
-                match self.card.sparse() {
-                    Some(shape) => tensors.extend(entries_of(points, shape)),
+                match self.metadata.sparse() {
+                    Some(shape) => tensors.extend(sparse_tensors(points, shape)),
                     None => tensors.push(("landmarks", Tensor::points(points, self.dims().1))),
                 }
             }
@@ -214,20 +215,28 @@ impl<T: Real> Model<T> {
             let rows = (!metric.is_diagonal()).then(|| metric.outputs());
             ("metric", Tensor::reals(metric.numbers(), rows.into_iter().chain([metric.inputs()]).collect()))
         }));
-        let count = |k: &usize| ("neighbours", Tensor::counts(vec![*k as u64]));
-        match &self.form {
-            Form::Plain => {}
-            Form::OverDegree { coefficients, floor } => tensors.extend([
+        let neighbours_tensor = |k: &usize| ("neighbours", Tensor::counts(vec![*k as u64]));
+        match &self.transform {
+            BasisTransform::Identity => {}
+            BasisTransform::DivideByDegree { coefficients, floor } => tensors.extend([
                 ("degree.coefficients", Tensor::numbers(coefficients)),
                 ("degree.floor", Tensor::numbers(std::slice::from_ref(floor))),
             ]),
-            Form::Weights { neighbours } => tensors.push(count(neighbours)),
-            Form::Paths { neighbours, lengths } => {
-                tensors.extend([count(neighbours), ("paths", Tensor::matrix(lengths))]);
+            BasisTransform::ReconstructionWeights { neighbours } => tensors.push(neighbours_tensor(neighbours)),
+            BasisTransform::ShortestPaths { neighbours, lengths } => {
+                tensors.extend([neighbours_tensor(neighbours), ("paths", Tensor::matrix(lengths))]);
             }
         }
-        if let Some(Quadratic { factor, shift, features, constant, residual, typical, units, freedom }) =
-            &self.quadratic
+        if let Some(Quadratic {
+            factor,
+            shift,
+            feature_coefficients: features,
+            constant,
+            residual_factor: residual,
+            residual_allowance: typical,
+            output_scales: units,
+            degrees_of_freedom: freedom,
+        }) = &self.quadratic
         {
             let mut scalars: Vec<f64> = [*residual, *constant].into_iter().chain(*freedom).collect();
             if *typical != 0.0 {
@@ -242,7 +251,7 @@ impl<T: Real> Model<T> {
             ]);
             tensors.extend(features.as_ref().map(|features| ("quadratic.features", Tensor::matrix(features))));
         }
-        if let Some(Head { weights, intercept }) = &self.components {
+        if let Some(LinearHead { weights, intercept }) = &self.components {
             tensors.extend([
                 ("components.coefficients", Tensor::matrix(weights)),
                 ("components.intercept", Tensor::numbers(intercept)),
@@ -264,35 +273,37 @@ impl<T: Real> Model<T> {
 
     fn header(&self, tensors: &[(&'static str, Tensor<'_>)]) -> Result<Vec<u8>> {
         let arrays = tensors.iter().map(|(name, tensor)| (name.to_string(), tensor.dtype, tensor.shape.clone()));
-        let bare = self.card.encoding.as_ref().and_then(|encoding| encoding.without_factors());
-        let bare = bare.map(|(encoding, _)| Card { encoding: Some(encoding.into()), ..self.card.clone() });
-        let card = card_json(bare.as_ref().unwrap_or(&self.card)).map_err(|error| error.to_string());
-        let header = card.and_then(|card| header(arrays, card));
+        let without_factors = self.metadata.encoding.as_ref().and_then(|encoding| encoding.without_factors());
+        let without_factors = without_factors
+            .map(|(encoding, _)| ModelMetadata { encoding: Some(encoding.into()), ..self.metadata.clone() });
+        let metadata =
+            metadata_json(without_factors.as_ref().unwrap_or(&self.metadata)).map_err(|error| error.to_string());
+        let header = metadata.and_then(|card| safetensors_header(arrays, card));
         header.map_err(|detail| Error::Damaged { path: "the model to write".into(), detail })
     }
 }
 
 /// Returns the metadata as JSON with sorted keys, including `format_version` and the required kmill
 /// version.
-fn card_json(card: &Card) -> serde_json::Result<String> {
-    let mut value = serde_json::to_value(card)?;
+fn metadata_json(metadata: &ModelMetadata) -> serde_json::Result<String> {
+    let mut value = serde_json::to_value(metadata)?;
     if let Value::Object(map) = &mut value {
         map.insert("format_version".to_string(), FORMAT_VERSION.into());
-        map.insert("needs_kmill".to_string(), NEEDS_KMILL.into());
+        map.insert("needs_kmill".to_string(), MIN_KMILL_VERSION.into());
     }
-    serde_json::to_string(&sorted(value))
+    serde_json::to_string(&with_sorted_keys(value))
 }
 
 /// Sorts the keys of every object of a JSON value: the features of serde_json decide whether its
 /// maps are sorted.
-fn sorted(value: Value) -> Value {
+fn with_sorted_keys(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<(String, Value)> = map.into_iter().collect();
             entries.sort_by(|a, b| a.0.cmp(&b.0));
-            Value::Object(entries.into_iter().map(|(key, value)| (key, sorted(value))).collect())
+            Value::Object(entries.into_iter().map(|(key, value)| (key, with_sorted_keys(value))).collect())
         }
-        Value::Array(values) => Value::Array(values.into_iter().map(sorted).collect()),
+        Value::Array(values) => Value::Array(values.into_iter().map(with_sorted_keys).collect()),
         other => other,
     }
 }

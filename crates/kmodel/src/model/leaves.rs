@@ -13,12 +13,12 @@
 //! *Flops* per row: f₀, 2m per node, and the kernel values of the leaves with a positive weight.
 //! *Bytes*: the rows of all leaves.
 
-use super::outputs::{Buffers, combine};
-use super::{Head, Model, STRIP, needs_wide_for, predict::overflowed};
+use super::outputs::{StripBuffers, linear_scores};
+use super::{LinearHead, Model, STRIP_ROWS, needs_f64_for, predict::has_overflow};
 use crate::{Result, linalg::strips::Pool};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
-use kapprox::map::KernelFunctions;
+use kapprox::map::KernelSections;
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 use std::ops::{Deref, Range};
@@ -27,7 +27,7 @@ use std::ops::{Deref, Range};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaves<T> {
     /// Functions of the nodes on the basis of the model: m x (L − 1) weights, and L − 1 intercepts.
-    pub splits: Head,
+    pub splits: LinearHead,
     /// Half-widths of the nodes, length L − 1.
     pub widths: Vec<f64>,
     /// Numbers of rows of the L leaves.
@@ -50,12 +50,12 @@ impl<T: Real> Leaves<T> {
 
     /// Returns true if the kernel values of the leaves are needed in f64, for targets with these
     /// errors.
-    pub fn needs_wide(&self, errors: &[f64]) -> bool {
-        let of_leaf = |rows: Range<usize>| self.coefficients.as_ref().subrows(rows.start, rows.len());
-        self.ranges().any(|rows| needs_wide_for::<T>(of_leaf(rows), errors))
+    pub fn needs_f64(&self, errors: &[f64]) -> bool {
+        let leaf_coefficients = |rows: Range<usize>| self.coefficients.as_ref().subrows(rows.start, rows.len());
+        self.ranges().any(|rows| needs_f64_for::<T>(leaf_coefficients(rows), errors))
     }
 
-    pub(super) fn widen(self) -> Leaves<f64> {
+    pub(super) fn into_f64(self) -> Leaves<f64> {
         let Self { splits, widths, counts, points, coefficients } = self;
         let points = points.into_iter().map(kstore::Real::to_f64).collect();
         Leaves { splits, widths, counts, points, coefficients }
@@ -66,21 +66,21 @@ impl<T: Real> Leaves<T> {
         size_of::<T>() * self.points.len() + 8 * (numbers + self.coefficients.nrows() * self.coefficients.ncols())
     }
 
-    /// Calls `each` with every leaf that has a positive weight for a row, and this weight. `values`
-    /// are the values of the nodes at the row.
-    pub fn shares(widths: &[f64], values: &[f64], mut each: impl FnMut(usize, f64)) {
-        let mut open = vec![(0, 1.0)];
-        while let Some((node, share)) = open.pop() {
+    /// Calls `visit` with every leaf that has a positive weight for a row, and this weight.
+    /// `values` are the values of the nodes at the row.
+    pub fn for_each_leaf_weight(widths: &[f64], values: &[f64], mut visit: impl FnMut(usize, f64)) {
+        let mut stack = vec![(0, 1.0)];
+        while let Some((node, weight)) = stack.pop() {
             let Some(width) = widths.get(node) else {
-                each(node - widths.len(), share);
+                visit(node - widths.len(), weight);
                 continue;
             };
-            let second = match *width > 0.0 {
+            let second_fraction = match *width > 0.0 {
                 true => (0.5 + 0.5 * values[node] / width).clamp(0.0, 1.0),
                 false => f64::from(u8::from(values[node] > 0.0)),
             };
-            let children = [(2 * node + 2, share * second), (2 * node + 1, share * (1.0 - second))];
-            open.extend(children.into_iter().filter(|(_, share)| *share > 0.0));
+            let children = [(2 * node + 2, weight * second_fraction), (2 * node + 1, weight * (1.0 - second_fraction))];
+            stack.extend(children.into_iter().filter(|(_, share)| *share > 0.0));
         }
     }
 }
@@ -88,19 +88,19 @@ impl<T: Real> Leaves<T> {
 /// The basis functions of a model, with the kernel functions of every leaf; [`Model::functions`]
 /// returns them.
 #[derive(Debug)]
-pub struct Functions<T: Real> {
+pub struct BasisFunctions<T: Real> {
     basis: Box<dyn FeatureMap<T>>,
     leaves: Vec<Box<dyn FeatureMap<T>>>,
 }
 
-impl<T: Real> Functions<T> {
+impl<T: Real> BasisFunctions<T> {
     /// Returns the bytes of the basis and of the leaves, without the buffers for rows.
     pub(crate) fn bytes(&self) -> usize {
         self.leaves.iter().chain([&self.basis]).map(|part| part.footprint().fixed).sum()
     }
 }
 
-impl<T: Real> Deref for Functions<T> {
+impl<T: Real> Deref for BasisFunctions<T> {
     type Target = dyn FeatureMap<T>;
 
     fn deref(&self) -> &Self::Target {
@@ -109,25 +109,25 @@ impl<T: Real> Deref for Functions<T> {
 }
 
 /// A leaf, its rows with their weights, and the scores of these rows in the leaf.
-type Visit = (usize, Vec<(usize, f64)>, Vec<f64>);
+type LeafRows = (usize, Vec<(usize, f64)>, Vec<f64>);
 
 impl<T: Real> Model<T> {
-    pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<Functions<T>> {
-        let Some(leaves) = &self.leaves else { return Ok(Functions { basis, leaves: Vec::new() }) };
+    pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<BasisFunctions<T>> {
+        let Some(leaves) = &self.leaves else { return Ok(BasisFunctions { basis, leaves: Vec::new() }) };
         let (kernel, d) = (self.any_kernel()?, self.dims().1);
-        let of = |rows: Range<usize>| -> Box<dyn FeatureMap<T>> {
+        let leaf_functions = |rows: Range<usize>| -> Box<dyn FeatureMap<T>> {
             let points = leaves.points[rows.start * d..rows.end * d].to_vec();
-            let set = LandmarkSet { points, rows: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
-            Box::new(KernelFunctions::new(&kernel, set))
+            let landmarks = LandmarkSet { points, rows: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
+            Box::new(KernelSections::new(&kernel, landmarks))
         };
-        Ok(Functions { basis, leaves: leaves.ranges().map(of).collect() })
+        Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect() })
     }
 
     /// Adds the scores of the leaves to `scores` (b x t); `values` are the values of the L − 1
     /// nodes, b rows row-major. The sum of a row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
-        functions: &Functions<T>,
+        functions: &BasisFunctions<T>,
         x: MatRef<'_, T>,
         values: &[f64],
         mut scores: MatMut<'_, f64>,
@@ -135,38 +135,43 @@ impl<T: Real> Model<T> {
     ) {
         let Some(leaves) = &self.leaves else { return };
         let (nodes, t, d) = (leaves.widths.len(), scores.ncols(), x.ncols());
-        let mut visits: Vec<Visit> = (0..=nodes).map(|leaf| (leaf, Vec::new(), Vec::new())).collect();
+        let mut leaf_rows: Vec<LeafRows> = (0..=nodes).map(|leaf| (leaf, Vec::new(), Vec::new())).collect();
         for i in 0..x.nrows() {
             let values = &values[i * nodes..(i + 1) * nodes];
-            Leaves::<T>::shares(&leaves.widths, values, |leaf, share| visits[leaf].1.push((i, share)));
+            Leaves::<T>::for_each_leaf_weight(&leaves.widths, values, |leaf, weight| {
+                leaf_rows[leaf].1.push((i, weight))
+            });
         }
-        visits.retain(|(leaf, rows, _)| !rows.is_empty() && leaves.counts[*leaf] > 0);
+        leaf_rows.retain(|(leaf, rows, _)| !rows.is_empty() && leaves.counts[*leaf] > 0);
         let (ranges, pool): (Vec<_>, _) = (leaves.ranges().collect(), Pool::default());
         let zeros = vec![0.0; t];
-        workers.each(visits.iter_mut().collect(), |(leaf, rows, added)| {
-            let (of_leaf, at) = (&functions.leaves[*leaf], ranges[*leaf].clone());
-            let alpha = leaves.coefficients.as_ref().subrows(at.start, at.len()).to_owned();
-            pool.with(Buffers::default, |Buffers { basis: block, wide, sums, .. }: &mut Buffers<T>| {
-                for rows in rows.chunks(STRIP) {
-                    let some: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
-                    block.resize(STRIP * at.len(), T::default());
-                    let block = &mut block[..rows.len() * at.len()];
-                    let k = MatMut::from_column_major_slice_mut(block, rows.len(), at.len());
-                    let some = MatRef::from_row_major_slice(&some, rows.len(), d);
-                    of_leaf.apply(some, k, &Workers::sequential());
-                    let k = MatRef::from_column_major_slice(block, rows.len(), at.len());
-                    combine(&alpha, &zeros, k, wide, sums);
-                    for i in 0..rows.len() {
-                        let lost = overflowed(k.row(i).iter().copied());
-                        let sums = (0..t).map(|j| if lost { f64::INFINITY } else { sums[j * rows.len() + i] });
-                        added.extend(sums);
+        workers.for_each(leaf_rows.iter_mut().collect(), |(leaf, rows, leaf_scores)| {
+            let (leaf_functions, range) = (&functions.leaves[*leaf], ranges[*leaf].clone());
+            let alpha = leaves.coefficients.as_ref().subrows(range.start, range.len()).to_owned();
+            pool.with(
+                StripBuffers::default,
+                |StripBuffers { basis: block, widened: wide, sums, .. }: &mut StripBuffers<T>| {
+                    for rows in rows.chunks(STRIP_ROWS) {
+                        let leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
+                        block.resize(STRIP_ROWS * range.len(), T::default());
+                        let block = &mut block[..rows.len() * range.len()];
+                        let k = MatMut::from_column_major_slice_mut(block, rows.len(), range.len());
+                        let leaf_x = MatRef::from_row_major_slice(&leaf_x, rows.len(), d);
+                        leaf_functions.apply(leaf_x, k, &Workers::sequential());
+                        let k = MatRef::from_column_major_slice(block, rows.len(), range.len());
+                        linear_scores(&alpha, &zeros, k, wide, sums);
+                        for i in 0..rows.len() {
+                            let overflows = has_overflow(k.row(i).iter().copied());
+                            let sums = (0..t).map(|j| if overflows { f64::INFINITY } else { sums[j * rows.len() + i] });
+                            leaf_scores.extend(sums);
+                        }
                     }
-                }
-            });
+                },
+            );
         });
-        for (_, rows, added) in visits {
-            for ((i, share), added) in rows.into_iter().zip(added.chunks_exact(t)) {
-                added.iter().enumerate().for_each(|(j, added)| scores[(i, j)] += share * added);
+        for (_, rows, leaf_scores) in leaf_rows {
+            for ((i, weight), row_scores) in rows.into_iter().zip(leaf_scores.chunks_exact(t)) {
+                row_scores.iter().enumerate().for_each(|(j, added)| scores[(i, j)] += weight * added);
             }
         }
     }

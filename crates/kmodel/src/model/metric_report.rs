@@ -20,23 +20,23 @@ pub struct MetricReport {
     pub rounds: Vec<RoundReport>,
     /// Errors on rows that the metric was not learned from; `None` without such rows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judgement>,
+    pub judged: Option<MetricTestErrors>,
 }
 
 impl MetricReport {
-    /// Returns the report of a metric with `features` outputs; `shares` are the importances in any
-    /// order, `deviations` their standard deviations, or empty.
+    /// Returns the report of a metric with `features` outputs; `importances` are the importances in
+    /// any order, `deviations` their standard deviations, or empty.
     #[doc(hidden)]
     pub fn new(
         source: String,
         features: usize,
-        shares: Vec<(String, f64)>,
+        importances: Vec<(String, f64)>,
         deviations: &[f64],
         rounds: Vec<RoundReport>,
     ) -> Self {
-        let mut order: Vec<usize> = (0..shares.len()).collect();
-        order.sort_by(|a, b| shares[*b].1.total_cmp(&shares[*a].1));
-        let importance = order.iter().map(|j| shares[*j].clone()).collect();
+        let mut order: Vec<usize> = (0..importances.len()).collect();
+        order.sort_by(|a, b| importances[*b].1.total_cmp(&importances[*a].1));
+        let importance = order.iter().map(|j| importances[*j].clone()).collect();
         let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
         Self { source, features, importance, spread, rounds, judged: None }
     }
@@ -44,7 +44,7 @@ impl MetricReport {
     /// Returns each feature with its importance and the standard deviation of the importance, if
     /// available.
     #[doc(hidden)]
-    pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
+    pub fn importances(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
         let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
         self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))
     }
@@ -53,7 +53,7 @@ impl MetricReport {
 /// Errors of ridge regression with and without a metric, on a fold that the metric was not learned
 /// from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
+pub struct MetricTestErrors {
     /// The fold.
     pub fold: usize,
     /// Number of its rows in the sample.
@@ -64,7 +64,7 @@ pub struct Judgement {
     pub without: f64,
 }
 
-impl Judgement {
+impl MetricTestErrors {
     /// Returns true if the error with the metric is smaller.
     pub fn is_better(&self) -> bool {
         self.with < self.without

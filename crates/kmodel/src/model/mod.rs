@@ -1,30 +1,30 @@
 //! A trained model: basis functions, coefficients and all settings of its predictions, in one
 //! safetensors file.
 //!
-//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its [`Form`], α
-//! their coefficients (m x t) and c the intercepts. A novelty model with a [`quadratic`] function
-//! subtracts it from f.
+//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its
+//! [`BasisTransform`], α their coefficients (m x t) and c the intercepts. A novelty model with a
+//! [`quadratic`] function subtracts it from f.
 //! Maps in the span of landmarks are stored as kernel functions of the landmarks, so predictions
 //! need no matrix factor. The module `file` documents the format.
 
 mod basis;
-mod card;
+mod basis_transform;
 mod file;
-mod form;
 mod leaves;
 mod load;
+mod metadata;
 mod metric_report;
 mod outputs;
 mod predict;
 
 pub use basis::Basis;
-pub use basis::needs_wide_for;
-pub(crate) use card::is_zero;
-pub use card::{Card, FEATURES, Head, Intercept, SecondView};
-pub use form::Form;
-pub use leaves::{Functions, Leaves};
-pub use load::MOST_HEADER_BYTES;
-pub use metric_report::{Judgement, MetricReport, RoundReport};
+pub use basis::needs_f64_for;
+pub use basis_transform::BasisTransform;
+pub use leaves::{BasisFunctions, Leaves};
+pub use load::MAX_HEADER_BYTES;
+pub(crate) use metadata::is_zero;
+pub use metadata::{FEATURES_SOLVER, Intercept, LinearHead, ModelMetadata, SecondView};
+pub use metric_report::{MetricReport, MetricTestErrors, RoundReport};
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
 
@@ -35,30 +35,30 @@ use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{KernelFunction, Real};
-use kstore::sparse::{SparseShape, with_room};
+use kstore::sparse::{SparseShape, widen_rows};
 use kstore::{Encoding, Scaler, Workers};
-use outputs::{Buffers, combine, none};
+use outputs::{StripBuffers, empty_matrix, linear_scores};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
-const STRIP: usize = quadratic::STRIP;
+const STRIP_ROWS: usize = quadratic::STRIP_ROWS;
 
 /// Basis functions whose values are converted to f64 at once: 256 x 128 in f64 is 256 KiB, within
 /// L2.
-const PANEL: usize = 128;
+const PANEL_FUNCTIONS: usize = 128;
 
 /// A model in the precision of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model<T> {
     /// Metadata: options, names and classes.
-    pub card: Card,
+    pub metadata: ModelMetadata,
     /// Basis functions.
     #[doc(hidden)]
     pub basis: Basis<T>,
     /// Transformation of the basis functions before their product with the coefficients.
     #[doc(hidden)]
-    pub form: Form,
+    pub transform: BasisTransform,
     /// Coefficients α, m x t.
     pub coefficients: Mat<f64>,
     /// Intercepts c, length t.
@@ -74,7 +74,7 @@ pub struct Model<T> {
     /// Components in addition to predictions, if the fit requested them: m x q weights of the basis
     /// functions, and q intercepts.
     #[doc(hidden)]
-    pub components: Option<Head>,
+    pub components: Option<LinearHead>,
     /// Exact-kernel models in the leaves of a tree, whose scores are added; `None` for most models.
     #[doc(hidden)]
     pub leaves: Option<Leaves<T>>,
@@ -121,8 +121,8 @@ impl AnyModel {
     }
 
     /// Returns the metadata of the model: options, names and classes.
-    pub fn card(&self) -> &Card {
-        either!(Self: self, model => &model.card)
+    pub fn metadata(&self) -> &ModelMetadata {
+        either!(Self: self, model => &model.metadata)
     }
 }
 
@@ -131,67 +131,74 @@ impl<T: Real> Model<T> {
     /// and of outputs t.
     #[doc(hidden)]
     pub fn dims(&self) -> (usize, usize, usize) {
-        let d = self.metric.as_ref().map_or(self.scaler.features(), |metric| metric.outputs());
+        let d = self.metric.as_ref().map_or(self.scaler.inputs(), |metric| metric.outputs());
         (self.coefficients.nrows(), d, self.intercept.len())
     }
 
     /// Converts the model to one that predicts in f64. If landmarks are very close to each other,
     /// the coefficients are large with both signs, and would amplify the rounding of kernel values
-    /// in f32 ([`kapprox::NystromMap::needs_wide`]).
+    /// in f32 ([`kapprox::NystromMap::needs_f64`]).
     #[must_use]
     #[doc(hidden)]
-    pub fn widen(self) -> Model<f64> {
+    pub fn into_f64(self) -> Model<f64> {
         Model {
-            card: Card { precision: "f64".to_string(), ..self.card },
-            basis: self.basis.widen(),
-            form: self.form,
+            metadata: ModelMetadata { precision: "f64".to_string(), ..self.metadata },
+            basis: self.basis.into_f64(),
+            transform: self.transform,
             coefficients: self.coefficients,
             intercept: self.intercept,
             scaler: self.scaler,
             metric: self.metric,
             quadratic: self.quadratic,
             components: self.components,
-            leaves: self.leaves.map(Leaves::widen),
+            leaves: self.leaves.map(Leaves::into_f64),
         }
     }
 
     /// Enlarges the row layout, so that it also holds sparse rows of these shapes, one per column.
     #[must_use]
-    pub(crate) fn with_rooms(mut self, shapes: &[SparseShape]) -> Self {
-        let Some((encoding, own)) = self.card.encoding.as_ref().zip(self.card.sparse()) else { return self };
-        let encoding = Encoding::clone(encoding).with_rooms(shapes);
+    pub(crate) fn with_sparse_shapes(mut self, shapes: &[SparseShape]) -> Self {
+        let Some((encoding, shape)) = self.metadata.encoding.as_ref().zip(self.metadata.sparse()) else { return self };
+        let encoding = Encoding::clone(encoding).with_capacity_for(shapes);
         let numbers = encoding.features();
         if let Basis::Landmarks { points, .. } = &mut self.basis {
-            *points = with_room(points, own.numbers(), numbers);
+            *points = widen_rows(points, shape.values_per_row(), numbers);
         }
         self.scaler.centre.resize(numbers, 0.0);
         self.scaler.scale.resize(numbers, 1.0);
         self.scaler.mean.resize(numbers, 0.0);
-        self.card.features = encoding.names();
-        self.card.encoding = Some(Arc::new(encoding));
+        self.metadata.features = encoding.names();
+        self.metadata.encoding = Some(Arc::new(encoding));
         self
     }
 
     /// Returns true for a fit in f32 that predicts in f64. Rows are then rounded to f32 first, as
     /// in the fit, so that categories equal to a landmark's category stay equal.
-    pub(crate) fn is_narrow(&self) -> bool {
-        let single = <f32 as kstore::Real>::NAME;
-        self.card.precision != single && self.card.options["precision"] == single
+    pub(crate) fn rounds_to_f32(&self) -> bool {
+        let f32_name = <f32 as kstore::Real>::NAME;
+        self.metadata.precision != f32_name && self.metadata.options["precision"] == f32_name
     }
 
     /// Returns the bytes of the model in memory.
     #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
-        let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
+        let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::bytes_in_memory);
         let metric = self.metric.as_ref().map_or(0, |metric| 8 * metric.numbers().len());
         let components = 8 * self.component_count() * (m + 1);
         // a basis of nodes may have more points than functions
         let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
-        let numbers = points + m * t + t + 3 * self.scaler.features();
-        let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
+        let numbers = points + m * t + t + 3 * self.scaler.inputs();
+        let encoding_bytes = self.metadata.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
         let leaves = self.leaves.as_ref().map_or(0, Leaves::bytes);
-        codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()
+        encoding_bytes
+            + size_of::<T>() * points * d
+            + 8 * numbers
+            + metric
+            + quadratic
+            + components
+            + leaves
+            + self.transform.bytes()
     }
 
     /// Returns the bytes of buffers that [`Model::predict`] needs on `threads` threads.
@@ -200,8 +207,8 @@ impl<T: Real> Model<T> {
         let (m, _, t) = self.dims();
         let t = t.max(self.component_count());
         let quadratic = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
-        let widest = self.leaves.iter().flat_map(|leaves| leaves.counts.iter().copied()).max().unwrap_or(0);
-        STRIP * (size_of::<T>() * m.max(widest) + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
+        let largest_leaf = self.leaves.iter().flat_map(|leaves| leaves.counts.iter().copied()).max().unwrap_or(0);
+        STRIP_ROWS * (size_of::<T>() * m.max(largest_leaf) + 8 * PANEL_FUNCTIONS + 8 * t) * threads.max(1) + quadratic
     }
 
     /// Computes `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and after the
@@ -219,108 +226,123 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict(
         &self,
-        basis: &Functions<T>,
+        basis: &BasisFunctions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         workers: &Workers,
     ) -> Result<()> {
         self.check_shapes(basis, x, &out)?;
         if let Some(few_rows) = basis.few_rows()
-            && x.nrows() <= predict::MOST
-            && self.distance().is_none()
+            && x.nrows() <= predict::MAX_ROWS_AT_ONCE
+            && self.quadratic_in_scores().is_none()
             && self.leaves.is_none()
         {
             self.predict_few(few_rows, x, out, &mut PredictScratch::new(basis));
             return Ok(());
         }
-        let kernel = self.distance().map(|_| self.kernel()).transpose()?;
-        self.predict_all(basis, kernel.as_deref(), x, Outputs::of_scores(out), workers);
+        let kernel = self.quadratic_in_scores().map(|_| self.kernel()).transpose()?;
+        self.predict_outputs(basis, kernel.as_deref(), x, Outputs::from_scores(out), workers);
         Ok(())
     }
 
     /// Computes all outputs from one evaluation of the basis. `kernel` is the result of
     /// [`Model::kernel`], required for the quadratic function. *Cost* of components: 2·m·q flops
     /// per row.
-    pub(crate) fn predict_all(
+    pub(crate) fn predict_outputs(
         &self,
-        basis: &Functions<T>,
+        basis: &BasisFunctions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         Outputs { mut scores, components, quadratic }: Outputs<'_>,
         workers: &Workers,
     ) {
         let nodes = self.leaves.as_ref().filter(|_| scores.ncols() > 0).map_or(0, |leaves| leaves.widths.len());
-        let mut values = vec![0.0; x.nrows() * nodes];
-        let of_nodes = MatMut::from_row_major_slice_mut(&mut values, x.nrows(), nodes);
+        let mut node_values = vec![0.0; x.nrows() * nodes];
+        let node_matrix = MatMut::from_row_major_slice_mut(&mut node_values, x.nrows(), nodes);
         let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };
-        self.predict_strips(basis, kernel, x, (outputs, of_nodes), workers);
+        self.predict_strips(basis, kernel, x, (outputs, node_matrix), workers);
         if scores.ncols() > 0 {
-            self.add_leaves(basis, x, &values, scores, workers);
+            self.add_leaves(basis, x, &node_values, scores, workers);
         }
     }
 
-    /// Computes the outputs as [`predict_all`](Self::predict_all) does, and the values of the tree
-    /// nodes instead of the contributions of the leaves.
+    /// Computes the outputs as [`predict_outputs`](Self::predict_all) does, and the values of the
+    /// tree nodes instead of the contributions of the leaves.
     fn predict_strips(
         &self,
-        basis: &Functions<T>,
+        basis: &BasisFunctions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         (outputs, nodes): (Outputs<'_>, MatMut<'_, f64>),
         workers: &Workers,
     ) {
-        let distance = self.distance().filter(|_| outputs.scores.ncols() > 0);
+        let distance = self.quadratic_in_scores().filter(|_| outputs.scores.ncols() > 0);
         let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance };
         let (m, pool) = (basis.dims().1, Pool::default());
-        let strips = outputs.strips().into_iter().zip(row_strips(nodes, STRIP)).collect();
-        workers.each(strips, |((first, mut out), (_, mut nodes)): ((usize, Outputs<'_>), (usize, MatMut<'_, f64>))| {
-            let x = x.subrows(first, out.scores.nrows());
-            let rows = x.nrows();
-            pool.with(Buffers::default, |Buffers { basis: block, wide, sums, scratch }: &mut Buffers<T>| {
-                block.resize(STRIP * m, T::default());
-                let block = &mut block[..rows * m];
-                let values = MatMut::from_column_major_slice_mut(block, rows, m);
-                basis.apply(x, values, &Workers::sequential());
-                let k = MatRef::from_column_major_slice(block, rows, m);
-                let mut values = vec![0.0; rows];
-                if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
-                    quadratic.values(k, &self.squares(k, x, kernel), scratch, &mut values);
-                }
-                if out.quadratic.ncols() > 0 {
-                    out.quadratic.rb_mut().col_mut(0).iter_mut().zip(&values).for_each(|(out, value)| *out = *value);
-                }
-                let splits = self.leaves.as_ref().map(|leaves| &leaves.splits);
-                let heads = [(self.components.as_ref(), out.components.rb_mut()), (splits, nodes.rb_mut())];
-                for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
-                    let Some(Head { weights, intercept }) = head else { continue };
-                    combine(weights, intercept, k, wide, sums);
-                    out.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
-                }
-                if out.scores.ncols() > 0 {
-                    combine(&self.coefficients, &self.intercept, k, wide, sums);
-                    if distance.is_some() {
-                        sums.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
-                    }
-                    out.scores.copy_from(MatRef::from_column_major_slice(sums, rows, self.intercept.len()));
-                    let overflows = k.col_iter().any(|column| predict::overflowed(column.iter().copied()));
-                    let wrong = |r: &usize| overflows && predict::overflowed(k.row(*r).iter().copied());
-                    (0..rows).filter(wrong).for_each(|r| out.scores.rb_mut().row_mut(r).fill(f64::INFINITY));
-                }
-            });
-        });
+        let strips = outputs.strips().into_iter().zip(row_strips(nodes, STRIP_ROWS)).collect();
+        workers.for_each(
+            strips,
+            |((first, mut out), (_, mut nodes)): ((usize, Outputs<'_>), (usize, MatMut<'_, f64>))| {
+                let x = x.subrows(first, out.scores.nrows());
+                let rows = x.nrows();
+                pool.with(
+                    StripBuffers::default,
+                    |StripBuffers { basis: block, widened: wide, sums, scratch }: &mut StripBuffers<T>| {
+                        block.resize(STRIP_ROWS * m, T::default());
+                        let block = &mut block[..rows * m];
+                        let values = MatMut::from_column_major_slice_mut(block, rows, m);
+                        basis.apply(x, values, &Workers::sequential());
+                        let k = MatRef::from_column_major_slice(block, rows, m);
+                        let mut values = vec![0.0; rows];
+                        if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
+                            quadratic.values(k, &self.squared_norms(k, x, kernel), scratch, &mut values);
+                        }
+                        if out.quadratic.ncols() > 0 {
+                            out.quadratic
+                                .rb_mut()
+                                .col_mut(0)
+                                .iter_mut()
+                                .zip(&values)
+                                .for_each(|(out, value)| *out = *value);
+                        }
+                        let splits = self.leaves.as_ref().map(|leaves| &leaves.splits);
+                        let heads = [(self.components.as_ref(), out.components.rb_mut()), (splits, nodes.rb_mut())];
+                        for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
+                            let Some(LinearHead { weights, intercept }) = head else { continue };
+                            linear_scores(weights, intercept, k, wide, sums);
+                            out.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
+                        }
+                        if out.scores.ncols() > 0 {
+                            linear_scores(&self.coefficients, &self.intercept, k, wide, sums);
+                            if distance.is_some() {
+                                sums.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
+                            }
+                            out.scores.copy_from(MatRef::from_column_major_slice(sums, rows, self.intercept.len()));
+                            let strip_overflows =
+                                k.col_iter().any(|column| predict::has_overflow(column.iter().copied()));
+                            let row_overflows =
+                                |r: &usize| strip_overflows && predict::has_overflow(k.row(*r).iter().copied());
+                            (0..rows)
+                                .filter(row_overflows)
+                                .for_each(|r| out.scores.rb_mut().row_mut(r).fill(f64::INFINITY));
+                        }
+                    },
+                );
+            },
+        );
     }
 
     /// Returns the quadratic function, if it is part of the scores.
-    pub(crate) fn distance(&self) -> Option<&Quadratic> {
-        self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
+    pub(crate) fn quadratic_in_scores(&self) -> Option<&Quadratic> {
+        self.quadratic.as_ref().filter(|_| self.metadata.task == Task::Novelty)
     }
 
-    fn check_shapes(&self, basis: &Functions<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
+    fn check_shapes(&self, basis: &BasisFunctions<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
-        Error::unless_same("columns of the rows to predict", d, x.ncols())?;
-        Error::unless_same("functions of the basis", m, basis.dims().1)?;
-        Error::unless_same("rows of the predictions", x.nrows(), out.nrows())?;
-        Error::unless_same("columns of the predictions", t, out.ncols())
+        Error::check_dimension("columns of the rows to predict", d, x.ncols())?;
+        Error::check_dimension("functions of the basis", m, basis.dims().1)?;
+        Error::check_dimension("rows of the predictions", x.nrows(), out.nrows())?;
+        Error::check_dimension("columns of the predictions", t, out.ncols())
     }
 
     /// Computes the [`quadratic`] function at every row x_i.
@@ -335,7 +357,7 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict_quadratic(
         &self,
-        basis: &Functions<T>,
+        basis: &BasisFunctions<T>,
         kernel: &dyn KernelFunction<T>,
         x: MatRef<'_, T>,
         out: &mut [f64],
@@ -345,11 +367,11 @@ impl<T: Real> Model<T> {
             return Err(Error::NoQuadratic);
         }
         let rows = out.len();
-        Error::unless_same("columns of the rows to predict", self.dims().1, x.ncols())?;
-        Error::unless_same("values of the quadratic function", x.nrows(), rows)?;
+        Error::check_dimension("columns of the rows to predict", self.dims().1, x.ncols())?;
+        Error::check_dimension("values of the quadratic function", x.nrows(), rows)?;
         let quadratic = MatMut::from_row_major_slice_mut(out, rows, 1);
-        let outputs = Outputs { scores: none(rows), components: none(rows), quadratic };
-        self.predict_all(basis, Some(kernel), x, outputs, workers);
+        let outputs = Outputs { scores: empty_matrix(rows), components: empty_matrix(rows), quadratic };
+        self.predict_outputs(basis, Some(kernel), x, outputs, workers);
         Ok(())
     }
 
@@ -359,7 +381,7 @@ impl<T: Real> Model<T> {
     }
 
     /// Returns k(x, x) of each row, or ‖φ‖² from the basis values `k` if the basis is the features.
-    fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn KernelFunction<T>) -> Vec<f64> {
+    fn squared_norms(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn KernelFunction<T>) -> Vec<f64> {
         let mut squares = vec![0.0; x.nrows()];
         match self.basis {
             Basis::Landmarks { .. } => kernel.diag(x, &mut squares),

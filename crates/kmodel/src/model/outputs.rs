@@ -1,8 +1,8 @@
 //! The outputs of a block of rows, and the sums that compute them.
 
-use super::{PANEL, STRIP};
+use super::{PANEL_FUNCTIONS, STRIP_ROWS};
 use crate::linalg::strips::row_strips;
-use crate::{linalg::dots, quadratic};
+use crate::{linalg::dot_products, quadratic};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::Real;
 
@@ -17,21 +17,22 @@ pub(crate) struct Outputs<'a> {
 }
 
 /// Returns an empty matrix of b rows.
-pub(crate) fn none<'a>(rows: usize) -> MatMut<'a, f64> {
+pub(crate) fn empty_matrix<'a>(rows: usize) -> MatMut<'a, f64> {
     MatMut::from_row_major_slice_mut(&mut [], rows, 0)
 }
 
 impl<'a> Outputs<'a> {
-    pub(super) fn of_scores(scores: MatMut<'a, f64>) -> Self {
+    pub(super) fn from_scores(scores: MatMut<'a, f64>) -> Self {
         let rows = scores.nrows();
-        Self { scores, components: none(rows), quadratic: none(rows) }
+        Self { scores, components: empty_matrix(rows), quadratic: empty_matrix(rows) }
     }
 
     pub(super) fn strips(self) -> Vec<(usize, Self)> {
         let [scores, components, quadratic] =
-            [self.scores, self.components, self.quadratic].map(|output| row_strips(output, STRIP).into_iter());
-        let all = scores.zip(components).zip(quadratic);
-        all.map(|(((first, scores), (_, components)), (_, quadratic))| (first, Self { scores, components, quadratic }))
+            [self.scores, self.components, self.quadratic].map(|output| row_strips(output, STRIP_ROWS).into_iter());
+        let zipped = scores.zip(components).zip(quadratic);
+        zipped
+            .map(|(((first, scores), (_, components)), (_, quadratic))| (first, Self { scores, components, quadratic }))
             .collect()
     }
 }
@@ -42,23 +43,23 @@ impl<'a> Outputs<'a> {
 /// The loop runs along rows, so every row is summed in the order of the functions, independently of
 /// the other rows. A matrix product would choose its kernel, and so the order of the sums, by the
 /// number of rows.
-pub(super) fn combine<T: Real>(
+pub(super) fn linear_scores<T: Real>(
     coefficients: &Mat<f64>,
     intercept: &[f64],
     k: MatRef<'_, T>,
-    wide: &mut Vec<f64>,
+    widened: &mut Vec<f64>,
     scores: &mut Vec<f64>,
 ) {
     let (rows, m) = (k.nrows(), k.ncols());
     scores.clear();
     // `+ 0.0` turns −0 into 0: a sum that starts at −0 stays −0 if all products are skipped
     intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, rows)));
-    wide.resize(STRIP * PANEL, 0.0);
-    for first in (0..m).step_by(PANEL) {
-        let width = PANEL.min(m - first);
-        dots::widen(k.subcols(first, width), &mut wide[..rows * width]);
+    widened.resize(STRIP_ROWS * PANEL_FUNCTIONS, 0.0);
+    for first in (0..m).step_by(PANEL_FUNCTIONS) {
+        let width = PANEL_FUNCTIONS.min(m - first);
+        dot_products::copy_as_f64(k.subcols(first, width), &mut widened[..rows * width]);
         for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
-            add_products(scores, &wide[..rows * width], &coefficients.col_as_slice(j)[first..first + width]);
+            add_products(scores, &widened[..rows * width], &coefficients.col_as_slice(j)[first..first + width]);
         }
     }
 }
@@ -74,9 +75,9 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Buffers<T> {
+pub(super) struct StripBuffers<T> {
     pub(super) basis: Vec<T>,
-    pub(super) wide: Vec<f64>,
+    pub(super) widened: Vec<f64>,
     pub(super) sums: Vec<f64>,
-    pub(super) scratch: quadratic::Scratch,
+    pub(super) scratch: quadratic::QuadraticScratch,
 }

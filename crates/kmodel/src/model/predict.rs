@@ -1,23 +1,23 @@
 //! Predictions of a few rows at a time with reused buffers: without allocation, and bit-identical
 //! to a large batch.
 
-use super::{Functions, Model};
+use super::{BasisFunctions, Model};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef, prelude::*};
 use kapprox::Real;
-use kapprox::kernel::{FEW, FewRows};
+use kapprox::kernel::{FewRows, MAX_FEW_ROWS};
 use kstore::Workers;
 
 /// Number of scores summed in turn: two additions to one sum cannot overlap.
-const TOGETHER: usize = 4;
+const INTERLEAVED_SCORES: usize = 4;
 
 /// Number of basis functions whose products with the coefficients are computed before the sums.
-const CHUNK: usize = 64;
+const CHUNK_FUNCTIONS: usize = 64;
 
 /// Largest number of rows that [`Model::predict`] predicts in groups of a few rows. A group takes
 /// 3.4 µs per row, a block of 32 rows 4.1 µs, and a block of 64 rows 2.7 µs (f32 Gaussian, 1,000
 /// landmarks of 10 features).
-pub(super) const MOST: usize = 32;
+pub(super) const MAX_ROWS_AT_ONCE: usize = 32;
 
 /// Returns true if a kernel value has overflowed.
 ///
@@ -25,7 +25,7 @@ pub(super) const MOST: usize = 32;
 /// even small, and is meaningless. The caller replaces it by infinity, which is then reported as an
 /// error.
 #[inline(always)]
-pub(super) fn overflowed<T: Real>(values: impl Iterator<Item = T>) -> bool {
+pub(super) fn has_overflow<T: Real>(values: impl Iterator<Item = T>) -> bool {
     values.fold(T::ZERO, |largest, value| largest.larger(value.magnitude())) >= T::LARGEST
 }
 
@@ -38,9 +38,9 @@ pub struct PredictScratch<T> {
 
 impl<T: Real> PredictScratch<T> {
     /// Allocates the buffers for the functions of [`Model::functions`].
-    pub fn new(basis: &Functions<T>) -> Self {
+    pub fn new(basis: &BasisFunctions<T>) -> Self {
         let (m, kernel) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
-        Self { values: vec![T::default(); FEW * m], kernel: vec![T::default(); kernel] }
+        Self { values: vec![T::default(); MAX_FEW_ROWS * m], kernel: vec![T::default(); kernel] }
     }
 }
 
@@ -57,17 +57,18 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict_with(
         &self,
-        basis: &Functions<T>,
+        basis: &BasisFunctions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let Some(rows) = basis.few_rows().filter(|_| self.distance().is_none() && self.leaves.is_none()) else {
+        let Some(rows) = basis.few_rows().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
+        else {
             return self.predict(basis, x, out, &Workers::sequential());
         };
         self.check_shapes(basis, x, &out)?;
-        let needed = [FEW * basis.dims().1, rows.scratch()];
-        for (expected, got) in needed.into_iter().zip([scratch.values.len(), scratch.kernel.len()]) {
+        let required_lengths = [MAX_FEW_ROWS * basis.dims().1, rows.scratch()];
+        for (expected, got) in required_lengths.into_iter().zip([scratch.values.len(), scratch.kernel.len()]) {
             if got < expected {
                 return Err(Error::Shape { what: "numbers of scratch for predictions", expected, got });
             }
@@ -85,42 +86,42 @@ impl<T: Real> Model<T> {
         scratch: &mut PredictScratch<T>,
     ) {
         let m = self.coefficients.nrows();
-        for first in (0..x.nrows()).step_by(FEW) {
-            let count = FEW.min(x.nrows() - first);
+        for first in (0..x.nrows()).step_by(MAX_FEW_ROWS) {
+            let count = MAX_FEW_ROWS.min(x.nrows() - first);
             let values = &mut scratch.values[..count * m];
             rows.fill(x.subrows(first, count), values, &mut scratch.kernel);
             let out = out.rb_mut().subrows_mut(first, count);
-            kapprox::vectorised!(self.row_heads(values, out));
+            kapprox::vectorised!(self.few_scores(values, out));
         }
     }
 
     /// Computes `out` (b x t) = k·α + c for the basis values of a few rows, row-major.
     #[inline(always)]
-    fn row_heads(&self, values: &[T], mut out: MatMut<'_, f64>) {
+    fn few_scores(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {
-            1 => self.heads_together::<1>(values, out.rb_mut()),
-            _ => self.heads_together::<TOGETHER>(values, out.rb_mut()),
+            1 => self.interleaved_scores::<1>(values, out.rb_mut()),
+            _ => self.interleaved_scores::<INTERLEAVED_SCORES>(values, out.rb_mut()),
         }
-        if overflowed(values.iter().copied()) {
+        if has_overflow(values.iter().copied()) {
             let rows = values.chunks(self.dims().0).zip(out.row_iter_mut());
-            let none = rows.filter(|(values, _)| overflowed(values.iter().copied()));
-            none.for_each(|(_, mut out)| out.fill(f64::INFINITY));
+            let overflowed_rows = rows.filter(|(values, _)| has_overflow(values.iter().copied()));
+            overflowed_rows.for_each(|(_, mut out)| out.fill(f64::INFINITY));
         }
     }
 
-    /// Computes scores as [`row_heads`](Self::row_heads) does, `COUNT` of them together. If fewer
+    /// Computes scores as [`few_scores`](Self::row_heads) does, `COUNT` of them together. If fewer
     /// remain, the last score is repeated.
     #[inline(always)]
-    fn heads_together<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
+    fn interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();
         let pairs = out.nrows() * t;
         for first in (0..pairs).step_by(COUNT) {
-            let place = |c: usize| ((first + c).min(pairs - 1) / t, (first + c).min(pairs - 1) % t);
-            let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[place(c).1] + 0.0);
-            for from in (0..m).step_by(CHUNK) {
-                let mut products = [[0.0; CHUNK]; COUNT];
+            let row_and_output = |c: usize| ((first + c).min(pairs - 1) / t, (first + c).min(pairs - 1) % t);
+            let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[row_and_output(c).1] + 0.0);
+            for from in (0..m).step_by(CHUNK_FUNCTIONS) {
+                let mut products = [[0.0; CHUNK_FUNCTIONS]; COUNT];
                 for (c, products) in products.iter_mut().enumerate() {
-                    let (row, output) = place(c);
+                    let (row, output) = row_and_output(c);
                     let values = &values[row * m..][..m][from..];
                     let alpha = &self.coefficients.col_as_slice(output)[from..];
                     for ((product, value), alpha) in products.iter_mut().zip(values).zip(alpha) {
@@ -129,14 +130,14 @@ impl<T: Real> Model<T> {
                 }
                 // one addition to every score in turn: the order of each sum is fixed, and no
                 // addition waits for the previous one of its sum
-                for l in 0..CHUNK.min(m - from) {
+                for l in 0..CHUNK_FUNCTIONS.min(m - from) {
                     for (score, products) in scores.iter_mut().zip(&products) {
                         *score += products[l];
                     }
                 }
             }
             for (c, score) in scores.into_iter().enumerate() {
-                out[place(c)] = score;
+                out[row_and_output(c)] = score;
             }
         }
     }

@@ -7,18 +7,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Nodes per work unit of a thread.
-const STRIP: usize = 64;
+const STRIP_NODES: usize = 64;
 
 /// Returns the k nearest other nodes of every node, N x k row-major. 3N²d flops.
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
     let mut lists = vec![(0.0, 0); nodes.count() * k];
-    crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP * k, |strip, lists| {
-        let (mut squares, mut found) = (vec![0.0; nodes.count()], Vec::new());
+    crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP_NODES * k, |strip, lists| {
+        let (mut squares, mut neighbours) = (vec![0.0; nodes.count()], Vec::new());
         for (i, list) in lists.chunks_exact_mut(k).enumerate() {
-            let node = strip * STRIP + i;
+            let node = strip * STRIP_NODES + i;
             nodes.squares(&nodes.point(node), &mut squares);
-            nearest(&squares, k, Some(node), &mut found);
-            list.copy_from_slice(&found);
+            nearest(&squares, k, Some(node), &mut neighbours);
+            list.copy_from_slice(&neighbours);
         }
     });
     lists
@@ -43,14 +43,14 @@ impl Graph {
     pub fn new(lists: &[Neighbour], k: usize) -> Self {
         let count = lists.len() / k.max(1);
         let mut starts = vec![0; count + 1];
-        for (place, (_, to)) in lists.iter().enumerate() {
-            starts[place / k + 1] += 1;
+        for (entry, (_, to)) in lists.iter().enumerate() {
+            starts[entry / k + 1] += 1;
             starts[to + 1] += 1;
         }
         (0..count).for_each(|i| starts[i + 1] += starts[i]);
         let (mut next, mut edges) = (starts.clone(), vec![(0.0, 0); 2 * lists.len()]);
-        for (place, (square, to)) in lists.iter().enumerate() {
-            for (end, other) in [(place / k, *to), (*to, place / k)] {
+        for (entry, (square, to)) in lists.iter().enumerate() {
+            for (end, other) in [(entry / k, *to), (*to, entry / k)] {
                 edges[next[end]] = (square.sqrt(), other);
                 next[end] += 1;
             }
@@ -64,18 +64,18 @@ impl Graph {
 
     /// Returns the sizes of the connected components, largest first.
     pub fn components(&self) -> Vec<usize> {
-        let mut seen = vec![false; self.starts.len() - 1];
-        let (mut sizes, mut open) = (Vec::new(), Vec::new());
-        for first in 0..seen.len() {
-            if std::mem::replace(&mut seen[first], true) {
+        let mut visited = vec![false; self.starts.len() - 1];
+        let (mut sizes, mut stack) = (Vec::new(), Vec::new());
+        for first in 0..visited.len() {
+            if std::mem::replace(&mut visited[first], true) {
                 continue;
             }
             let mut size = 0;
-            open.push(first);
-            while let Some(node) = open.pop() {
+            stack.push(first);
+            while let Some(node) = stack.pop() {
                 size += 1;
-                let new = self.edges(node).iter().filter(|(_, to)| !std::mem::replace(&mut seen[*to], true));
-                open.extend(new.map(|(_, to)| *to));
+                let new = self.edges(node).iter().filter(|(_, to)| !std::mem::replace(&mut visited[*to], true));
+                stack.extend(new.map(|(_, to)| *to));
             }
             sizes.push(size);
         }
@@ -84,7 +84,7 @@ impl Graph {
     }
 
     /// Returns the error for a graph with several connected components.
-    pub fn apart(&self, k: usize) -> Error {
+    pub fn disconnected_error(&self, k: usize) -> Error {
         let sizes = self.components();
         let why = format!(
             "the graph of {} nodes has {} connected components, the largest with {} nodes; raise `neighbours` or `nodes`, or fit \
@@ -105,17 +105,17 @@ impl Graph {
         lengths.fill(f64::INFINITY);
         lengths[from] = 0.0;
         // nonnegative floats compare like their bits as integers
-        let mut open = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
-        while let Some(Reverse((bits, node))) = open.pop() {
+        let mut queue = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
+        while let Some(Reverse((bits, node))) = queue.pop() {
             let length = f64::from_bits(bits);
             if length > lengths[node] {
                 continue;
             }
             for (edge, to) in self.edges(node) {
-                let through = length + edge;
-                if through < lengths[*to] {
-                    lengths[*to] = through;
-                    open.push(Reverse((through.to_bits(), *to)));
+                let path_length = length + edge;
+                if path_length < lengths[*to] {
+                    lengths[*to] = path_length;
+                    queue.push(Reverse((path_length.to_bits(), *to)));
                 }
             }
         }

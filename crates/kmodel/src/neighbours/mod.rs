@@ -6,13 +6,13 @@
 //! exhaustive over all N nodes: 3Nd flops per row, with the same neighbours for any number of
 //! threads. Ties go to the first node.
 
-mod functions;
+mod feature_map;
 mod graph;
-mod weights;
+mod reconstruction;
 
-pub use functions::NearNodes;
+pub use feature_map::NeighbourFunctions;
 pub use graph::{Graph, neighbours_of_nodes};
-pub use weights::Reconstruction;
+pub use reconstruction::Reconstruction;
 
 use kapprox::Real;
 
@@ -49,7 +49,7 @@ impl Nodes {
         (0..self.d).map(|c| self.value(i, c)).collect()
     }
 
-    pub fn alike(&self) -> bool {
+    pub fn all_equal(&self) -> bool {
         self.columns.chunks(self.count.max(1)).all(|column| column.iter().all(|value| *value == column[0]))
     }
 
@@ -64,19 +64,19 @@ impl Nodes {
     }
 }
 
-/// Writes the k nearest nodes by these squared distances to `found`, nearest first, excluding node
-/// `but`.
-pub fn nearest(squares: &[f64], k: usize, but: Option<usize>, found: &mut Vec<Neighbour>) {
-    found.clear();
+/// Writes the k nearest nodes by these squared distances to `neighbours`, nearest first, excluding
+/// node `excluded`.
+pub fn nearest(squares: &[f64], k: usize, excluded: Option<usize>, neighbours: &mut Vec<Neighbour>) {
+    neighbours.clear();
     let mut farthest = f64::INFINITY;
     for (i, square) in squares.iter().enumerate() {
-        if found.len() == k && *square >= farthest || but == Some(i) {
+        if neighbours.len() == k && *square >= farthest || excluded == Some(i) {
             continue;
         }
-        let at = found.partition_point(|(other, _)| other <= square);
-        found.insert(at, (*square, i));
-        found.truncate(k);
-        if let (true, Some((last, _))) = (found.len() == k, found.last()) {
+        let position = neighbours.partition_point(|(other, _)| other <= square);
+        neighbours.insert(position, (*square, i));
+        neighbours.truncate(k);
+        if let (true, Some((last, _))) = (neighbours.len() == k, neighbours.last()) {
             farthest = *last;
         }
     }

@@ -9,8 +9,8 @@ use kstore::Label;
 use std::cell::RefCell;
 
 /// Versions of the file format and of the operator set.
-const FORMAT: u64 = 8;
-const OPERATIONS: u64 = 17;
+const FORMAT_VERSION: u64 = 8;
+const OPERATOR_SET: u64 = 17;
 
 /// Element types, with their numbers in the standard.
 const INT64: u64 = 7;
@@ -58,10 +58,10 @@ impl Message {
 
 /// A graph under construction. Nodes and constants are in the order of their creation.
 #[derive(Debug, Default)]
-pub(super) struct Graph(RefCell<Parts>);
+pub(super) struct Graph(RefCell<GraphParts>);
 
 #[derive(Debug, Default)]
-struct Parts {
+struct GraphParts {
     nodes: Vec<Message>,
     constants: Vec<Message>,
     outputs: Vec<Message>,
@@ -75,7 +75,7 @@ pub(super) struct Value<'g> {
 }
 
 impl Graph {
-    fn fresh(&self) -> Value<'_> {
+    fn new_value(&self) -> Value<'_> {
         let count = &mut self.0.borrow_mut().count;
         *count += 1;
         Value { graph: self, name: format!("v{count}") }
@@ -110,7 +110,7 @@ impl Graph {
     }
 
     fn constant(&self, shape: &[usize], kind: u64, data: impl FnOnce(Message) -> Message) -> Value<'_> {
-        let value = self.fresh();
+        let value = self.new_value();
         let tensor = shape.iter().fold(Message::default(), |tensor, size| tensor.number(1, *size as u64));
         self.0.borrow_mut().constants.push(data(tensor.number(2, kind).text(8, &value.name)));
         value
@@ -128,68 +128,69 @@ impl Graph {
     }
 
     /// Adds an output with the labels at these indices, in their type in the table.
-    pub(super) fn labels(&self, labels: &[Label], at: &Value<'_>, name: &str) {
-        let whole = labels.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
-        let truth =
+    pub(super) fn labels(&self, labels: &[Label], indices: &Value<'_>, name: &str) {
+        let integers = labels.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
+        let booleans =
             labels.iter().map(|label| if let Label::Bool(value) = label { Some(u8::from(*value)) } else { None });
-        let (constant, kind) = match (whole.collect::<Option<Vec<_>>>(), truth.collect::<Option<Vec<_>>>()) {
+        let (constant, kind) = match (integers.collect::<Option<Vec<_>>>(), booleans.collect::<Option<Vec<_>>>()) {
             (Some(whole), _) => (self.integers(&whole), INT64),
             (None, Some(truth)) => (self.constant(&[truth.len()], BOOL, |tensor| tensor.bytes(9, &truth)), BOOL),
             (None, None) => {
-                let all = |tensor| labels.iter().fold(tensor, |all: Message, label| all.text(6, &label.to_string()));
-                (self.constant(&[labels.len()], STRING, all), STRING)
+                let strings =
+                    |tensor| labels.iter().fold(tensor, |all: Message, label| all.text(6, &label.to_string()));
+                (self.constant(&[labels.len()], STRING, strings), STRING)
             }
         };
-        self.node("Gather", &[&constant, at], name, &[("axis", 0)]);
-        self.describe(name, kind, None);
+        self.node("Gather", &[&constant, indices], name, &[("axis", 0)]);
+        self.add_description(name, kind, None);
     }
 
-    fn describe(&self, name: &str, kind: u64, columns: Option<usize>) {
+    fn add_description(&self, name: &str, kind: u64, columns: Option<usize>) {
         self.0.borrow_mut().outputs.push(description(name, kind, columns));
     }
 
     /// Returns the bytes of the file, whose input is a numeric matrix with `columns` columns.
-    pub(super) fn file(&self, input: &str, columns: usize) -> Vec<u8> {
-        let Parts { nodes, constants, outputs, .. } = &*self.0.borrow();
+    pub(super) fn to_bytes(&self, input: &str, columns: usize) -> Vec<u8> {
+        let GraphParts { nodes, constants, outputs, .. } = &*self.0.borrow();
         let graph = Message::default().messages(1, nodes).text(2, "kmill").messages(5, constants);
         let graph = graph.message(11, &description(input, DOUBLE, Some(columns))).messages(12, outputs);
-        let model = Message::default().number(1, FORMAT).text(2, "kmill").text(3, env!("CARGO_PKG_VERSION"));
-        model.message(7, &graph).message(8, &Message::default().text(1, "").number(2, OPERATIONS)).0
+        let model = Message::default().number(1, FORMAT_VERSION).text(2, "kmill").text(3, env!("CARGO_PKG_VERSION"));
+        model.message(7, &graph).message(8, &Message::default().text(1, "").number(2, OPERATOR_SET)).0
     }
 }
 
 impl<'g> Value<'g> {
-    pub(super) fn apply(&self, operation: &str) -> Self {
-        self.apply_to(operation, &[], &[])
+    pub(super) fn apply_unary(&self, operation: &str) -> Self {
+        self.apply_node(operation, &[], &[])
     }
 
-    pub(super) fn with(&self, operation: &str, other: &Self) -> Self {
-        self.apply_to(operation, &[other], &[])
+    pub(super) fn apply_binary(&self, operation: &str, other: &Self) -> Self {
+        self.apply_node(operation, &[other], &[])
     }
 
-    pub(super) fn by(&self, operation: &str, number: f64) -> Self {
-        self.with(operation, &self.graph.number(number))
+    pub(super) fn apply_number(&self, operation: &str, number: f64) -> Self {
+        self.apply_binary(operation, &self.graph.number(number))
     }
 
-    pub(super) fn apply_to(&self, operation: &str, others: &[&Self], attributes: &[(&str, i64)]) -> Self {
-        let value = self.graph.fresh();
+    pub(super) fn apply_node(&self, operation: &str, others: &[&Self], attributes: &[(&str, i64)]) -> Self {
+        let value = self.graph.new_value();
         self.graph.node(operation, &[&[self][..], others].concat(), &value.name, attributes);
         value
     }
 
     /// Adds an output: a numeric matrix with `columns` columns.
     pub(super) fn output(&self, name: &str, columns: usize) {
-        self.named(name, DOUBLE, Some(columns));
+        self.add_output(name, DOUBLE, Some(columns));
     }
 
     /// Adds an output: one integer per row.
     pub(super) fn output_integers(&self, name: &str) {
-        self.named(name, INT64, None);
+        self.add_output(name, INT64, None);
     }
 
-    fn named(&self, name: &str, kind: u64, columns: Option<usize>) {
+    fn add_output(&self, name: &str, kind: u64, columns: Option<usize>) {
         self.graph.node("Identity", &[self], name, &[]);
-        self.graph.describe(name, kind, columns);
+        self.graph.add_description(name, kind, columns);
     }
 }
 

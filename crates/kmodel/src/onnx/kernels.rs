@@ -12,7 +12,7 @@ pub(super) struct KernelPoints<'a> {
 
 impl KernelPoints<'_> {
     /// Returns the features of the points in the columns of a kernel, and their number.
-    fn of(self, columns: Option<&[usize]>) -> (Vec<f64>, usize) {
+    fn in_columns(self, columns: Option<&[usize]>) -> (Vec<f64>, usize) {
         let Some(columns) = columns else { return (self.values.to_vec(), self.d) };
         let rows = self.values.chunks_exact(self.d.max(1));
         (rows.flat_map(|row| columns.iter().map(|column| row[*column])).collect(), columns.len())
@@ -28,7 +28,7 @@ pub(super) fn values<'g>(
 ) -> Result<Value<'g>, String> {
     let chain = |operation: &str, parts: &[Expression]| {
         let all = parts.iter().map(|part| values(part, x, points)).collect::<Result<Vec<_>, _>>()?.into_iter();
-        let all = all.reduce(|left, right| left.with(operation, &right));
+        let all = all.reduce(|left, right| left.apply_binary(operation, &right));
         all.ok_or("an empty expression".to_string())
     };
     match expression {
@@ -36,9 +36,9 @@ pub(super) fn values<'g>(
             let named = |name: &str| parameters.iter().find(|(other, _)| *other == name).map(|(_, values)| &values[..]);
             kernel(family, &named, x, points, columns.as_deref()).ok_or_else(|| format!("the kernel {family}"))
         }
-        Expression::Scaled(factor, part) => Ok(values(part, x, points)?.by("Mul", *factor)),
-        Expression::Exp(part) => Ok(values(part, x, points)?.apply("Exp")),
-        Expression::Power(power, part) => Ok(values(part, x, points)?.by("Pow", f64::from(*power))),
+        Expression::Scaled(factor, part) => Ok(values(part, x, points)?.apply_number("Mul", *factor)),
+        Expression::Exp(part) => Ok(values(part, x, points)?.apply_unary("Exp")),
+        Expression::Power(power, part) => Ok(values(part, x, points)?.apply_number("Pow", f64::from(*power))),
         Expression::Product(parts) => chain("Mul", parts),
         Expression::Sum(parts) => chain("Add", parts),
         _ => Err("a normalised kernel".to_string()),
@@ -53,83 +53,83 @@ fn kernel<'v, 'g>(
     points: Option<KernelPoints<'_>>,
     columns: Option<&[usize]>,
 ) -> Option<Value<'g>> {
-    let one = |name: &str| parameter(name).and_then(|values| values.first().copied());
-    let points = points.map(|points| points.of(columns));
-    let pair = Pair { x: looked_at(x, columns), points, sigma: parameter("sigma") };
+    let number = |name: &str| parameter(name).and_then(|values| values.first().copied());
+    let points = points.map(|points| points.in_columns(columns));
+    let pair = KernelArguments { x: select_columns(x, columns), points, sigma: parameter("sigma") };
     // γ x·z + c₀
-    let affine = || Some(pair.products().by("Mul", one("gamma")?).by("Add", one("c0")?));
+    let affine = || Some(pair.products().apply_number("Mul", number("gamma")?).apply_number("Add", number("c0")?));
     Some(match family {
-        "gaussian" => pair.squares().by("Mul", -0.5).apply("Exp"),
+        "gaussian" => pair.squares().apply_number("Mul", -0.5).apply_unary("Exp"),
         "exponential" => matern(0.5, &pair)?,
-        "matern" => matern(one("nu")?, &pair)?,
-        "laplacian" => pair.absolutes().apply("Neg").apply("Exp"),
+        "matern" => matern(number("nu")?, &pair)?,
+        "laplacian" => pair.l1_distances().apply_unary("Neg").apply_unary("Exp"),
         "rational_quadratic" => {
-            let alpha = one("alpha")?;
-            pair.squares().by("Mul", 0.5 / alpha).by("Add", 1.0).by("Pow", -alpha)
+            let alpha = number("alpha")?;
+            pair.squares().apply_number("Mul", 0.5 / alpha).apply_number("Add", 1.0).apply_number("Pow", -alpha)
         }
         "cauchy" => {
             let (s, unit) = (pair.squares(), x.graph.number(1.0));
-            unit.with("Div", &unit.with("Add", &s))
+            unit.apply_binary("Div", &unit.apply_binary("Add", &s))
         }
         "linear" => pair.products(),
-        "polynomial" => affine()?.by("Pow", one("degree")?),
-        "sigmoid" => affine()?.apply("Tanh"),
+        "polynomial" => affine()?.apply_number("Pow", number("degree")?),
+        "sigmoid" => affine()?.apply_unary("Tanh"),
         "cosine" => pair.cosines(),
-        "constant" => pair.products().by("Mul", 0.0).by("Add", one("value")?),
+        "constant" => pair.products().apply_number("Mul", 0.0).apply_number("Add", number("value")?),
         _ => return None,
     })
 }
 
 /// Returns the Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
-fn matern<'g>(nu: f64, pair: &Pair<'_, 'g>) -> Option<Value<'g>> {
+fn matern<'g>(nu: f64, pair: &KernelArguments<'_, 'g>) -> Option<Value<'g>> {
     // for larger ν the kernel near 0 depends on r² to leading order, so squares are accurate enough
-    let r = if nu == 0.5 { pair.distances() } else { pair.squares().apply("Sqrt") };
-    let t = r.by("Mul", (2.0 * nu).sqrt());
-    let decay = t.apply("Neg").apply("Exp");
+    let r = if nu == 0.5 { pair.distances() } else { pair.squares().apply_unary("Sqrt") };
+    let t = r.apply_number("Mul", (2.0 * nu).sqrt());
+    let decay = t.apply_unary("Neg").apply_unary("Exp");
     if nu == 0.5 {
         return Some(decay);
     }
-    let line = t.by("Add", 1.0);
+    let line = t.apply_number("Add", 1.0);
     let polynomial = match nu {
         1.5 => line,
-        2.5 => line.with("Add", &t.with("Mul", &t).by("Mul", 1.0 / 3.0)),
+        2.5 => line.apply_binary("Add", &t.apply_binary("Mul", &t).apply_number("Mul", 1.0 / 3.0)),
         _ => return None,
     };
-    Some(polynomial.with("Mul", &decay))
+    Some(polynomial.apply_binary("Mul", &decay))
 }
 
-fn looked_at<'g>(x: &Value<'g>, columns: Option<&[usize]>) -> Value<'g> {
+fn select_columns<'g>(x: &Value<'g>, columns: Option<&[usize]>) -> Value<'g> {
     let Some(columns) = columns else { return x.clone() };
-    let places = x.graph.integers(&columns.iter().map(|column| *column as i64).collect::<Vec<_>>());
-    x.apply_to("Gather", &[&places], &[("axis", 1)])
+    let indices = x.graph.integers(&columns.iter().map(|column| *column as i64).collect::<Vec<_>>());
+    x.apply_node("Gather", &[&indices], &[("axis", 1)])
 }
 
 /// Rows and points (or each row and itself), with the length scales of the features.
-struct Pair<'a, 'g> {
+struct KernelArguments<'a, 'g> {
     x: Value<'g>,
     points: Option<(Vec<f64>, usize)>,
     sigma: Option<&'a [f64]>,
 }
 
-impl<'g> Pair<'_, 'g> {
+impl<'g> KernelArguments<'_, 'g> {
     /// Returns rows and points divided by the length scales, centred at the mean of the points to
     /// avoid cancellation in squares.
-    fn in_lengths(&self, (points, d): &(Vec<f64>, usize)) -> (Value<'g>, Vec<f64>) {
+    fn scaled_by_length_scales(&self, (points, d): &(Vec<f64>, usize)) -> (Value<'g>, Vec<f64>) {
         let count = (points.len() / d.max(&1)).max(1) as f64;
-        let middle: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / count).collect();
+        let means: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / count).collect();
         let sigma = self.sigma.unwrap_or(&[1.0]);
-        let lengths: Vec<f64> = (0..*d).map(|j| sigma[j % sigma.len()]).collect();
-        let scale = |(j, z): (usize, &f64)| (z - middle[j % d]) / lengths[j % d];
+        let length_scales: Vec<f64> = (0..*d).map(|j| sigma[j % sigma.len()]).collect();
+        let scale = |(j, z): (usize, &f64)| (z - means[j % d]) / length_scales[j % d];
         let points = points.iter().enumerate().map(scale).collect();
-        let (middle, lengths) = (self.x.graph.row(&middle), self.x.graph.row(&lengths));
-        (self.x.with("Sub", &middle).with("Div", &lengths), points)
+        let (means, lengths) = (self.x.graph.row(&means), self.x.graph.row(&length_scales));
+        (self.x.apply_binary("Sub", &means).apply_binary("Div", &lengths), points)
     }
 
     /// Returns x·z.
     fn products(&self) -> Value<'g> {
         match &self.points {
             Some((points, d)) => dot(&self.x, points, *d),
-            None => own(&self.x),
+            None => squared_norms(&self.x),
         }
     }
 
@@ -140,57 +140,57 @@ impl<'g> Pair<'_, 'g> {
     /// Returns ‖x − z‖² in units of the length scale.
     fn squares(&self) -> Value<'g> {
         let Some(points) = &self.points else { return self.zero() };
-        let ((x, z), d) = (self.in_lengths(points), points.1);
-        let lengths: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
-        let (lengths, square) = (x.graph.row(&lengths), own(&x));
-        let twice = dot(&x, &z, d).by("Mul", 2.0);
+        let ((x, z), d) = (self.scaled_by_length_scales(points), points.1);
+        let z_squares: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
+        let (z_squares, square) = (x.graph.row(&z_squares), squared_norms(&x));
+        let doubled_products = dot(&x, &z, d).apply_number("Mul", 2.0);
         // rounding can make a small distance negative
-        square.with("Add", &lengths).with("Sub", &twice).by("Max", 0.0)
+        square.apply_binary("Add", &z_squares).apply_binary("Sub", &doubled_products).apply_number("Max", 0.0)
     }
 
     /// Returns ‖x − z‖ in units of the length scale, from differences: the root of a cancelled
     /// square would lose half of its digits. Needs N x m x d numbers.
     fn distances(&self) -> Value<'g> {
         let Some(difference) = self.differences() else { return self.zero() };
-        row_sums(&difference.with("Mul", &difference), 2, false).apply("Sqrt")
+        row_sums(&difference.apply_binary("Mul", &difference), 2, false).apply_unary("Sqrt")
     }
 
     /// Returns Σ |x − z| in units of the length scale. Needs N x m x d numbers.
-    fn absolutes(&self) -> Value<'g> {
-        self.differences().map_or_else(|| self.zero(), |difference| row_sums(&difference.apply("Abs"), 2, false))
+    fn l1_distances(&self) -> Value<'g> {
+        self.differences().map_or_else(|| self.zero(), |difference| row_sums(&difference.apply_unary("Abs"), 2, false))
     }
 
     /// Returns x − z in units of the length scale, N x m x d; `None` for a row and itself.
     fn differences(&self) -> Option<Value<'g>> {
         let points = self.points.as_ref()?;
-        let ((x, z), d) = (self.in_lengths(points), points.1);
+        let ((x, z), d) = (self.scaled_by_length_scales(points), points.1);
         let z = x.graph.numbers(&[1, z.len() / d.max(1), d], &z);
-        Some(x.with("Unsqueeze", &x.graph.integers(&[1])).with("Sub", &z))
+        Some(x.apply_binary("Unsqueeze", &x.graph.integers(&[1])).apply_binary("Sub", &z))
     }
 
     /// Returns x·z / (‖x‖ ‖z‖); 0 if a point is 0.
     fn cosines(&self) -> Value<'g> {
-        let square = own(&self.x);
-        let Some((points, d)) = &self.points else { return square.apply("Sign") };
-        let length = square.apply("Sqrt").by("Max", f64::MIN_POSITIVE);
+        let square = squared_norms(&self.x);
+        let Some((points, d)) = &self.points else { return square.apply_unary("Sign") };
+        let length = square.apply_unary("Sqrt").apply_number("Max", f64::MIN_POSITIVE);
         let norm = |z: &[f64]| z.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
-        let units: Vec<f64> = points.chunks_exact(*d).flat_map(|z| z.iter().map(move |v| v / norm(z))).collect();
-        dot(&self.x, &units, *d).with("Div", &length)
+        let unit_points: Vec<f64> = points.chunks_exact(*d).flat_map(|z| z.iter().map(move |v| v / norm(z))).collect();
+        dot(&self.x, &unit_points, *d).apply_binary("Div", &length)
     }
 }
 
 fn dot<'g>(x: &Value<'g>, points: &[f64], d: usize) -> Value<'g> {
     let m = points.len() / d.max(1);
-    let turned: Vec<f64> = (0..d).flat_map(|j| (0..m).map(move |i| points[i * d + j])).collect();
-    x.with("MatMul", &x.graph.numbers(&[d, m], &turned))
+    let transposed: Vec<f64> = (0..d).flat_map(|j| (0..m).map(move |i| points[i * d + j])).collect();
+    x.apply_binary("MatMul", &x.graph.numbers(&[d, m], &transposed))
 }
 
 /// Returns ‖x‖² of each row of a matrix, N x 1.
-pub(super) fn own<'g>(x: &Value<'g>) -> Value<'g> {
-    row_sums(&x.with("Mul", x), 1, true)
+pub(super) fn squared_norms<'g>(x: &Value<'g>) -> Value<'g> {
+    row_sums(&x.apply_binary("Mul", x), 1, true)
 }
 
-fn row_sums<'g>(array: &Value<'g>, axis: i64, keep: bool) -> Value<'g> {
+fn row_sums<'g>(array: &Value<'g>, axis: i64, keep_axis: bool) -> Value<'g> {
     let axis = array.graph.integers(&[axis]);
-    array.apply_to("ReduceSum", &[&axis], &[("keepdims", i64::from(keep))])
+    array.apply_node("ReduceSum", &[&axis], &[("keepdims", i64::from(keep_axis))])
 }

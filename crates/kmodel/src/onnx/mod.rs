@@ -21,7 +21,7 @@ mod kernels;
 
 use crate::{
     AnyModel, Error, Link, Model, Result, Task,
-    model::{Form, either},
+    model::{BasisTransform, either},
     quadratic::Quadratic,
 };
 use faer::Mat;
@@ -33,7 +33,7 @@ impl AnyModel {
     /// Converts the model to an ONNX file: see [`crate::onnx`].
     ///
     /// # Errors
-    /// [`Error::Onnx`] with the reason, if the model is not supported.
+    /// [`Error::OnnxUnsupported`] with the reason, if the model is not supported.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
         either!(Self: self, model => model.to_onnx())
     }
@@ -41,44 +41,47 @@ impl AnyModel {
 
 impl<T: Real> Model<T> {
     fn to_onnx(&self) -> Result<Vec<u8>> {
-        let refused = |why: &str| Error::Onnx { why: why.to_string() };
+        let unsupported = |why: &str| Error::OnnxUnsupported { why: why.to_string() };
         let Some((points, _)) = self.basis.landmarks() else {
-            return Err(refused("it uses random features; fit it on landmarks, with `map` nystrom"));
+            return Err(unsupported("it uses random features; fit it on landmarks, with `map` nystrom"));
         };
-        if self.form != Form::Plain || self.card.with.is_some() {
-            let solver = &self.card.solver;
-            return Err(refused(&format!("a model of {solver} is not a sum of kernel functions; use predict")));
+        if self.transform != BasisTransform::Identity || self.metadata.with.is_some() {
+            let solver = &self.metadata.solver;
+            return Err(unsupported(&format!("a model of {solver} is not a sum of kernel functions; use predict")));
         }
-        if self.card.sparse().is_some() {
-            return Err(refused("its rows are sparse; use predict"));
+        if self.metadata.sparse().is_some() {
+            return Err(unsupported("its rows are sparse; use predict"));
         }
         if !self.scaler.knots.is_empty() {
-            return Err(refused("its features are scaled by quantiles; use predict, or fit with another `scale`"));
+            return Err(unsupported("its features are scaled by quantiles; use predict, or fit with another `scale`"));
         }
         if self.leaves.is_some() {
-            return Err(refused("it has local models in the leaves of a tree; use predict, or fit it without `local`"));
+            return Err(unsupported(
+                "it has local models in the leaves of a tree; use predict, or fit it without `local`",
+            ));
         }
-        if self.card.pairs {
-            return Err(refused("it is a one-vs-one classifier; fit it without `pairs`"));
+        if self.metadata.pairs {
+            return Err(unsupported("it is a one-vs-one classifier; fit it without `pairs`"));
         }
-        let spec = Kernel::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
+        let spec = Kernel::parse(&self.metadata.kernel)?.resolve_columns(&self.metadata.features)?;
         let expression =
-            spec.expression().ok_or_else(|| refused("its kernel has parameters without values; fit it again"))?;
+            spec.expression().ok_or_else(|| unsupported("its kernel has parameters without values; fit it again"))?;
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
         let graph = Graph::default();
         let x = self.scaled(&graph);
-        let unknown =
-            |what: String| refused(&format!("{what} has no ONNX operations; use predict, or fit with another kernel"));
+        let unknown = |what: String| {
+            unsupported(&format!("{what} has no ONNX operations; use predict, or fit with another kernel"))
+        };
         let k = kernels::values(&expression, &x, Some(KernelPoints { values: &points, d: self.dims().1 }))
             .map_err(unknown)?;
         let (weights, intercept) = (graph.matrix(&self.coefficients), graph.row(&self.intercept));
-        let mut scores = k.with("MatMul", &weights).with("Add", &intercept);
-        if let Some(distance) = self.distance() {
-            let own = kernels::values(&expression, &x, None).map_err(unknown)?;
-            scores = scores.with("Sub", &quadratic(distance, &k, &own));
+        let mut scores = k.apply_binary("MatMul", &weights).apply_binary("Add", &intercept);
+        if let Some(distance) = self.quadratic_in_scores() {
+            let diagonal = kernels::values(&expression, &x, None).map_err(unknown)?;
+            scores = scores.apply_binary("Sub", &quadratic(distance, &k, &diagonal));
         }
-        self.answers(&scores);
-        Ok(graph.file("X", self.scaler.features()))
+        self.add_outputs(&scores);
+        Ok(graph.to_bytes("X", self.scaler.inputs()))
     }
 
     /// Returns the inputs of the basis: rows that are centred, scaled, transformed by asinh,
@@ -87,44 +90,44 @@ impl<T: Real> Model<T> {
         let factors: Vec<f64> =
             self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
         let (centre, factors) = (graph.row(&self.scaler.centre), graph.row(&factors));
-        let mut x = graph.input("X").with("Sub", &centre).with("Mul", &factors);
-        if self.card.asinh {
+        let mut x = graph.input("X").apply_binary("Sub", &centre).apply_binary("Mul", &factors);
+        if self.metadata.asinh {
             x = asinh(&x);
         }
-        if !self.card.ranges.is_empty() {
-            let end = |at: usize| -> Vec<f64> {
-                self.card.ranges.iter().enumerate().map(|(j, range)| self.scaler.apply(j, range[at])).collect()
+        if !self.metadata.ranges.is_empty() {
+            let range_ends = |side: usize| -> Vec<f64> {
+                self.metadata.ranges.iter().enumerate().map(|(j, range)| self.scaler.apply(j, range[side])).collect()
             };
-            let (least, greatest) = (graph.row(&end(0)), graph.row(&end(1)));
-            x = x.with("Max", &least).with("Min", &greatest);
+            let (least, greatest) = (graph.row(&range_ends(0)), graph.row(&range_ends(1)));
+            x = x.apply_binary("Max", &least).apply_binary("Min", &greatest);
         }
         let Some(metric) = &self.metric else { return x };
         let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
         match metric.is_diagonal() {
-            true => x.with("Mul", &graph.row(&numbers)),
-            false => x.with("MatMul", &graph.matrix(&Mat::from_fn(d, r, |j, k| numbers[k * d + j]))),
+            true => x.apply_binary("Mul", &graph.row(&numbers)),
+            false => x.apply_binary("MatMul", &graph.matrix(&Mat::from_fn(d, r, |j, k| numbers[k * d + j]))),
         }
     }
 
-    fn answers(&self, scores: &Value<'_>) {
+    fn add_outputs(&self, scores: &Value<'_>) {
         let t = self.intercept.len();
-        let largest = || scores.apply_to("ArgMax", &[], &[("axis", 1), ("keepdims", 0)]);
-        match self.card.task {
+        let largest = || scores.apply_node("ArgMax", &[], &[("axis", 1), ("keepdims", 0)]);
+        match self.metadata.task {
             Task::Regression => return scores.output("prediction", t),
             Task::Classification => {
-                let at = match t {
+                let class_index = match t {
                     1 => {
                         // the second class if the score is above 0, as a vector
-                        let column = scores.with("Squeeze", &scores.graph.integers(&[1]));
-                        column.by("Greater", 0.0).apply_to("Cast", &[], &[("to", 7)])
+                        let column = scores.apply_binary("Squeeze", &scores.graph.integers(&[1]));
+                        column.apply_number("Greater", 0.0).apply_node("Cast", &[], &[("to", 7)])
                     }
                     _ => largest(),
                 };
-                scores.graph.labels(&self.card.classes, &at, "label");
-                if let Some(link) = &self.card.link {
-                    let logarithms = logarithms(link, scores, t);
-                    let probabilities = logarithms.apply_to("Softmax", &[], &[("axis", 1)]);
-                    probabilities.output("probabilities", self.card.classes.len());
+                scores.graph.labels(&self.metadata.classes, &class_index, "label");
+                if let Some(link) = &self.metadata.link {
+                    let log_probabilities = log_probabilities(link, scores, t);
+                    let probabilities = log_probabilities.apply_node("Softmax", &[], &[("axis", 1)]);
+                    probabilities.output("probabilities", self.metadata.classes.len());
                 }
             }
             Task::Clusters => largest().output_integers("group"),
@@ -135,50 +138,61 @@ impl<T: Real> Model<T> {
 }
 
 /// Returns the quadratic function from basis values k and the diagonal k(x, x).
-fn quadratic<'g>(of: &Quadratic, k: &Value<'g>, own: &Value<'g>) -> Value<'g> {
-    let mut value = k.graph.number(of.constant);
-    if of.factor.ncols() > 0 {
-        value = value.with("Add", &squares(k, &of.factor, &of.shift));
+fn quadratic<'g>(function: &Quadratic, k: &Value<'g>, diagonal: &Value<'g>) -> Value<'g> {
+    let mut value = k.graph.number(function.constant);
+    if function.factor.ncols() > 0 {
+        value = value.apply_binary("Add", &squared_norms(k, &function.factor, &function.shift));
     }
-    let Some(features) = &of.features else { return value };
-    let mut outside = own.clone();
+    let Some(features) = &function.feature_coefficients else { return value };
+    let mut residual = diagonal.clone();
     if features.ncols() > 0 {
-        let inside = squares(k, features, &vec![0.0; features.ncols()]);
-        outside = own.with("Sub", &inside);
+        let projected = squared_norms(k, features, &vec![0.0; features.ncols()]);
+        residual = diagonal.apply_binary("Sub", &projected);
     }
-    value.with("Add", &outside.by("Sub", of.typical).by("Max", 0.0).by("Mul", of.residual))
+    value.apply_binary(
+        "Add",
+        &residual
+            .apply_number("Sub", function.residual_allowance)
+            .apply_number("Max", 0.0)
+            .apply_number("Mul", function.residual_factor),
+    )
 }
 
 /// Returns the logarithms of the class probabilities, up to a constant per row; a single score
 /// belongs to the second of two classes.
-fn logarithms<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
+fn log_probabilities<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
     let odds = match link {
         Link::Logit => scores.clone(),
         Link::Platt { a, b } => {
             let (a, b) = (scores.graph.row(a), scores.graph.row(b));
-            scores.with("Mul", &a).with("Add", &b).by("Mul", -1.0)
+            scores.apply_binary("Mul", &a).apply_binary("Add", &b).apply_number("Mul", -1.0)
         }
     };
     match (link, t) {
-        (_, 1) => odds.by("Mul", 0.0).apply_to("Concat", &[&odds], &[("axis", 1)]),
+        (_, 1) => odds.apply_number("Mul", 0.0).apply_node("Concat", &[&odds], &[("axis", 1)]),
         (Link::Logit, _) => odds,
         // logarithm of the logistic function, without overflow
         (Link::Platt { .. }, _) => {
-            let tail = odds.apply("Abs").by("Mul", -1.0).apply("Exp").by("Add", 1.0).apply("Log");
-            odds.by("Min", 0.0).with("Sub", &tail)
+            let tail = odds
+                .apply_unary("Abs")
+                .apply_number("Mul", -1.0)
+                .apply_unary("Exp")
+                .apply_number("Add", 1.0)
+                .apply_unary("Log");
+            odds.apply_number("Min", 0.0).apply_binary("Sub", &tail)
         }
     }
 }
 
 /// Returns ‖kV + s‖², N x 1.
-fn squares<'g>(k: &Value<'g>, factor: &Mat<f64>, shift: &[f64]) -> Value<'g> {
+fn squared_norms<'g>(k: &Value<'g>, factor: &Mat<f64>, shift: &[f64]) -> Value<'g> {
     let (factor, shift) = (k.graph.matrix(factor), k.graph.row(shift));
-    kernels::own(&k.with("MatMul", &factor).with("Add", &shift))
+    kernels::squared_norms(&k.apply_binary("MatMul", &factor).apply_binary("Add", &shift))
 }
 
 /// Returns asinh(x) = sign(x) ln(|x| + √(x² + 1)).
 fn asinh<'g>(x: &Value<'g>) -> Value<'g> {
-    let (sign, size) = (x.apply("Sign"), x.apply("Abs"));
-    let root = size.with("Mul", &size).by("Add", 1.0).apply("Sqrt");
-    sign.with("Mul", &size.with("Add", &root).apply("Log"))
+    let (sign, size) = (x.apply_unary("Sign"), x.apply_unary("Abs"));
+    let root = size.apply_binary("Mul", &size).apply_number("Add", 1.0).apply_unary("Sqrt");
+    sign.apply_binary("Mul", &size.apply_binary("Add", &root).apply_unary("Log"))
 }

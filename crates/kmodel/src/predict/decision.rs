@@ -1,6 +1,6 @@
 //! The output columns of predictions, computed from the scores of the rows.
 
-use super::{Extras, NOISE, Predictor, Scores, deviation};
+use super::{Extras, NOISE_VARIANCE, Predictor, Scores, standard_deviation};
 use crate::{Classes, Link, Task};
 use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
@@ -8,11 +8,11 @@ use std::ops::Range;
 
 /// The decision rule between two classes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Decision {
+pub(super) struct DecisionRule {
     /// Code of the positive class.
-    pub(super) positive: usize,
+    pub(super) positive_class: usize,
     /// Score above which a row belongs to the second class.
-    pub(super) score: f64,
+    pub(super) threshold: f64,
     /// Costs of a false alarm and of a missed positive row.
     pub(super) costs: Option<[f64; 2]>,
 }
@@ -24,7 +24,7 @@ pub(super) enum ColumnGroup {
     Row,
     Scores(Vec<String>),
     /// Cluster of a row: the position of its largest score.
-    Group,
+    Cluster,
     Label(Classes),
     Probabilities(Classes, Link),
     /// Standard deviations of a new observation, then of the predicted mean: the column names, and
@@ -41,7 +41,7 @@ pub(super) enum ColumnGroup {
     /// Pre-images: one column per feature.
     Preimages(Vec<String>),
     /// Explanation of an anomaly, as text of at most this many bytes.
-    Reasons(usize),
+    Explanation(usize),
 }
 
 impl ColumnGroup {
@@ -51,7 +51,7 @@ impl ColumnGroup {
         match self {
             Self::Scores(names) | Self::Deviations(names, _) => names.iter().map(|name| number(name)).collect(),
             Self::Row => vec![OutputColumn::new("row", OutputKind::I64)],
-            Self::Group => vec![OutputColumn::new("prediction", OutputKind::I64)],
+            Self::Cluster => vec![OutputColumn::new("prediction", OutputKind::I64)],
             Self::Label(classes) => vec![OutputColumn::new("prediction", label_kind(classes.labels()))],
             Self::Probabilities(classes, _) => {
                 classes.labels().iter().map(|label| number(&format!("probability_{label}"))).collect()
@@ -59,7 +59,7 @@ impl ColumnGroup {
             Self::Components(q) => (0..*q).map(|j| number(&format!("component_{j}"))).collect(),
             Self::Distance(_) => vec![number("squared_distance")],
             Self::Novelty => vec![number("novelty")],
-            Self::Reasons(_) => vec![OutputColumn::new("reasons", OutputKind::Text)],
+            Self::Explanation(_) => vec![OutputColumn::new("reasons", OutputKind::Text)],
             Self::Residual => vec![number("residual")],
             Self::Preimages(names) => names.iter().map(|name| number(&format!("preimage_{name}"))).collect(),
         }
@@ -67,65 +67,69 @@ impl ColumnGroup {
 
     pub(super) fn values(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
         let t = scores.scores.len() / scores.rows.len().max(1);
-        let wide = &scores.scores[rows.start * t..rows.end * t];
-        let each = || wide.chunks_exact(t);
+        let values = &scores.scores[rows.start * t..rows.end * t];
+        let each = || values.chunks_exact(t);
         match self {
-            Self::Scores(names) => columns(wide, names.len()),
+            Self::Scores(names) => split_columns(values, names.len()),
             Self::Row => vec![KeptValues::I64(scores.rows[rows].iter().map(|row| *row as i64).collect())],
-            Self::Group => vec![KeptValues::I64(each().map(|row| largest(row) as i64).collect())],
+            Self::Cluster => vec![KeptValues::I64(each().map(|row| argmax(row) as i64).collect())],
             Self::Label(classes) => {
-                let decided = each().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
-                vec![labels(label_kind(classes.labels()), decided)]
+                let predicted = each().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
+                vec![label_values(label_kind(classes.labels()), predicted)]
             }
             Self::Probabilities(classes, link) => probabilities(link, each(), classes.labels().len()),
             Self::Deviations(_, noise) => {
                 let variances = &scores.quadratic[rows];
-                let of = |noise: f64, more: f64| variances.iter().map(|v| deviation(noise, v + more)).collect();
+                let deviations = |noise: f64, added_variance: f64| {
+                    variances.iter().map(|v| standard_deviation(noise, v + added_variance)).collect()
+                };
                 // a new observation has the noise variance in addition
-                let both = [NOISE, 0.0].into_iter();
-                both.flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(of(*noise, more)))).collect()
+                let added_variances = [NOISE_VARIANCE, 0.0].into_iter();
+                added_variances
+                    .flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(deviations(*noise, more))))
+                    .collect()
             }
-            Self::Components(q) => columns(&scores.components[rows.start * q..rows.end * q], *q),
+            Self::Components(q) => split_columns(&scores.components[rows.start * q..rows.end * q], *q),
             // rounding can make the squared distance negative
             Self::Distance(threshold) => {
-                vec![KeptValues::F64(wide.iter().map(|score| (threshold - score).max(0.0)).collect())]
+                vec![KeptValues::F64(values.iter().map(|score| (threshold - score).max(0.0)).collect())]
             }
             Self::Novelty => vec![KeptValues::F64(scores.quadratic[rows].to_vec())],
-            Self::Reasons(_) => vec![KeptValues::Text(scores.reasons[rows].iter().collect())],
+            Self::Explanation(_) => vec![KeptValues::Text(scores.reasons[rows].iter().collect())],
             Self::Residual => vec![KeptValues::F64(scores.residual[rows].to_vec())],
             Self::Preimages(names) => {
                 let d = names.len();
-                columns(&scores.preimages[rows.start * d..rows.end * d], d)
+                split_columns(&scores.preimages[rows.start * d..rows.end * d], d)
             }
         }
     }
 
-    pub(super) fn longest(&self) -> usize {
+    pub(super) fn max_text_bytes(&self) -> usize {
         match self {
             Self::Label(classes) => classes.labels().iter().map(|label| label.to_string().len()).max().unwrap_or(0),
-            Self::Reasons(most) => *most,
+            Self::Explanation(most) => *most,
             _ => 0,
         }
     }
 }
 
 impl Predictor {
-    pub(super) fn parts(&self, extras: Extras) -> Vec<ColumnGroup> {
-        let (card, t) = (self.card(), self.outputs());
-        let of_targets = |name: &str| match &card.targets[..] {
+    pub(super) fn column_groups(&self, extras: Extras) -> Vec<ColumnGroup> {
+        let (metadata, t) = (self.metadata(), self.outputs());
+        let of_targets = |name: &str| match &metadata.targets[..] {
             [] | [_] => vec![name.to_string()],
             several => several.iter().map(|target| format!("{name}_{target}")).collect(),
         };
         let numbered = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
-        let mut parts = match (card.task, self.decisions()) {
+        let mut parts = match (metadata.task, self.decision_classes()) {
             (_, Some(classes)) => vec![ColumnGroup::Label(classes)],
-            (Task::Components, None) if card.is_features() => vec![ColumnGroup::Scores(numbered("phi"))],
-            (Task::Components, None) if card.with.is_some() => {
-                let view = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));
-                vec![ColumnGroup::Scores(view("component").chain(view("with_component")).collect())]
+            (Task::Components, None) if metadata.has_feature_outputs() => vec![ColumnGroup::Scores(numbered("phi"))],
+            (Task::Components, None) if metadata.with.is_some() => {
+                let view_names = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));
+                vec![ColumnGroup::Scores(view_names("component").chain(view_names("with_component")).collect())]
             }
             (Task::Components, None) => vec![ColumnGroup::Scores(numbered("component"))],
-            (Task::Clusters, None) => vec![ColumnGroup::Group],
+            (Task::Clusters, None) => vec![ColumnGroup::Cluster],
             (Task::Novelty, None) => {
                 let distance = self.quadratic().map(|_| ColumnGroup::Distance(self.intercept()[0]));
                 std::iter::once(ColumnGroup::Scores(vec!["score".to_string()])).chain(distance).collect()
@@ -134,17 +138,17 @@ impl Predictor {
             (Task::Regression | Task::Classification, None) => vec![ColumnGroup::Scores(of_targets("prediction"))],
         };
         parts.extend(self.classes().filter(|_| extras.scores).map(|classes| ColumnGroup::Scores(score_names(classes))));
-        if let (Some(classes), Some(link)) = (self.classes(), card.link.as_ref().filter(|_| extras.probabilities)) {
+        if let (Some(classes), Some(link)) = (self.classes(), metadata.link.as_ref().filter(|_| extras.probabilities)) {
             parts.push(ColumnGroup::Probabilities(classes.clone(), link.clone()));
         }
         if let Some(variance) = self.quadratic().filter(|_| extras.std) {
             let names = [of_targets("std"), of_targets("std_mean")].concat();
-            parts.push(ColumnGroup::Deviations(names, variance.units.clone()));
+            parts.push(ColumnGroup::Deviations(names, variance.output_scales.clone()));
         }
         parts.extend(extras.components.then(|| ColumnGroup::Components(self.components())));
         parts.extend(extras.novelty.then_some(ColumnGroup::Novelty));
         parts.extend(extras.residual.then_some(ColumnGroup::Residual));
-        parts.extend(extras.preimages.then(|| ColumnGroup::Preimages(card.features.clone())));
+        parts.extend(extras.preimages.then(|| ColumnGroup::Preimages(metadata.features.clone())));
         parts
     }
 }
@@ -153,14 +157,14 @@ impl Predictor {
 /// pair.
 fn score_names(classes: &Classes) -> Vec<String> {
     let (labels, k) = (classes.labels(), classes.labels().len());
-    match (k, classes.is_in_pairs()) {
+    match (k, classes.is_one_vs_one()) {
         (2, _) => vec!["score".to_string()],
         (_, false) => labels.iter().map(|label| format!("score_{label}")).collect(),
         (_, true) => Classes::pairs(k).map(|(a, b)| format!("score_{}_{}", labels[a], labels[b])).collect(),
     }
 }
 
-fn columns(values: &[f64], width: usize) -> Vec<KeptValues> {
+fn split_columns(values: &[f64], width: usize) -> Vec<KeptValues> {
     (0..width).map(|j| KeptValues::F64(values.iter().skip(j).step_by(width).copied().collect())).collect()
 }
 
@@ -174,7 +178,7 @@ fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usiz
 }
 
 /// Returns the position of the largest score, the first of equal ones.
-fn largest(scores: &[f64]) -> usize {
+fn argmax(scores: &[f64]) -> usize {
     (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
 }
 
@@ -187,7 +191,7 @@ fn label_kind(labels: &[Label]) -> OutputKind {
     }
 }
 
-fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> KeptValues {
+fn label_values<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> KeptValues {
     match kind {
         OutputKind::I64 => {
             KeptValues::I64(labels.map(|l| if let Label::Int(value) = l { *value } else { 0 }).collect())

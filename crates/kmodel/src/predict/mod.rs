@@ -8,49 +8,49 @@
 //! | a table of any size | [`Predictor::scores`], segment by segment |
 //! | a table, to a file | [`Predictor::write`] |
 //! | a table with true values | [`Predictor::evaluate`] |
-//! | a table with grades, in groups | [`Predictor::ranking`] |
+//! | a table with grades, in groups | [`Predictor::evaluate_ranking`] |
 //! | a table with true values, to learn online | [`Predictor::learn`] |
 
-mod carried;
+mod anomalous_rows;
 mod decision;
 mod evaluate;
-mod learn;
-mod reasons;
-mod table;
-mod top;
-mod typed;
+mod explanation;
+mod kept_columns;
+mod online_learning;
+mod table_scorer;
+mod typed_model;
 mod writer;
 
 pub use crate::score::{
     CalibrationBin, ClassScores, ClassificationScores, CostScores, RankingScores, RegressionScores, TargetScores,
     ThresholdScores,
 };
-pub use evaluate::{Details, Evaluation, NoveltyScores};
-pub use learn::Learned;
-pub use reasons::Reason;
-pub use table::{Extras, Scores};
-pub use top::Strange;
-pub use writer::Predicted;
+pub use anomalous_rows::AnomalousRow;
+pub use evaluate::{ChartData, Evaluation, NoveltyScores};
+pub use explanation::FeatureContribution;
+pub use online_learning::OnlineUpdate;
+pub use table_scorer::{Extras, Scores};
+pub use writer::PredictionSummary;
 
 use crate::{
-    AnyModel, Card, Classes, Error, Quadratic, Result, Task,
+    AnyModel, Classes, Error, ModelMetadata, Quadratic, Result, Task,
     model::{PredictScratch, either},
-    score::toward,
+    score::orient_score,
 };
 use crate::{model::MetricReport, run::Run};
-use decision::Decision;
-use kstore::{Encoding, Label, Missing, Plan, Selected, Selection, Table, TextOptions, budget::Term};
+use decision::DecisionRule;
+use kstore::{Encoding, Label, MemoryPlan, Missing, SelectedTable, Selection, Table, TextOptions, budget::MemoryTerm};
 use std::{path::Path, sync::Arc};
-use table::TableScorer;
-use typed::{SeenRows, Typed};
+use table_scorer::TableScorer;
+use typed_model::{BasisRows, TypedModel};
 
 /// A model that predicts, in either precision; clones share the model, and threads can use it
 /// concurrently.
 ///
-/// Rows are unscaled, with the values of the table in the order of [`Card::features`]. A model with
-/// category columns predicts a table ([`Table::from_batches`], or files), or slices of its encoded
-/// features: 1 for the category of the row, 0 for all other categories. The prediction of a row is
-/// bit-identical alone, in a batch, and in a table that the command predicts.
+/// Rows are unscaled, with the values of the table in the order of [`ModelMetadata::features`]. A
+/// model with category columns predicts a table ([`Table::from_batches`], or files), or slices of
+/// its encoded features: 1 for the category of the row, 0 for all other categories. The prediction
+/// of a row is bit-identical alone, in a batch, and in a table that the command predicts.
 ///
 /// ```
 /// use ksolve::job::{Fit, Run};
@@ -66,25 +66,25 @@ use typed::{SeenRows, Typed};
 /// # Ok::<(), ksolve::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Predictor(Inner, Decision);
+pub struct Predictor(AnyTypedModel, DecisionRule);
 
 #[derive(Clone, Debug)]
-enum Inner {
-    F32(Arc<Typed<f32>>),
-    F64(Arc<Typed<f64>>),
+enum AnyTypedModel {
+    F32(Arc<TypedModel<f32>>),
+    F64(Arc<TypedModel<f64>>),
 }
 
 /// The quantity that differs between precisions, for [`Error::Shape`].
-const ELEMENT: &str = "bytes of an element of the scratch";
+const ELEMENT_BYTES: &str = "bytes of an element of the scratch";
 
 /// Buffers for [`Predictor::predict_with`], reused for many rows.
 #[derive(Clone, Debug)]
-pub struct RowScratch(Buffers);
+pub struct RowScratch(AnyRowScratch);
 
 #[derive(Clone, Debug)]
-enum Buffers {
-    F32((SeenRows<f32>, PredictScratch<f32>)),
-    F64((SeenRows<f64>, PredictScratch<f64>)),
+enum AnyRowScratch {
+    F32((BasisRows<f32>, PredictScratch<f32>)),
+    F64((BasisRows<f64>, PredictScratch<f64>)),
 }
 
 impl Predictor {
@@ -93,21 +93,21 @@ impl Predictor {
     /// # Errors
     /// An unknown kernel or map.
     pub fn new(model: AnyModel) -> Result<Self> {
-        let inner = either!(AnyModel to Inner: model, model => Arc::new(Typed::new(model)?));
-        Ok(Self(inner, Decision { positive: 1, score: 0.0, costs: None }))
+        let inner = either!(AnyModel to AnyTypedModel: model, model => Arc::new(TypedModel::new(model)?));
+        Ok(Self(inner, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
     }
 
     /// Sets the positive class of two to this label; the default is the second. Call it before
-    /// [`Predictor::above`].
+    /// [`Predictor::with_threshold`].
     ///
     /// # Errors
     /// A label without a class; a model that does not have two classes.
-    pub fn positive(self, label: &str) -> Result<Self> {
-        let two = self.two_classes("positive", label)?;
-        let known: Vec<String> = two.labels().iter().map(ToString::to_string).collect();
-        match known.iter().position(|known| known == label) {
-            Some(positive) => Ok(Self(self.0, Decision { positive, ..self.1 })),
-            None => Err(Error::option("positive", label, format!("the classes are {}", known.join(" and ")))),
+    pub fn with_positive_class(self, label: &str) -> Result<Self> {
+        let classes = self.two_classes("positive", label)?;
+        let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
+        match labels.iter().position(|known| known == label) {
+            Some(positive) => Ok(Self(self.0, DecisionRule { positive_class: positive, ..self.1 })),
+            None => Err(Error::option("positive", label, format!("the classes are {}", labels.join(" and ")))),
         }
     }
 
@@ -116,10 +116,10 @@ impl Predictor {
     ///
     /// # Errors
     /// A model that does not have two classes; a probability that is not between 0 and 1.
-    pub fn above(self, threshold: f64) -> Result<Self> {
+    pub fn with_threshold(self, threshold: f64) -> Result<Self> {
         self.two_classes("threshold", threshold)?;
-        match self.score_above(threshold) {
-            Some(score) => Ok(Self(self.0, Decision { score, ..self.1 })),
+        match self.score_at(threshold) {
+            Some(score) => Ok(Self(self.0, DecisionRule { threshold: score, ..self.1 })),
             None => {
                 let why = "give a number; for a model with probabilities, a number between 0 and 1";
                 Err(Error::option("threshold", threshold, why))
@@ -132,28 +132,28 @@ impl Predictor {
     ///
     /// # Errors
     /// A model that does not have two classes; costs that are negative or not finite.
-    pub fn costing(self, costs: [f64; 2]) -> Result<Self> {
-        let told = format!("{}:{}", costs[0], costs[1]);
-        self.two_classes("cost", &told)?;
+    pub fn with_costs(self, costs: [f64; 2]) -> Result<Self> {
+        let costs_text = format!("{}:{}", costs[0], costs[1]);
+        self.two_classes("cost", &costs_text)?;
         match costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) {
-            true => Ok(Self(self.0, Decision { costs: Some(costs), ..self.1 })),
-            false => Err(Error::option("cost", told, "expected finite costs of 0 or more")),
+            true => Ok(Self(self.0, DecisionRule { costs: Some(costs), ..self.1 })),
+            false => Err(Error::option("cost", costs_text, "expected finite costs of 0 or more")),
         }
     }
 
     fn two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {
         let why = "it applies to models of two classes only; omit it";
-        let two = self.classes().filter(|classes| classes.labels().len() == 2);
-        two.ok_or_else(|| Error::option(option, value, why))
+        let classes = self.classes().filter(|classes| classes.labels().len() == 2);
+        classes.ok_or_else(|| Error::option(option, value, why))
     }
 
     /// Returns the threshold on the score of the second class at which the positive class has this
     /// probability or score.
-    fn score_above(&self, threshold: f64) -> Option<f64> {
-        let second = self.1.positive == 1;
-        let score = match &self.card().link {
-            Some(link) => link.score_of(if second { threshold } else { 1.0 - threshold })?,
-            None => Some(toward(threshold, self.1.positive)).filter(|score| score.is_finite())?,
+    fn score_at(&self, threshold: f64) -> Option<f64> {
+        let second = self.1.positive_class == 1;
+        let score = match &self.metadata().link {
+            Some(link) => link.score_at(if second { threshold } else { 1.0 - threshold })?,
+            None => Some(orient_score(threshold, self.1.positive_class)).filter(|score| score.is_finite())?,
         };
         // a score at the threshold is not positive, also if the positive class is the first
         Some(if second { score } else { score.next_down() })
@@ -161,8 +161,8 @@ impl Predictor {
 
     /// Returns the classes with their decision threshold; `None` for a model without classes.
     #[doc(hidden)]
-    pub fn decisions(&self) -> Option<Classes> {
-        self.classes().map(|classes| classes.clone().above(self.1.score))
+    pub fn decision_classes(&self) -> Option<Classes> {
+        self.classes().map(|classes| classes.clone().with_threshold(self.1.threshold))
     }
 
     /// Reads a model from a file.
@@ -182,8 +182,8 @@ impl Predictor {
     #[doc(hidden)]
     pub fn load_within(path: &Path, run: &Run<'_>) -> Result<Self> {
         let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
-        let program = Plan::process("the model", run.bytes(), run.workers().threads(), 0);
-        if bytes > run.bytes().max(program.bytes()) {
+        let program = MemoryPlan::for_process("the model", run.memory_budget(), run.workers().threads(), 0);
+        if bytes > run.memory_budget().max(program.bytes()) {
             program.term("its file", bytes, "fit a model of lower `rank`").check()?;
         }
         Self::load(path)
@@ -202,7 +202,7 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        either!(Inner: &self.0, typed => typed.model.to_bytes())
+        either!(AnyTypedModel: &self.0, typed => typed.model.to_bytes())
     }
 
     /// Writes the model to a file atomically.
@@ -210,78 +210,79 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        either!(Inner: &self.0, typed => typed.model.save(path))
+        either!(AnyTypedModel: &self.0, typed => typed.model.save(path))
     }
 
     /// Returns the metadata of the model: options, names and classes.
-    pub fn card(&self) -> &Card {
-        either!(Inner: &self.0, typed => &typed.model.card)
+    pub fn metadata(&self) -> &ModelMetadata {
+        either!(AnyTypedModel: &self.0, typed => &typed.model.metadata)
     }
 
     /// Returns the options for text files with rows of the model: numbers, dates and missing values
     /// are read as in the fit, and columns have the types of the model.
     #[doc(hidden)]
-    pub fn reading(&self, options: TextOptions) -> TextOptions {
-        let card = self.card();
-        let options = if card.sparse().is_some() { options.sparse() } else { options };
-        options.like(card.reading.clone().knowing(card.encoding.as_deref()))
+    pub fn text_options(&self, options: TextOptions) -> TextOptions {
+        let metadata = self.metadata();
+        let options = if metadata.sparse().is_some() { options.sparse() } else { options };
+        options.with_reading(metadata.reading.clone().with_encoding(metadata.encoding.as_deref()))
     }
 
     /// Returns the metric before the kernel, and the importance of each feature in it; `None`
     /// without a metric.
     pub fn metric(&self) -> Option<MetricReport> {
-        let metric = either!(Inner: &self.0, typed => typed.model.metric.as_ref())?;
-        let card = self.card();
+        let metric = either!(AnyTypedModel: &self.0, typed => typed.model.metric.as_ref())?;
+        let metadata = self.metadata();
         // without the option, the metric consists of directions that the solver learned
-        let source = card.options["metric"].as_str().unwrap_or(&card.solver).to_string();
-        let shares = card.features.iter().cloned().zip(metric.importance()).collect();
-        Some(MetricReport::new(source, metric.outputs(), shares, &[], Vec::new()))
+        let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
+        let importances = metadata.features.iter().cloned().zip(metric.importance()).collect();
+        Some(MetricReport::new(source, metric.outputs(), importances, &[], Vec::new()))
     }
 
     /// Returns the number of nodes, and of nearest nodes per row, of a graph model; `None` for
     /// other models.
     #[doc(hidden)]
     pub fn nodes(&self) -> Option<(usize, usize)> {
-        either!(Inner: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
+        either!(AnyTypedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbours()?)))
     }
 
     /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
     /// most models.
     #[doc(hidden)]
     pub fn leaves(&self) -> Option<(usize, usize)> {
-        let counts = either!(Inner: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
+        let counts =
+            either!(AnyTypedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
         Some((counts.len(), counts.iter().sum()))
     }
 
     /// Returns the number of features d of a row.
     pub fn features(&self) -> usize {
-        self.card().features.len()
+        self.metadata().features.len()
     }
 
     /// Returns the number of outputs t of a row: targets, scores of classes or pairs, components,
     /// clusters.
     pub fn outputs(&self) -> usize {
-        either!(Inner: &self.0, typed => typed.model.dims().2)
+        either!(AnyTypedModel: &self.0, typed => typed.model.dims().2)
     }
 
     /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
     /// for most models.
     pub fn components(&self) -> usize {
-        either!(Inner: &self.0, typed => typed.model.component_count())
+        either!(AnyTypedModel: &self.0, typed => typed.model.component_count())
     }
 
     /// Allocates buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
-        RowScratch(either!(Inner to Buffers: &self.0, typed => typed.scratch()))
+        RowScratch(either!(AnyTypedModel to AnyRowScratch: &self.0, typed => typed.scratch()))
     }
 
     /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).
     ///
     /// # Errors
-    /// [`Error::Shape`] for slices of other lengths; [`Error::Row`] for a value or a prediction
-    /// that is not finite.
+    /// [`Error::Shape`] for slices of other lengths; [`Error::NotFiniteRow`] for a value or a
+    /// prediction that is not finite.
     pub fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        either!(Inner: &self.0, typed => typed.predict(x, out))
+        either!(AnyTypedModel: &self.0, typed => typed.predict(x, out))
     }
 
     /// Writes the scores of one row `x` (length d) to `out` (length t). Does not allocate if the
@@ -292,24 +293,28 @@ impl Predictor {
     /// predictor.
     pub fn predict_with<V: kstore::Real>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
         match (&self.0, &mut scratch.0) {
-            (Inner::F32(typed), Buffers::F32(scratch)) => typed.predict_row(x, out, scratch),
-            (Inner::F64(typed), Buffers::F64(scratch)) => typed.predict_row(x, out, scratch),
-            (Inner::F32(_), Buffers::F64(_)) => Err(Error::Shape { what: ELEMENT, expected: 4, got: 8 }),
-            (Inner::F64(_), Buffers::F32(_)) => Err(Error::Shape { what: ELEMENT, expected: 8, got: 4 }),
+            (AnyTypedModel::F32(typed), AnyRowScratch::F32(scratch)) => typed.predict_row(x, out, scratch),
+            (AnyTypedModel::F64(typed), AnyRowScratch::F64(scratch)) => typed.predict_row(x, out, scratch),
+            (AnyTypedModel::F32(_), AnyRowScratch::F64(_)) => {
+                Err(Error::Shape { what: ELEMENT_BYTES, expected: 4, got: 8 })
+            }
+            (AnyTypedModel::F64(_), AnyRowScratch::F32(_)) => {
+                Err(Error::Shape { what: ELEMENT_BYTES, expected: 8, got: 4 })
+            }
         }
     }
 
     /// Returns the predicted label of a row with these scores; `None` for models without classes.
     pub fn label(&self, scores: &[f64]) -> Option<&Label> {
-        let code = self.decisions()?.decide(scores.iter().copied());
+        let code = self.decision_classes()?.decide(scores.iter().copied());
         self.classes()?.labels().get(code)
     }
 
     /// Writes the class probabilities of a row with these scores to `out`, in the order of
-    /// [`Card::classes`]. Leaves `out` empty for models without probabilities.
+    /// [`ModelMetadata::classes`]. Leaves `out` empty for models without probabilities.
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
-        if let Some(link) = &self.card().link {
+        if let Some(link) = &self.metadata().link {
             link.probabilities(scores, out);
         }
     }
@@ -317,9 +322,9 @@ impl Predictor {
 
 /// Variance of a new observation in addition to the variance of the mean, in units of the noise
 /// variance.
-const NOISE: f64 = 1.0;
+const NOISE_VARIANCE: f64 = 1.0;
 
-fn deviation(noise: f64, units: f64) -> f64 {
+fn standard_deviation(noise: f64, units: f64) -> f64 {
     (noise * units).sqrt()
 }
 
@@ -332,40 +337,40 @@ impl Predictor {
     ///
     /// # Errors
     /// Missing columns.
-    pub fn select(&self, table: &Table, selection: Selection) -> Result<Selected> {
-        let class_target = !self.card().classes.is_empty() && !selection.targets.is_empty();
-        let numbers = || Arc::new(Encoding::of_numbers(&self.card().features));
-        let encoding = Some(self.card().encoding.clone().unwrap_or_else(numbers));
-        let missing = if selection.missing == Missing::Fitted { self.card().missing() } else { selection.missing };
+    pub fn select(&self, table: &Table, selection: Selection) -> Result<SelectedTable> {
+        let class_target = !self.metadata().classes.is_empty() && !selection.targets.is_empty();
+        let numbers = || Arc::new(Encoding::numeric(&self.metadata().features));
+        let encoding = Some(self.metadata().encoding.clone().unwrap_or_else(numbers));
+        let missing = if selection.missing == Missing::Fitted { self.metadata().missing() } else { selection.missing };
         Ok(table.select(&Selection { encoding, missing, class_target, ..selection })?)
     }
 
-    /// Returns the term of a memory plan for the loaded model, plus `more` bytes.
+    /// Returns the term of a memory plan for the loaded model, plus `extra_bytes` bytes.
     #[doc(hidden)]
-    pub fn term(&self, more: usize) -> Term {
-        either!(Inner: &self.0, typed => typed.term(more))
+    pub fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
+        either!(AnyTypedModel: &self.0, typed => typed.plan_term(extra_bytes))
     }
 
     /// Returns the bytes that [`Predictor::predict`] needs in addition to its slices.
     #[doc(hidden)]
     pub fn scratch_bytes(&self) -> usize {
-        either!(Inner: &self.0, typed => typed.scratch_bytes())
+        either!(AnyTypedModel: &self.0, typed => typed.scratch_bytes())
     }
 
     /// Returns the mean of each feature over the training rows, in the units of the table.
     #[doc(hidden)]
     pub fn means(&self) -> &[f64] {
-        either!(Inner: &self.0, typed => &typed.model.scaler.mean)
+        either!(AnyTypedModel: &self.0, typed => &typed.model.scaler.mean)
     }
 
     /// Returns the classes of the model; `None` for a model without classes.
     pub fn classes(&self) -> Option<&Classes> {
-        either!(Inner: &self.0, typed => typed.classes.as_ref())
+        either!(AnyTypedModel: &self.0, typed => typed.classes.as_ref())
     }
 
     /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
-    /// number of rows. `held` are the plan terms of the memory that the caller uses during the
-    /// pass.
+    /// number of rows. `other_terms` are the plan terms of the memory that the caller uses during
+    /// the pass.
     ///
     /// *Cost*: one pass, with one prediction per row.
     /// *Bytes*: the model, and a segment of scores per lane.
@@ -375,42 +380,47 @@ impl Predictor {
     /// finite; errors of `deliver`.
     pub fn scores(
         &self,
-        selected: &Selected,
+        selected: &SelectedTable,
         extras: Extras,
-        held: Vec<Term>,
+        other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        self.check(extras)?;
+        self.check_extras(extras)?;
         let lanes = run.workers().threads();
-        either!(Inner: &self.0, typed => typed.scores(selected, (extras, lanes), held, run, deliver))
+        either!(AnyTypedModel: &self.0, typed => typed.scores(selected, (extras, lanes), other_terms, run, deliver))
     }
 
     /// Runs [`Predictor::scores`] in one lane, for a `visit` that uses all threads for each
     /// segment.
-    fn visit_scores(
+    fn scores_in_one_lane(
         &self,
-        selected: &Selected,
-        held: Vec<Term>,
+        selected: &SelectedTable,
+        other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
         visit: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        either!(Inner: &self.0, typed => typed.scores(selected, (Extras::default(), 1), held, run, visit))
+        either!(AnyTypedModel: &self.0, typed => typed.scores(selected, (Extras::default(), 1), other_terms, run, visit))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
     /// row-major: the deviation of the mean and the noise combined. Empty without [`Extras::std`].
-    pub fn deviations(&self, scores: &Scores) -> Vec<f64> {
-        let noise = self.quadratic().filter(|_| self.card().task == Task::Regression).map_or(&[][..], |q| &q.units);
-        scores.quadratic.iter().flat_map(|v| noise.iter().map(move |noise| deviation(*noise, v + NOISE))).collect()
+    pub fn standard_deviations(&self, scores: &Scores) -> Vec<f64> {
+        let noise =
+            self.quadratic().filter(|_| self.metadata().task == Task::Regression).map_or(&[][..], |q| &q.output_scales);
+        scores
+            .quadratic
+            .iter()
+            .flat_map(|v| noise.iter().map(move |noise| standard_deviation(*noise, v + NOISE_VARIANCE)))
+            .collect()
     }
 
-    fn check(&self, extras: Extras) -> Result<()> {
-        let card = self.card();
-        if extras.probabilities && card.link.is_none() {
+    fn check_extras(&self, extras: Extras) -> Result<()> {
+        let metadata = self.metadata();
+        if extras.probabilities && metadata.link.is_none() {
             let why = format!(
                 "the scores of {} are not probabilities; omit the option, or fit logistic, or svm with `probabilities`",
-                card.solver
+                metadata.solver
             );
             return Err(Error::option("probabilities", "", why));
         }
@@ -419,27 +429,27 @@ impl Predictor {
             return Err(Error::option("scores", "", why));
         }
         if extras.components && self.components() == 0 {
-            return Err(match card.task {
+            return Err(match metadata.task {
                 Task::Components => {
                     Error::option("components", "", "the predictions of this model are its components; omit the option")
                 }
                 _ => Error::NoComponents,
             });
         }
-        if extras.residual && !(card.is_features() && card.certificate.is_some()) {
+        if extras.residual && !(metadata.has_feature_outputs() && metadata.certificate.is_some()) {
             let why = "only the features of a projection have a residual; fit features with a map on landmarks, or omit the option";
             return Err(Error::option("residual", "", why));
         }
-        if extras.preimages && card.sparse().is_some() {
+        if extras.preimages && metadata.sparse().is_some() {
             return Err(Error::option("preimage", "", "sparse rows have no pre-images; omit the option"));
         }
-        let asked = [
+        let requests = [
             ("std", extras.std, "ridge with `std`", Task::Regression),
             ("novelty", extras.novelty, "kpca with `novelty`", Task::Components),
             ("preimage", extras.preimages, "kpca with `novelty`", Task::Components),
         ];
-        let holds = self.quadratic().is_some();
-        match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
+        let has_quadratic = self.quadratic().is_some();
+        match requests.into_iter().find(|(_, given, _, task)| *given && (!has_quadratic || metadata.task != *task)) {
             Some((option, _, needed, _)) => {
                 let why = format!("the model was fitted without it; fit {needed}, or omit the option");
                 Err(Error::option(option, "", why))
@@ -449,18 +459,23 @@ impl Predictor {
     }
 
     fn quadratic(&self) -> Option<&Quadratic> {
-        either!(Inner: &self.0, typed => typed.model.quadratic.as_ref())
+        either!(AnyTypedModel: &self.0, typed => typed.model.quadratic.as_ref())
     }
 
     fn intercept(&self) -> &[f64] {
-        either!(Inner: &self.0, typed => &typed.model.intercept)
+        either!(AnyTypedModel: &self.0, typed => &typed.model.intercept)
     }
 
-    /// Returns the bytes of the budget that remain after a pass over the rows and `held`.
-    fn spare(&self, selected: &Selected, extras: Extras, held: &[Term], run: &Run<'_>) -> Result<usize> {
-        let (memory, threads) = (run.bytes(), run.workers().threads());
-        let lanes =
-            either!(Inner: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held));
-        Ok(lanes?.0.spare)
+    /// Returns the bytes of the budget that remain after a pass over the rows and `other_terms`.
+    fn spare_bytes(
+        &self,
+        selected: &SelectedTable,
+        extras: Extras,
+        other_terms: &[MemoryTerm],
+        run: &Run<'_>,
+    ) -> Result<usize> {
+        let (memory, threads) = (run.memory_budget(), run.workers().threads());
+        let lanes = either!(AnyTypedModel: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, other_terms));
+        Ok(lanes?.0.spare_bytes)
     }
 }

@@ -1,22 +1,22 @@
 //! Writes predictions of a model for a table to a file, in row order.
 
-use super::carried::{self, Carried};
+use super::kept_columns::{self, KeptColumnReader};
 use super::{Extras, Predictor, Scores, decision::ColumnGroup};
-use crate::run::{COPIES, Run};
+use crate::run::{Run, TEXT_COPIES};
 use crate::{Error, Result};
-use kstore::sink::{self, Output, OutputColumn, Sink};
-use kstore::{KeptColumn, Missing, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
+use kstore::sink::{self, OutputColumn, OutputValues, Sink};
+use kstore::{KeptColumn, Missing, RowSource, SelectedTable, TILE_TEXT_BYTES, TextLimit, budget::MemoryTerm};
 use std::{ops::Range, path::Path};
 
 /// Approximate bytes of a row group of a wide table, and of the metadata of one column in a row
 /// group, measured with 1,000 columns.
-const GROUP_BYTES: usize = 64 << 20;
-const NOTE_BYTES: usize = 2 << 10;
+const ROW_GROUP_BYTES: usize = 64 << 20;
+const COLUMN_METADATA_BYTES: usize = 2 << 10;
 
 /// A prediction file being written; dropping it before [`PredictionWriter::finish`] leaves no file.
 pub(super) struct PredictionWriter {
     pub(super) sink: Box<dyn Sink>,
-    pub(super) parts: Vec<ColumnGroup>,
+    pub(super) column_groups: Vec<ColumnGroup>,
     /// Number of prediction columns, without the kept columns.
     columns: usize,
 }
@@ -25,53 +25,53 @@ impl PredictionWriter {
     /// Creates a file with the kept columns followed by the prediction columns, which are nullable
     /// if `optional`.
     pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>, optional: bool) -> Result<Self> {
-        let own = parts.iter().flat_map(ColumnGroup::columns);
+        let new_columns = parts.iter().flat_map(ColumnGroup::columns);
         let predictions: Vec<OutputColumn> =
-            own.map(|column| if optional { column.nullable() } else { column }).collect();
-        if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
+            new_columns.map(|column| if optional { column.nullable() } else { column }).collect();
+        if let Some(duplicate) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "a prediction column has this name";
-            return Err(Error::option("keep", &twice.name, format!("{why}; rename the column, or do not keep it")));
+            return Err(Error::option("keep", &duplicate.name, format!("{why}; rename the column, or do not keep it")));
         }
         let columns = predictions.len();
-        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, parts, columns })
+        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, column_groups: parts, columns })
     }
 
     /// Appends the predictions of a segment, with the kept columns.
-    fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
-        let (mut carried, mut done) = (carried, 0);
+    fn write(&mut self, scores: &Scores, kept_reader: Option<&mut KeptColumnReader<'_>>) -> Result<()> {
+        let (mut kept_reader, mut done) = (kept_reader, 0);
         while done < scores.rows.len() {
-            let (rows, kept) = match &mut carried {
-                Some(carried) => carried.next(&scores.rows[done..])?,
-                None => (carried::TILE.min(scores.rows.len() - done), &[][..]),
+            let (rows, kept) = match &mut kept_reader {
+                Some(reader) => reader.read_next(&scores.rows[done..])?,
+                None => (kept_columns::TILE_ROWS.min(scores.rows.len() - done), &[][..]),
             };
-            self.put(scores, done..done + rows, kept)?;
+            self.write_rows(scores, done..done + rows, kept)?;
             done += rows;
         }
         Ok(())
     }
 
-    pub(super) fn put(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
+    pub(super) fn write_rows(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
         let valid: Vec<bool> = scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
-        let predictions = self.parts.iter().flat_map(|part| part.values(scores, rows.clone()));
+        let predictions = self.column_groups.iter().flat_map(|part| part.values(scores, rows.clone()));
         let predictions: Vec<KeptColumn> =
-            predictions.map(|values| KeptColumn::new_valid(values, valid.clone())).collect();
-        let batch: Vec<Output<'_>> = kept.iter().chain(&predictions).map(Output::Kept).collect();
+            predictions.map(|values| KeptColumn::with_validity(values, valid.clone())).collect();
+        let batch: Vec<OutputValues<'_>> = kept.iter().chain(&predictions).map(OutputValues::Kept).collect();
         Ok(self.sink.write(&batch)?)
     }
 
     /// Returns the bytes in use during writing: values buffered in the file writer, and the
     /// predictions by column.
     fn footprint(&self) -> usize {
-        let longest: usize = self.parts.iter().map(ColumnGroup::longest).sum();
-        self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest)
+        let longest: usize = self.column_groups.iter().map(ColumnGroup::max_text_bytes).sum();
+        self.sink.footprint() + kept_columns::TILE_ROWS * (self.columns * size_of::<f64>() + 4 * longest)
     }
 
     /// Returns the bytes of the column metadata at the end of a file with this many rows: an entry
     /// per column and row group. Wide rows have many row groups.
     fn index_bytes(&self, rows: u64) -> usize {
         let numbers = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(self.columns);
-        let groups = numbers.saturating_mul(size_of::<f64>()) / GROUP_BYTES;
-        groups.saturating_mul(self.columns).saturating_mul(NOTE_BYTES)
+        let groups = numbers.saturating_mul(size_of::<f64>()) / ROW_GROUP_BYTES;
+        groups.saturating_mul(self.columns).saturating_mul(COLUMN_METADATA_BYTES)
     }
 
     /// Completes the file and renames it to its final name.
@@ -82,7 +82,7 @@ impl PredictionWriter {
 
 /// The result of writing predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Predicted {
+pub struct PredictionSummary {
     /// Number of rows.
     pub rows: u64,
     /// Number of rows whose pre-image did not converge.
@@ -102,60 +102,61 @@ impl Predictor {
     /// be written. No file is written then.
     pub fn write(
         &self,
-        selected: &Selected,
-        kept: Option<&Selected>,
+        selected: &SelectedTable,
+        kept: Option<&SelectedTable>,
         extras: Extras,
         path: &Path,
         run: &Run<'_>,
-    ) -> Result<Predicted> {
-        self.check(extras)?;
+    ) -> Result<PredictionSummary> {
+        self.check_extras(extras)?;
         let range = selected.range();
         let index = |out: &PredictionWriter| {
             let remedy = "write .npy or .arrow, or fewer rows at a time";
-            Term::new("column metadata of the file", out.index_bytes(range.end - range.start), remedy)
+            MemoryTerm::new("column metadata of the file", out.index_bytes(range.end - range.start), remedy)
         };
-        let parts = (self.parts(extras), extras);
-        let Begun { mut out, terms, texts } = self.begin((selected, kept), parts, path, run, index)?;
-        let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
-        let mut carried = source.as_ref().map(Carried::new).transpose()?;
+        let parts = (self.column_groups(extras), extras);
+        let WriterSetup { mut out, terms, texts } = self.create_writer((selected, kept), parts, path, run, index)?;
+        let source = kept.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
+        let mut kept_reader = source.as_ref().map(KeptColumnReader::new).transpose()?;
         let mut unsettled = 0;
         let rows = self.scores(selected, extras, terms, run, |scores| {
-            unsettled += scores.unsettled;
-            out.write(scores, carried.as_mut())
+            unsettled += scores.unconverged;
+            out.write(scores, kept_reader.as_mut())
         })?;
         out.finish()?;
-        Ok(Predicted { rows, unsettled })
+        Ok(PredictionSummary { rows, unsettled })
     }
 
-    /// Creates a file; `more` is the plan term of further memory.
-    pub(super) fn begin(
+    /// Creates a file; `extra_term` is the plan term of further memory.
+    pub(super) fn create_writer(
         &self,
-        (selected, kept): (&Selected, Option<&Selected>),
+        (selected, kept): (&SelectedTable, Option<&SelectedTable>),
         (parts, extras): (Vec<ColumnGroup>, Extras),
         path: &Path,
         run: &Run<'_>,
-        more: impl FnOnce(&PredictionWriter) -> Term,
-    ) -> Result<Begun> {
-        let columns = kept.map_or(Vec::new(), Selected::kept_columns);
+        extra_term: impl FnOnce(&PredictionWriter) -> MemoryTerm,
+    ) -> Result<WriterSetup> {
+        let columns = kept.map_or(Vec::new(), SelectedTable::kept_columns);
         let out = PredictionWriter::create(path, &columns, parts, selected.missing() == Missing::Keep)?;
-        let mut terms = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
+        let mut terms =
+            vec![MemoryTerm::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
         if let Some(kept) = kept {
-            let source = carried::source(kept, TextLimit::default())?;
-            let texts = if kept.keeps_text() { COPIES * TILE_TEXT } else { 0 };
+            let source = kept_columns::kept_rows(kept, TextLimit::default())?;
+            let texts = if kept.keeps_text() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
             // the rows of a tile, and their copy for writing
-            let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
-            terms.push(Term::new("kept columns", bytes, "keep fewer columns with `keep`"));
+            let bytes = RowSource::<f64>::footprint(&source).bytes_for(2 * kept_columns::TILE_ROWS) + texts;
+            terms.push(MemoryTerm::new("kept columns", bytes, "keep fewer columns with `keep`"));
         }
-        terms.push(more(&out));
-        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, &terms, run)?, COPIES);
-        Ok(Begun { out, terms, texts })
+        terms.push(extra_term(&out));
+        let texts = TextLimit::new(run.memory_budget(), self.spare_bytes(selected, extras, &terms, run)?, TEXT_COPIES);
+        Ok(WriterSetup { out, terms, texts })
     }
 }
 
-pub(super) struct Begun {
+pub(super) struct WriterSetup {
     pub(super) out: PredictionWriter,
     /// Plan terms in addition to the lanes.
-    pub(super) terms: Vec<Term>,
+    pub(super) terms: Vec<MemoryTerm>,
     /// Limit on the length of the kept texts.
     pub(super) texts: TextLimit,
 }

@@ -11,7 +11,7 @@ pub struct Checkpoint<'a> {
     /// Folder of the checkpoint.
     pub folder: PathBuf,
     /// Time between two saves of a pass.
-    pub every: Duration,
+    pub interval: Duration,
     /// Whether the run resumes from the checkpoint of an earlier run; without one it starts from
     /// the beginning.
     pub resume: Resume,
@@ -32,8 +32,8 @@ impl Checkpoint<'_> {
     /// Returns the error to report for a failed run: an interruption with a saved checkpoint
     /// becomes [`Error::Stopped`]. For other errors with saved work, notifies the listener.
     #[doc(hidden)]
-    pub fn kept(&self, journal: &Journal<'_>, error: Error) -> Error {
-        match (journal.holds_work(), error.is_interrupted()) {
+    pub fn interruption_error(&self, journal: &Journal<'_>, error: Error) -> Error {
+        match (journal.has_saved_state(), error.is_interrupted()) {
             (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
             (true, false) => {
                 let folder = journal.folder().display();

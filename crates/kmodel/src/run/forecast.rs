@@ -1,6 +1,6 @@
 //! The plan of a run: the shape of its passes, its stages, and their memory.
 
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 /// The shape of passes: tiles, segments and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct PassShape {
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// Memory plan.
-    pub plan: Plan,
+    pub plan: MemoryPlan,
     /// Number of passes over the table.
     pub passes: u64,
 }
@@ -32,7 +32,7 @@ pub struct Forecast {
     /// Stored rows of the selection: an upper bound on the number of rows.
     pub rows: u64,
     /// Shape of the passes.
-    pub cut: PassShape,
+    pub pass_shape: PassShape,
     /// Stages, in order.
     pub stages: Vec<Stage>,
     /// Number of threads of the forecast.
@@ -41,7 +41,7 @@ pub struct Forecast {
     pub row_bytes: Option<f64>,
     /// True if each iteration of the solver is another pass over the table, because the features of
     /// all rows are not stored. No stage counts these passes.
-    pub repeats: bool,
+    pub rereads_table: bool,
 }
 
 impl Forecast {
@@ -52,7 +52,7 @@ impl Forecast {
 
     /// Returns true if every stage fits the budget.
     pub fn fits(&self) -> bool {
-        fit(&self.stages)
+        all_fit(&self.stages)
     }
 
     /// Returns the number of passes over the table.
@@ -67,11 +67,11 @@ impl Forecast {
 }
 
 /// Returns true if every stage fits its budget.
-pub fn fit(stages: &[Stage]) -> bool {
+pub fn all_fit(stages: &[Stage]) -> bool {
     stages.iter().all(|stage| stage.plan.bytes() <= stage.plan.budget)
 }
 
 /// Returns the memory plans of the stages.
-pub fn plans(stages: Vec<Stage>) -> Vec<Plan> {
+pub fn plans(stages: Vec<Stage>) -> Vec<MemoryPlan> {
     stages.into_iter().map(|stage| stage.plan).collect()
 }

@@ -1,14 +1,14 @@
 //! The resources of a job: memory, threads, scratch folder, checkpoint and observer.
 
+mod categories;
 mod checkpoint;
-mod coded;
 mod forecast;
 mod resources;
 
+pub use categories::TEXT_COPIES;
 pub use checkpoint::Checkpoint;
-pub use coded::COPIES;
-pub use forecast::{Forecast, PassShape, Stage, fit, plans};
-pub use resources::{Resources, Stages, Unwatched};
+pub use forecast::{Forecast, PassShape, Stage, all_fit, plans};
+pub use resources::{NoStageObserver, Resources, StageObserver};
 
 use crate::linalg::strips::lock;
 use kstore::pass::{Engine, Observer};
@@ -28,7 +28,7 @@ use std::time::Instant;
 pub struct Run<'a> {
     memory: usize,
     workers: Workers,
-    stages: &'a dyn Stages,
+    stage_observer: &'a dyn StageObserver,
     cancel: CancelToken,
     #[doc(hidden)]
     pub scratch: Option<&'a Scratch>,
@@ -57,9 +57,9 @@ impl<'a> Run<'a> {
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
-            memory: budget::usual(),
+            memory: budget::default_memory(),
             workers: Workers::new(cores),
-            stages: &Unwatched,
+            stage_observer: &NoStageObserver,
             cancel: CancelToken::new(),
             scratch: None,
             checkpoint: None,
@@ -76,26 +76,26 @@ impl<'a> Run<'a> {
     /// Sets the number of threads; the job creates its own pool.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { workers: Workers::new(threads).heeding(self.cancel.clone()), ..self }
+        Self { workers: Workers::new(threads).with_cancel(self.cancel.clone()), ..self }
     }
 
     /// Sets the thread pool, such as the pool of the calling program.
     #[must_use]
     pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
-        Self { workers: Workers::of(pool).heeding(self.cancel.clone()), ..self }
+        Self { workers: Workers::from_pool(pool).with_cancel(self.cancel.clone()), ..self }
     }
 
     /// Sets the observer of stages, rows and warnings.
     #[must_use]
-    pub fn watch(self, stages: &'a dyn Stages) -> Self {
-        Self { stages, ..self }
+    pub fn watch(self, stage_observer: &'a dyn StageObserver) -> Self {
+        Self { stage_observer, ..self }
     }
 
     /// Sets the token that can stop the run within a tile of rows, a block of a matrix or a step of
     /// an iteration. The error then satisfies [`crate::Error::is_interrupted`].
     #[must_use]
     pub fn cancel(self, cancel: CancelToken) -> Self {
-        Self { workers: self.workers.heeding(cancel.clone()), cancel, ..self }
+        Self { workers: self.workers.with_cancel(cancel.clone()), cancel, ..self }
     }
 
     /// Sets the folder for decoded rows, features and kernel values that do not fit in memory.
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
 
     /// Returns the memory budget of the process in bytes.
     #[doc(hidden)]
-    pub fn bytes(&self) -> usize {
+    pub fn memory_budget(&self) -> usize {
         self.memory
     }
 
@@ -128,8 +128,8 @@ impl<'a> Run<'a> {
     }
 
     #[doc(hidden)]
-    pub fn stages(&self) -> &dyn Stages {
-        self.stages
+    pub fn stage_observer(&self) -> &dyn StageObserver {
+        self.stage_observer
     }
 
     /// Returns the resources without a journal, for work other than a fit, such as an error curve.
@@ -139,7 +139,7 @@ impl<'a> Run<'a> {
         Resources {
             memory: self.memory,
             workers: &self.workers,
-            stages: self.stages,
+            stage_observer: self.stage_observer,
             journal: None,
             scratch: self.scratch,
         }
@@ -148,21 +148,26 @@ impl<'a> Run<'a> {
     /// Returns a watch that times the stages, stores the warnings, and stops if the run is
     /// cancelled.
     #[doc(hidden)]
-    pub fn watched(&self) -> Watch<'_> {
-        Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
+    pub fn stage_recorder(&self) -> StageRecorder<'_> {
+        StageRecorder {
+            stage_observer: self.stage_observer,
+            cancel: &self.cancel,
+            seconds: Mutex::default(),
+            warnings: Mutex::default(),
+        }
     }
 }
 
 /// Times the stages and stores the warnings of a run, and forwards them to its observer.
 #[doc(hidden)]
-pub struct Watch<'a> {
-    stages: &'a dyn Stages,
+pub struct StageRecorder<'a> {
+    stage_observer: &'a dyn StageObserver,
     cancel: &'a CancelToken,
     seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
 }
 
-impl std::fmt::Debug for Watch<'_> {
+impl std::fmt::Debug for StageRecorder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch")
             .field("seconds", &self.seconds)
@@ -171,14 +176,14 @@ impl std::fmt::Debug for Watch<'_> {
     }
 }
 
-impl Watch<'_> {
+impl StageRecorder<'_> {
     /// Returns the seconds of each stage, in the order of completion; stages with the same name are
     /// summed.
     pub fn seconds(&self) -> Vec<(String, f64)> {
         lock(&self.seconds).clone()
     }
 
-    fn timed<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
+    fn timed_stage<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
         Box::new(TimedStage { watch: self, inner, name: name.to_string(), started: Instant::now() })
     }
 
@@ -187,31 +192,31 @@ impl Watch<'_> {
     }
 }
 
-impl Stages for Watch<'_> {
+impl StageObserver for StageRecorder<'_> {
     fn stage<'s>(&'s self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 's> {
-        self.timed(name, self.stages.stage(name, rows))
+        self.timed_stage(name, self.stage_observer.stage(name, rows))
     }
 
     fn steps<'s>(&'s self, name: &str, steps: u64) -> Box<dyn Observer + 's> {
-        self.timed(name, self.stages.steps(name, steps))
+        self.timed_stage(name, self.stage_observer.steps(name, steps))
     }
 
     fn wants_plan(&self) -> bool {
-        self.stages.wants_plan()
+        self.stage_observer.wants_plan()
     }
 
     fn planned(&self, forecast: &Forecast) {
-        self.stages.planned(forecast);
+        self.stage_observer.planned(forecast);
     }
 
     fn warn(&self, text: String) {
         lock(&self.warnings).push(text.clone());
-        self.stages.warn(text);
+        self.stage_observer.warn(text);
     }
 }
 
 struct TimedStage<'a> {
-    watch: &'a Watch<'a>,
+    watch: &'a StageRecorder<'a>,
     inner: Box<dyn Observer + 'a>,
     name: String,
     started: Instant,
@@ -222,16 +227,16 @@ impl Observer for TimedStage<'_> {
         self.inner.advance(rows);
     }
 
-    fn restored(&self, rows: u64) {
-        self.inner.restored(rows);
+    fn report_restored(&self, rows: u64) {
+        self.inner.report_restored(rows);
     }
 
-    fn reached(&self, count: usize, passes: u64, evaluations: u64) {
-        self.inner.reached(count, passes, evaluations);
+    fn report_selection(&self, count: usize, passes: u64, evaluations: u64) {
+        self.inner.report_selection(count, passes, evaluations);
     }
 
-    fn stop(&self) -> bool {
-        self.watch.cancel.is_cancelled() || self.inner.stop()
+    fn should_stop(&self) -> bool {
+        self.watch.cancel.is_cancelled() || self.inner.should_stop()
     }
 }
 

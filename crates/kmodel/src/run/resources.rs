@@ -15,7 +15,7 @@ pub struct Resources<'a> {
     /// Thread pool.
     pub workers: &'a Workers,
     /// Observer of the stages.
-    pub stages: &'a dyn Stages,
+    pub stage_observer: &'a dyn StageObserver,
     /// Journal that saves the results of passes, from which a stopped run can resume; `None` for
     /// runs without a checkpoint.
     pub journal: Option<&'a Journal<'a>>,
@@ -33,8 +33,8 @@ impl std::fmt::Debug for Resources<'_> {
 
 impl<'a> Resources<'a> {
     /// Starts a stage over these stored rows.
-    pub fn over(&self, name: &str, rows: Range<u64>) -> Box<dyn Observer + 'a> {
-        self.stages.stage(name, Some(rows.end - rows.start))
+    pub fn stage_over(&self, name: &str, rows: Range<u64>) -> Box<dyn Observer + 'a> {
+        self.stage_observer.stage(name, Some(rows.end - rows.start))
     }
 }
 
@@ -48,7 +48,7 @@ impl PassShape {
 }
 
 /// An observer of the stages of a run, for progress, times and warnings.
-pub trait Stages: Sync {
+pub trait StageObserver: Sync {
     /// Starts a stage over `rows` rows, or a stage that is not a pass; it ends when the observer is
     /// dropped.
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
@@ -58,7 +58,7 @@ pub trait Stages: Sync {
     }
     /// Receives a warning for the user; the run continues.
     fn warn(&self, text: String);
-    /// Returns true if [`Stages::planned`] should be called.
+    /// Returns true if [`StageObserver::planned`] should be called.
     fn wants_plan(&self) -> bool {
         false
     }
@@ -69,11 +69,11 @@ pub trait Stages: Sync {
 /// An observer that does nothing.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
+pub struct NoStageObserver;
 
-impl Stages for Unwatched {
+impl StageObserver for NoStageObserver {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(kstore::pass::Unobserved)
+        Box::new(kstore::pass::NoObserver)
     }
     fn warn(&self, _: String) {}
 }

@@ -1,6 +1,6 @@
 //! Classification scores: confusion matrix, ranking of two classes, and probabilities.
 
-use super::auc::{EXACT_ROWS, RankedScores, Ranking};
+use super::roc::{MAX_EXACT_ROWS, RankedScores, Ranking};
 use crate::{Classes, Link};
 use kstore::Label;
 
@@ -122,7 +122,7 @@ pub struct CalibrationBin {
 }
 
 /// Number of equal probability intervals of the calibration.
-const BINS: usize = 20;
+const CALIBRATION_BINS: usize = 20;
 
 /// Sums over the rows of known classes, for models with probabilities.
 #[derive(Clone, Debug)]
@@ -132,25 +132,33 @@ struct ProbabilitySums {
     loss: f64,
     brier: f64,
     /// Sums of probabilities and weights, by probability interval.
-    bins: [CalibrationBin; BINS],
-    likely: Vec<f64>,
+    bins: [CalibrationBin; CALIBRATION_BINS],
+    probabilities: Vec<f64>,
 }
 
 impl ProbabilitySums {
     fn push(&mut self, scores: &[f64], class: usize, positive: usize, weight: f64) {
         self.rows += weight;
         self.loss += weight * self.link.log_loss(scores, class);
-        let likely = &mut self.likely;
-        self.link.probabilities(scores, likely);
-        let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
+        let probabilities = &mut self.probabilities;
+        self.link.probabilities(scores, probabilities);
+        let squared_error = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
         // two classes have the same squared difference, so only the second is counted
-        self.brier += weight * likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
-        let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
-        let named = if likely.len() == 2 { positive } else { largest() };
-        let Some(probability) = likely.get(named) else { return };
-        let bin = &mut self.bins[((probability * BINS as f64) as usize).min(BINS - 1)];
+        self.brier += weight
+            * probabilities
+                .iter()
+                .enumerate()
+                .skip(usize::from(probabilities.len() == 2))
+                .map(squared_error)
+                .sum::<f64>();
+        let largest = || {
+            (0..probabilities.len()).fold(0, |best, k| if probabilities[k] > probabilities[best] { k } else { best })
+        };
+        let binned_class = if probabilities.len() == 2 { positive } else { largest() };
+        let Some(probability) = probabilities.get(binned_class) else { return };
+        let bin = &mut self.bins[((probability * CALIBRATION_BINS as f64) as usize).min(CALIBRATION_BINS - 1)];
         bin.predicted += weight * probability;
-        bin.observed += if class == named { weight } else { 0.0 };
+        bin.observed += if class == binned_class { weight } else { 0.0 };
         bin.rows += weight;
     }
 }
@@ -172,21 +180,21 @@ pub(crate) struct ClassificationSums<'a> {
 impl<'a> ClassificationSums<'a> {
     pub(crate) fn new(classes: &'a Classes, link: Option<Link>, positive: usize) -> Self {
         let k = classes.labels().len();
-        let of = |link| ProbabilitySums {
+        let probability_sums = |link| ProbabilitySums {
             link,
             rows: 0.0,
             loss: 0.0,
             brier: 0.0,
             bins: Default::default(),
-            likely: Vec::new(),
+            probabilities: Vec::new(),
         };
         Self {
             classes,
             counts: vec![vec![0.0; k]; k],
             unknown: vec![0.0; k],
-            ranks: (k == 2).then(|| RankedScores::new(EXACT_ROWS)),
+            ranks: (k == 2).then(|| RankedScores::new(MAX_EXACT_ROWS)),
             positive,
-            probabilities: link.map(of),
+            probabilities: link.map(probability_sums),
         }
     }
 
@@ -199,8 +207,8 @@ impl<'a> ClassificationSums<'a> {
             return;
         };
         counts[predicted] += weight;
-        let (positive, toward) = (self.positive, toward(scores[0], self.positive));
-        self.ranks.iter_mut().for_each(|ranks| ranks.push(toward, truth == positive, weight));
+        let (positive, oriented_score) = (self.positive, orient_score(scores[0], self.positive));
+        self.ranks.iter_mut().for_each(|ranks| ranks.push(oriented_score, truth == positive, weight));
         self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive, weight));
     }
 
@@ -222,22 +230,22 @@ impl<'a> ClassificationSums<'a> {
     /// Returns the effect of a threshold `score` (larger towards the positive class) on the rows of
     /// a ranking.
     pub(crate) fn threshold(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
-        let (found, false_alarms) = ranking.beyond(score);
+        let (true_positives, false_alarms) = ranking.weights_above(score);
         let link = self.probabilities.as_ref().map(|sums| &sums.link);
         let [negatives, positives] = [1 - self.positive, self.positive].map(|class| total(&self.counts[class]));
-        let share = |part: f64, whole: f64| ratio(part, whole).unwrap_or(0.0);
+        let rate = |part: f64, whole: f64| ratio(part, whole).unwrap_or(0.0);
         ThresholdScores {
             threshold: link.map_or(score, |link| probability(link, score, self.positive)),
             false_alarms,
-            missed: positives - found,
-            false_positive_rate: share(false_alarms, negatives),
-            recall: share(found, positives),
-            precision: ratio(found, found + false_alarms),
+            missed: positives - true_positives,
+            false_positive_rate: rate(false_alarms, negatives),
+            recall: rate(true_positives, positives),
+            precision: ratio(true_positives, true_positives + false_alarms),
         }
     }
 
     fn cost(&self, ranking: &Ranking, [false_alarm, miss]: [f64; 2]) -> Option<Box<CostScores>> {
-        let best = self.threshold(ranking, ranking.cheapest([false_alarm, miss])?);
+        let best = self.threshold(ranking, ranking.cheapest_threshold([false_alarm, miss])?);
         let rows = self.counts.iter().flatten().sum::<f64>();
         let mean = |alarms: f64, missed: f64| (false_alarm * alarms + miss * missed) / rows;
         let [negative, positive] = [1 - self.positive, self.positive];
@@ -250,20 +258,20 @@ impl<'a> ClassificationSums<'a> {
     pub(crate) fn scores(self, ranking: Option<&Ranking>, costs: Option<[f64; 2]>) -> ClassificationScores {
         let cost = ranking.zip(costs).and_then(|(ranking, costs)| self.cost(ranking, costs));
         let rows: f64 = self.counts.iter().flatten().chain(&self.unknown).sum();
-        let right: f64 = self.counts.iter().enumerate().map(|(class, row)| row[class]).sum();
-        let likely = self.probabilities.filter(|sums| sums.rows > 0.0);
-        let mean = |sum: fn(&ProbabilitySums) -> f64| likely.as_ref().map(|sums| sum(sums) / sums.rows);
+        let correct: f64 = self.counts.iter().enumerate().map(|(class, row)| row[class]).sum();
+        let probability_sums = self.probabilities.filter(|sums| sums.rows > 0.0);
+        let mean = |sum: fn(&ProbabilitySums) -> f64| probability_sums.as_ref().map(|sums| sum(sums) / sums.rows);
         let auc = ranking.map(Ranking::auc);
         let by_class = by_class(&self.counts, &self.unknown);
-        let [balanced_accuracy, matthews] = agreement(&self.counts);
+        let [balanced_accuracy, matthews] = balanced_accuracy_and_matthews(&self.counts);
         let f1 = match by_class.len() {
             2 => by_class[self.positive].f1,
             _ => mean_of(by_class.iter().filter_map(|class| class.f1)),
         };
         ClassificationScores {
             rows,
-            accuracy: ratio(right, rows),
-            error: ratio(rows - right, rows),
+            accuracy: ratio(correct, rows),
+            error: ratio(rows - correct, rows),
             classes: self.classes.labels().to_vec(),
             positive: ranking.and_then(|_| self.classes.labels().get(self.positive).cloned()),
             confusion: self.counts,
@@ -272,7 +280,7 @@ impl<'a> ClassificationSums<'a> {
             by_class,
             matthews,
             auc: auc.map(|auc| auc.map(|auc| auc.value)),
-            auc_within: auc.flatten().map(|auc| auc.within).filter(|within| *within > 0.0),
+            auc_within: auc.flatten().map(|auc| auc.max_error).filter(|within| *within > 0.0),
             average_precision: ranking.and_then(Ranking::average_precision),
             brier: mean(|sums| sums.brier),
             log_loss: mean(|sums| sums.loss),
@@ -283,15 +291,15 @@ impl<'a> ClassificationSums<'a> {
 }
 
 /// Converts the score of two classes to one that is larger for the positive class, and back.
-pub(crate) fn toward(score: f64, positive: usize) -> f64 {
+pub(crate) fn orient_score(score: f64, positive: usize) -> f64 {
     if positive == 1 { score } else { -score }
 }
 
 /// Returns the probability of the positive class at a score that is larger for the positive class.
 fn probability(link: &Link, score: f64, positive: usize) -> f64 {
-    let mut likely = Vec::new();
-    link.probabilities(&[toward(score, positive)], &mut likely);
-    likely.get(positive).copied().unwrap_or(f64::NAN)
+    let mut probabilities = Vec::new();
+    link.probabilities(&[orient_score(score, positive)], &mut probabilities);
+    probabilities.get(positive).copied().unwrap_or(f64::NAN)
 }
 
 fn total(rows: &[f64]) -> f64 {
@@ -311,29 +319,29 @@ fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// Returns precision, recall and F1 of each class of a confusion matrix, `counts[true][predicted]`.
 /// Predictions for rows of unknown classes are false positives.
 fn by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
-    let of = |class: usize| {
-        let (rows, right) = (total(&counts[class]), counts[class][class]);
+    let class_scores = |class: usize| {
+        let (rows, correct) = (total(&counts[class]), counts[class][class]);
         let predicted = counts.iter().map(|row| row[class]).sum::<f64>() + unknown.get(class).copied().unwrap_or(0.0);
         let (precision, recall, f1) =
-            (ratio(right, predicted), ratio(right, rows), ratio(2.0 * right, rows + predicted));
+            (ratio(correct, predicted), ratio(correct, rows), ratio(2.0 * correct, rows + predicted));
         ClassScores { rows, precision, recall, f1 }
     };
-    (0..counts.len()).map(of).collect()
+    (0..counts.len()).map(class_scores).collect()
 }
 
 /// Returns balanced accuracy and the Matthews coefficient of a confusion matrix,
 /// `counts[true][predicted]`; `None` if undefined.
-fn agreement(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
+fn balanced_accuracy_and_matthews(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
     let k = counts.len();
     let truth: Vec<f64> = counts.iter().map(|row| total(row)).collect();
     let predicted: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum()).collect();
-    let right = |class: usize| counts[class][class];
-    let recalls = (0..k).filter(|class| truth[*class] > 0.0).map(|class| right(class) / truth[class]);
+    let correct = |class: usize| counts[class][class];
+    let recalls = (0..k).filter(|class| truth[*class] > 0.0).map(|class| correct(class) / truth[class]);
     let n: f64 = truth.iter().sum();
     let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let spread = (n * n - inner(&truth, &truth)) * (n * n - inner(&predicted, &predicted));
-    let agreed = (0..k).map(right).sum::<f64>() * n - inner(&truth, &predicted);
-    [mean_of(recalls), (spread > 0.0).then(|| agreed / spread.sqrt())]
+    let variances = (n * n - inner(&truth, &truth)) * (n * n - inner(&predicted, &predicted));
+    let covariance = (0..k).map(correct).sum::<f64>() * n - inner(&truth, &predicted);
+    [mean_of(recalls), (variances > 0.0).then(|| covariance / variances.sqrt())]
 }
 
 #[cfg(test)]
@@ -348,7 +356,7 @@ mod tests {
     fn two_classes_by_the_textbook() {
         let (tp, tn, fp, fne) = (30.0, 900.0, 20.0, 50.0);
         let counts = [vec![900.0, 20.0], vec![50.0, 30.0]];
-        let [accuracy, matthews] = agreement(&counts);
+        let [accuracy, matthews] = balanced_accuracy_and_matthews(&counts);
         let scores = |unknown: &[f64]| by_class(&counts, unknown).swap_remove(1);
         assert!(near(accuracy, (tp / 80.0 + tn / 920.0) / 2.0));
         assert!(near(scores(&[0.0, 0.0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
@@ -364,7 +372,7 @@ mod tests {
     #[test]
     fn three_classes_by_their_definitions() {
         let counts = [vec![5.0, 1.0, 0.0], vec![2.0, 3.0, 1.0], vec![0.0, 2.0, 8.0]];
-        let [accuracy, matthews] = agreement(&counts);
+        let [accuracy, matthews] = balanced_accuracy_and_matthews(&counts);
         let f1 = mean_of(by_class(&counts, &[0.0; 3]).iter().filter_map(|class| class.f1));
         assert!(near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
         assert!(near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
@@ -379,9 +387,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_defined_is_none() {
-        assert_eq!(agreement(&[vec![7.0, 0.0], vec![0.0; 2]]), [Some(1.0), None]);
-        assert_eq!(agreement(&[vec![0.0; 2], vec![0.0; 2]]), [None; 2]);
+    fn undefined_scores_are_none() {
+        assert_eq!(balanced_accuracy_and_matthews(&[vec![7.0, 0.0], vec![0.0; 2]]), [Some(1.0), None]);
+        assert_eq!(balanced_accuracy_and_matthews(&[vec![0.0; 2], vec![0.0; 2]]), [None; 2]);
         assert_eq!(by_class(&[vec![7.0, 0.0], vec![0.0; 2]], &[0.0; 2])[1], ClassScores::default());
     }
 
@@ -396,7 +404,7 @@ mod tests {
     #[test]
     fn classification_by_hand() {
         let (a, b, c): (&[f64], &[f64], &[f64]) = (&[1.0, 0.0, 0.0], &[0.0, 1.0, 0.0], &[0.0, 0.0, 1.0]);
-        let got = scores(3, &[(a, 0), (b, 0), (c, 2), (b, kstore::Coded::UNKNOWN), (a, 7)]);
+        let got = scores(3, &[(a, 0), (b, 0), (c, 2), (b, kstore::LabelCodes::UNKNOWN), (a, 7)]);
         assert_eq!((got.rows, got.accuracy, got.error), (5.0, Some(0.4), Some(0.6)));
         assert_eq!(
             (&got.confusion[..], got.unknown),

@@ -1,44 +1,44 @@
 //! The weighted median of a stream of numbers, in bounded memory.
 
-use super::auc::{bin, bins, middle_of_bin};
+use super::roc::{bin, bin_count, middle_of_bin};
 
 /// Number of values that are stored; beyond it, a histogram counts them.
-const KEPT: usize = 1 << 16;
+const MAX_EXACT_VALUES: usize = 1 << 16;
 
 /// A running median of nonnegative numbers: exact up to 65,536 of them, within 0.1 % beyond.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Median {
+pub(super) struct RunningMedian {
     /// Numbers with their weights.
-    kept: Vec<(f64, f64)>,
+    values: Vec<(f64, f64)>,
     /// Sums of weights by histogram bin.
-    counts: Vec<f64>,
+    histogram: Vec<f64>,
 }
 
-impl Median {
+impl RunningMedian {
     /// Returns the peak memory in bytes for a number of rows: a growing vector with its copy, or
     /// the histogram.
     pub(super) fn bytes(rows: usize) -> usize {
-        let counts = if rows > KEPT { size_of::<f64>() * bins() } else { 0 };
-        3 * size_of::<(f64, f64)>() * rows.min(KEPT) + counts
+        let counts = if rows > MAX_EXACT_VALUES { size_of::<f64>() * bin_count() } else { 0 };
+        3 * size_of::<(f64, f64)>() * rows.min(MAX_EXACT_VALUES) + counts
     }
 
     pub(super) fn push(&mut self, value: f64, weight: f64) {
-        if let Some(count) = self.counts.get_mut(bin(value)) {
+        if let Some(count) = self.histogram.get_mut(bin(value)) {
             *count += weight;
             return;
         }
-        self.kept.push((value, weight));
-        if self.kept.len() > KEPT {
-            self.counts = vec![0.0; bins()];
-            self.kept.drain(..).for_each(|(value, weight)| self.counts[bin(value)] += weight);
-            self.kept.shrink_to_fit();
+        self.values.push((value, weight));
+        if self.values.len() > MAX_EXACT_VALUES {
+            self.histogram = vec![0.0; bin_count()];
+            self.values.drain(..).for_each(|(value, weight)| self.histogram[bin(value)] += weight);
+            self.values.shrink_to_fit();
         }
     }
 
     /// Returns the weighted median, or the mean of the two middle numbers; `None` without numbers.
     pub(super) fn value(&self) -> Option<f64> {
-        if self.counts.is_empty() {
-            let mut sorted = self.kept.clone();
+        if self.histogram.is_empty() {
+            let mut sorted = self.values.clone();
             sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
             let half = sorted.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
             let first = |is_past: fn(f64, f64) -> bool| {
@@ -50,13 +50,13 @@ impl Median {
             };
             return Some((first(|below, half| below >= half)?.0 + first(|below, half| below > half)?.0) / 2.0);
         }
-        let half = self.counts.iter().sum::<f64>() / 2.0;
+        let half = self.histogram.iter().sum::<f64>() / 2.0;
         let mut below = 0.0;
-        let at = self.counts.iter().position(|count| {
+        let index = self.histogram.iter().position(|count| {
             below += count;
             below > half
         })?;
-        Some(middle_of_bin(at))
+        Some(middle_of_bin(index))
     }
 }
 
@@ -64,21 +64,21 @@ impl Median {
 mod tests {
     use super::*;
 
-    fn of(values: impl IntoIterator<Item = f64>) -> Median {
-        values.into_iter().fold(Median::default(), |mut median, value| {
+    fn of(values: impl IntoIterator<Item = f64>) -> RunningMedian {
+        values.into_iter().fold(RunningMedian::default(), |mut median, value| {
             median.push(value, 1.0);
             median
         })
     }
 
     #[test]
-    fn the_middle_of_a_few_is_exact() {
+    fn the_median_of_few_values_is_exact() {
         assert_eq!(of([]).value(), None);
         assert_eq!([vec![3.0], vec![1.0, 4.0], vec![9.0, 1.0, 2.0]].map(|v| of(v).value()), [3.0, 2.5, 2.0].map(Some));
     }
 
     #[test]
-    fn the_middle_of_many_is_near() {
+    fn the_median_of_many_values_is_close() {
         let n = 200_001;
         let values = |range: std::ops::Range<u32>| range.map(|i| (f64::from(i * 7919 % n) / 1e3).powi(2));
         let whole = of(values(0..n));

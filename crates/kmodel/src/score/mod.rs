@@ -1,22 +1,22 @@
 //! Scores of predictions: sums over pairs of prediction and true value.
 
-pub(crate) mod auc;
 mod classification;
 mod median;
 mod ranking;
+pub(crate) mod roc;
 
 pub use classification::{CalibrationBin, ClassScores, ClassificationScores, CostScores, ThresholdScores};
-pub(crate) use classification::{ClassificationSums, toward};
+pub(crate) use classification::{ClassificationSums, orient_score};
 pub(crate) use ranking::RankingRows;
 pub use ranking::RankingScores;
 
-use median::Median;
+use median::RunningMedian;
 use serde::{Serialize, Serializer};
 
 /// A number of rows, or a sum of their weights; integral values become JSON integers.
-struct Count(f64);
+struct RowCount(f64);
 
-impl Serialize for Count {
+impl Serialize for RowCount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.fract() == 0.0 {
             true => serializer.serialize_u64(self.0 as u64),
@@ -27,11 +27,11 @@ impl Serialize for Count {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 pub(crate) fn count<S: Serializer>(rows: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Count(*rows).serialize(serializer)
+    RowCount(*rows).serialize(serializer)
 }
 
 fn counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| Count(*rows)).collect::<Vec<_>>()))
+    serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| RowCount(*rows)).collect::<Vec<_>>()))
 }
 
 /// Sums for one target: Σ|e|, Σe², Σ(e/y)², Σ|e/y|, the median of |e|, and the mean and scatter of
@@ -40,13 +40,13 @@ fn counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S:
 struct TargetSums {
     absolute: f64,
     squared: f64,
-    relative: f64,
-    share: f64,
-    middle: Median,
-    zero: bool,
+    squared_relative: f64,
+    absolute_relative: f64,
+    median: RunningMedian,
+    has_zero: bool,
     n: f64,
     mean: f64,
-    scatter: f64,
+    centred_squares: f64,
     first: Option<f64>,
     varies: bool,
 }
@@ -56,36 +56,36 @@ impl TargetSums {
         let error = truth - prediction;
         self.absolute += weight * error.abs();
         self.squared += weight * (error * error);
-        self.zero |= truth == 0.0;
-        self.relative += weight * (error / truth).powi(2);
-        self.share += weight * (error / truth).abs();
-        self.middle.push(error.abs(), weight);
+        self.has_zero |= truth == 0.0;
+        self.squared_relative += weight * (error / truth).powi(2);
+        self.absolute_relative += weight * (error / truth).abs();
+        self.median.push(error.abs(), weight);
         self.varies |= *self.first.get_or_insert(truth) != truth;
         // Welford's update: no cancellation for targets far from zero
         self.n += weight;
         let step = truth - self.mean;
         self.mean += weight * step / self.n;
-        self.scatter += weight * step * (truth - self.mean);
+        self.centred_squares += weight * step * (truth - self.mean);
     }
 
-    fn scores(&self) -> Regression {
-        let share = |sum: f64| if self.n > 0.0 { Some(sum / self.n) } else { None };
-        let mse = share(self.squared);
-        Regression {
+    fn scores(&self) -> RegressionMetrics {
+        let mean = |sum: f64| if self.n > 0.0 { Some(sum / self.n) } else { None };
+        let mse = mean(self.squared);
+        RegressionMetrics {
             mse,
             rmse: mse.map(f64::sqrt),
-            mae: share(self.absolute),
-            median_error: self.middle.value(),
-            mape: share(self.share).filter(|_| !self.zero),
-            r2: (self.varies && self.scatter > 0.0).then(|| 1.0 - self.squared / self.scatter),
-            relative_error: share(self.relative).filter(|_| !self.zero).map(f64::sqrt),
+            mae: mean(self.absolute),
+            median_error: self.median.value(),
+            mape: mean(self.absolute_relative).filter(|_| !self.has_zero),
+            r2: (self.varies && self.centred_squares > 0.0).then(|| 1.0 - self.squared / self.centred_squares),
+            relative_error: mean(self.squared_relative).filter(|_| !self.has_zero).map(f64::sqrt),
         }
     }
 }
 
 /// Scores of one target, or averages over targets.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Regression {
+pub struct RegressionMetrics {
     /// Mean squared error.
     pub mse: Option<f64>,
     /// Root of the mean squared error.
@@ -102,9 +102,9 @@ pub struct Regression {
     pub relative_error: Option<f64>,
 }
 
-impl Regression {
+impl RegressionMetrics {
     /// Returns the scores with their names.
-    pub fn named(&self) -> [(&'static str, Option<f64>); 7] {
+    pub fn by_name(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("mse", self.mse),
             ("rmse", self.rmse),
@@ -125,7 +125,7 @@ pub struct RegressionScores {
     pub rows: f64,
     /// Averages over targets; `rmse` and `relative_error` are roots of averaged squares.
     #[serde(flatten)]
-    pub scores: Regression,
+    pub scores: RegressionMetrics,
     /// Scores of each target, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetScores>,
@@ -142,7 +142,7 @@ pub struct TargetScores {
     pub target: String,
     /// Scores of the target.
     #[serde(flatten)]
-    pub scores: Regression,
+    pub scores: RegressionMetrics,
 }
 
 /// Sums over rows with t predictions each.
@@ -160,7 +160,7 @@ impl RegressionSums {
     /// Returns the peak memory in bytes of the sums of t targets on a number of rows, mostly the
     /// errors stored for their median.
     pub(crate) fn bytes(t: usize, rows: usize) -> usize {
-        t.saturating_mul(Median::bytes(rows))
+        t.saturating_mul(RunningMedian::bytes(rows))
     }
 
     pub(crate) fn push(&mut self, prediction: &[f64], truth: &[f64], weight: f64) {
@@ -172,15 +172,15 @@ impl RegressionSums {
 
     /// Returns the scores of all rows so far; `names` are the names of the targets.
     pub(crate) fn scores(&self, names: Vec<String>) -> RegressionScores {
-        let each: Vec<Regression> = self.targets.iter().map(TargetSums::scores).collect();
-        let mean = |score: &dyn Fn(&Regression) -> Option<f64>| {
-            let values: Option<Vec<f64>> = each.iter().map(score).collect();
+        let metrics: Vec<RegressionMetrics> = self.targets.iter().map(TargetSums::scores).collect();
+        let mean = |score: &dyn Fn(&RegressionMetrics) -> Option<f64>| {
+            let values: Option<Vec<f64>> = metrics.iter().map(score).collect();
             values.filter(|v| !v.is_empty()).map(|v| v.iter().sum::<f64>() / v.len() as f64)
         };
         let mse = mean(&|r| r.mse);
-        let scores = match each.as_slice() {
+        let scores = match metrics.as_slice() {
             [only] => only.clone(),
-            _ => Regression {
+            _ => RegressionMetrics {
                 mse,
                 rmse: mse.map(f64::sqrt),
                 mae: mean(&|r| r.mae),
@@ -190,8 +190,8 @@ impl RegressionSums {
                 relative_error: mean(&|r| r.relative_error.map(|e| e * e)).map(f64::sqrt),
             },
         };
-        let several = each.len() > 1;
-        let by_target = names.into_iter().zip(each).map(|(target, scores)| TargetScores { target, scores });
+        let several = metrics.len() > 1;
+        let by_target = names.into_iter().zip(metrics).map(|(target, scores)| TargetScores { target, scores });
         let by_target = by_target.filter(|_| several).collect();
         RegressionScores { rows: self.rows, scores, by_target, coverage: None }
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_explained_is_accurate_far_from_zero() {
+    fn r2_is_accurate_far_from_zero() {
         let rows: Vec<(f64, f64)> = (0..1000).map(|i| (1e8 + f64::from(i % 7), 1e8 + f64::from(i % 5))).collect();
         let whole = score(&rows).scores;
         assert!((whole.r2.unwrap() - (1.0 - whole.mse.unwrap() / 2.0)).abs() < 1e-6, "i mod 5 has variance 2");

@@ -1,10 +1,10 @@
 //! Ranking scores: how well the scores of a model order the rows of each group by grade.
 
-use crate::ranked::{Group, Groups};
+use crate::ranking_pairs::{Group, Groups};
 use kstore::Workers;
 
 /// Largest grade with a gain: 2^30.
-const MOST: f64 = 30.0;
+const MAX_GRADE: f64 = 30.0;
 
 /// Scores of a ranking. Rows with equal scores count as the mean over all their orders.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -56,39 +56,39 @@ impl RankingRows {
         let groups = Groups::new(self.rows.len(), |_| true, |row| self.groups[row], |row| self.rows[row].1);
         let ordered = groups.gather(|row| self.rows[row]);
         let scores: Vec<f64> = ordered.iter().map(|row| row.0).collect();
-        let gains = self.rows.iter().all(|(_, grade)| (0.0..=MOST).contains(grade));
+        let grades_have_gain = self.rows.iter().all(|(_, grade)| (0.0..=MAX_GRADE).contains(grade));
         let [mut ndcg, mut ndcg_at, mut precision, mut kendall] = [Mean::default(); 4];
-        let (mut found, mut pairs, mut wrong) = (0, 0.0, 0.0);
-        for ((group, rows), order) in groups.each(&ordered).zip(groups.orders(&scores, workers)) {
+        let (mut group_count, mut pairs, mut discordant) = (0, 0.0, 0.0);
+        for ((group, rows), order) in groups.groups_with(&ordered).zip(groups.pair_counts_by_group(&scores, workers)) {
             if order.pairs == 0.0 {
                 continue;
             }
-            found += 1;
+            group_count += 1;
             pairs += order.pairs;
-            wrong += order.wrong + 0.5 * order.even;
-            let places = Places::new(rows);
-            ndcg.push(places.gain(u64::MAX).filter(|_| gains));
-            ndcg_at.push(places.gain(top).filter(|_| gains));
-            precision.push(places.average_precision());
-            let apart = pairs_of(group) - places.even_pairs();
-            let tau = (order.pairs - order.even - 2.0 * order.wrong) / (order.pairs * apart).sqrt();
-            kendall.push(Some(if apart > 0.0 { tau } else { 0.0 }));
+            discordant += order.discordant + 0.5 * order.tied;
+            let rows_by_score = RowsByScore::new(rows);
+            ndcg.push(rows_by_score.normalised_gain(u64::MAX).filter(|_| grades_have_gain));
+            ndcg_at.push(rows_by_score.normalised_gain(top).filter(|_| grades_have_gain));
+            precision.push(rows_by_score.average_precision());
+            let untied_pairs = row_pairs(group) - rows_by_score.tied_pairs();
+            let tau = (order.pairs - order.tied - 2.0 * order.discordant) / (order.pairs * untied_pairs).sqrt();
+            kendall.push(Some(if untied_pairs > 0.0 { tau } else { 0.0 }));
         }
         RankingScores {
             rows: self.rows.len() as u64,
-            groups: found,
+            groups: group_count,
             ndcg: ndcg.value(),
             ndcg_at: ndcg_at.value(),
             top,
             map: precision.value(),
             kendall: kendall.value(),
             pairs: pairs as u64,
-            wrong_pairs: (pairs > 0.0).then(|| wrong / pairs),
+            wrong_pairs: (pairs > 0.0).then(|| discordant / pairs),
         }
     }
 }
 
-fn pairs_of(group: Group<'_>) -> f64 {
+fn row_pairs(group: Group<'_>) -> f64 {
     let m = group.grades.len() as f64;
     0.5 * m * (m - 1.0)
 }
@@ -112,9 +112,9 @@ impl Mean {
 }
 
 /// Score and grade of the rows of a group, by descending scores.
-struct Places(Vec<(f64, f64)>);
+struct RowsByScore(Vec<(f64, f64)>);
 
-impl Places {
+impl RowsByScore {
     fn new(rows: &[(f64, f64)]) -> Self {
         let mut rows = rows.to_vec();
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -122,25 +122,25 @@ impl Places {
     }
 
     /// Returns the runs of rows with equal scores, the highest score first.
-    fn even(&self) -> impl Iterator<Item = &[(f64, f64)]> {
+    fn tied_runs(&self) -> impl Iterator<Item = &[(f64, f64)]> {
         self.0.chunk_by(|a, b| a.0 == b.0)
     }
 
-    fn even_pairs(&self) -> f64 {
-        self.even().map(|even| 0.5 * even.len() as f64 * (even.len() as f64 - 1.0)).sum()
+    fn tied_pairs(&self) -> f64 {
+        self.tied_runs().map(|even| 0.5 * even.len() as f64 * (even.len() as f64 - 1.0)).sum()
     }
 
     /// Returns the discounted gain of the first `top` places divided by the best possible; `None`
     /// if no row has a gain.
-    fn gain(&self, top: u64) -> Option<f64> {
+    fn normalised_gain(&self, top: u64) -> Option<f64> {
         let top = usize::try_from(top).unwrap_or(usize::MAX).min(self.0.len());
         let gain = |grade: f64| grade.exp2() - 1.0;
         let discount = |place: usize| 1.0 / (place as f64 + 2.0).log2();
         let (mut first, mut sum) = (0, 0.0);
-        for even in self.even() {
-            let mean = even.iter().map(|row| gain(row.1)).sum::<f64>() / even.len() as f64;
-            sum += mean * (first..(first + even.len()).min(top)).map(discount).sum::<f64>();
-            first += even.len();
+        for tied in self.tied_runs() {
+            let mean = tied.iter().map(|row| gain(row.1)).sum::<f64>() / tied.len() as f64;
+            sum += mean * (first..(first + tied.len()).min(top)).map(discount).sum::<f64>();
+            first += tied.len();
         }
         let mut grades: Vec<f64> = self.0.iter().map(|row| row.1).collect();
         grades.sort_by(|a, b| b.total_cmp(a));
@@ -151,9 +151,9 @@ impl Places {
     /// Returns the mean precision at the rows with a grade above 0; `None` without such rows.
     fn average_precision(&self) -> Option<f64> {
         let (mut seen, mut hits, mut sum) = (0.0, 0.0, 0.0);
-        for even in self.even() {
-            let more = even.iter().filter(|row| row.1 > 0.0).count() as f64;
-            (seen, hits) = (seen + even.len() as f64, hits + more);
+        for tied in self.tied_runs() {
+            let more = tied.iter().filter(|row| row.1 > 0.0).count() as f64;
+            (seen, hits) = (seen + tied.len() as f64, hits + more);
             sum += more * hits / seen;
         }
         (hits > 0.0).then(|| sum / hits)
@@ -167,7 +167,7 @@ mod tests {
     /// Golden values of scikit-learn 1.9 (`ndcg_score` of 2^grade − 1, `average_precision_score`)
     /// and SciPy 1.17 (`kendalltau`).
     #[test]
-    fn scores_are_those_of_scikit_learn_and_scipy() {
+    fn scores_equal_scikit_learn_and_scipy() {
         let first = [(0.1, 3.0), (0.9, 2.0), (0.4, 0.0), (0.4, 1.0), (-0.5, 0.0), (0.4, 2.0)];
         let second = [(2.0, 1.0), (1.0, 0.0), (3.0, 0.0), (2.5, 4.0)];
         let even = [(0.3, 1.0), (0.7, 1.0)];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_defined_is_null() {
+    fn undefined_scores_are_null() {
         let mut rows = RankingRows::default();
         assert_eq!(rows.scores(10, &Workers::sequential()).wrong_pairs, None);
         rows.push(0, 1.0, -1.0);

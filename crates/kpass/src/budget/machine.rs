@@ -10,29 +10,29 @@ pub fn available() -> Option<usize> {
 }
 
 /// Returns the default memory budget: half of [`available`], or 2 GiB if that is not known.
-pub fn usual() -> usize {
+pub fn default_memory() -> usize {
     available().map_or(2 << 30, |bytes| bytes / 2)
 }
 
 /// Returns the highest resident memory of this process so far, in bytes, including mapped pages.
 /// `None` if the operating system does not report it.
 pub fn peak_rss() -> Option<usize> {
-    kibibytes(Path::new("/proc/self/status"), "VmHWM:")
+    read_kibibytes(Path::new("/proc/self/status"), "VmHWM:")
 }
 
 /// Returns the current resident memory of this process, in bytes, as [`peak_rss`] counts it.
 pub fn rss() -> Option<usize> {
-    kibibytes(Path::new("/proc/self/status"), "VmRSS:")
+    read_kibibytes(Path::new("/proc/self/status"), "VmRSS:")
 }
 
 /// Implements [`available`] for a system whose files are under `root`.
 fn available_under(root: &Path) -> Option<usize> {
-    let limits = [kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root), process_limit(root)];
+    let limits = [read_kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root), process_limit(root)];
     limits.into_iter().flatten().min()
 }
 
 /// Names in `/proc/self/limits` of the limits on the address space.
-const LIMITS: [&str; 2] = ["Max address space", "Max data size"];
+const ADDRESS_LIMITS: [&str; 2] = ["Max address space", "Max data size"];
 
 /// Returns the limit on the address space of this process, in bytes (`ulimit -v`, `ulimit -d`);
 /// `None` without a limit.
@@ -43,33 +43,33 @@ pub fn address_limit() -> Option<usize> {
 fn process_limit(root: &Path) -> Option<usize> {
     let text = std::fs::read_to_string(root.join("proc/self/limits")).ok()?;
     let limit = |line: &str| {
-        let rest = LIMITS.iter().find_map(|name| line.strip_prefix(name))?;
+        let rest = ADDRESS_LIMITS.iter().find_map(|name| line.strip_prefix(name))?;
         rest.split_ascii_whitespace().next()?.parse().ok()
     };
     text.lines().filter_map(limit).min()
 }
 
 /// Address space of the stack of a thread, in bytes.
-const STACK: usize = 2 << 20;
+const STACK_BYTES: usize = 2 << 20;
 
 /// Size of the largest cache if the system does not report it, in bytes.
-const CACHE: usize = 32 << 20;
+const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// Returns the largest number of threads, up to the requested one, whose address space fits half of
 /// the [`address_limit`] together with the current address space of the process. A thread reserves
 /// its stack and, for matrix products, twice the size of the largest cache, most of which it never
 /// touches.
-pub fn threads(wanted: usize) -> usize {
-    let Some(limit) = address_limit() else { return wanted };
+pub fn allowed_threads(requested: usize) -> usize {
+    let Some(limit) = address_limit() else { return requested };
     let cache = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
-    let cache = cache.and_then(|size| super::parse_bytes(&size).ok()).unwrap_or(CACHE);
-    let held = kibibytes(Path::new("/proc/self/status"), "VmSize:").unwrap_or(0);
-    let room = (limit / 2).saturating_sub(held) / (STACK + 2 * cache);
-    wanted.min(room.max(1))
+    let cache = cache.and_then(|size| super::parse_bytes(&size).ok()).unwrap_or(DEFAULT_CACHE_BYTES);
+    let used = read_kibibytes(Path::new("/proc/self/status"), "VmSize:").unwrap_or(0);
+    let allowed = (limit / 2).saturating_sub(used) / (STACK_BYTES + 2 * cache);
+    requested.min(allowed.max(1))
 }
 
 /// Returns the number of bytes in the line that begins with `name`, such as `MemTotal: 123 kB`.
-fn kibibytes(file: &Path, name: &str) -> Option<usize> {
+fn read_kibibytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_process_are_heeded() {
+    fn limits_of_the_process_are_respected() {
         let limits = |space: &str, data: &str| {
             let lines = [("cpu time", "unlimited"), ("data size", data), ("address space", space)];
             let line = |(name, soft)| format!("{:<26}{soft:<21}unlimited            bytes\n", format!("Max {name}"));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_that_tell_little_or_nonsense() {
+    fn missing_and_invalid_system_files_are_ignored() {
         assert_eq!(limit(&[]), None);
         assert_eq!(limit(&[("proc/meminfo", "MemTotal: many kB\n")]), None);
         let group = ("proc/self/cgroup", "nonsense\n0::/a\n");

@@ -3,7 +3,7 @@
 
 mod machine;
 
-pub use machine::{address_limit, available, peak_rss, rss, threads, usual};
+pub use machine::{address_limit, allowed_threads, available, default_memory, peak_rss, rss};
 
 pub use crate::shown::bytes;
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ pub struct Footprint {
 
 impl Footprint {
     /// Returns the bytes needed for a tile of `rows` rows.
-    pub fn at(self, rows: usize) -> usize {
+    pub fn bytes_for(self, rows: usize) -> usize {
         self.fixed.saturating_add(self.per_row.saturating_mul(rows))
     }
 }
@@ -31,9 +31,9 @@ impl std::ops::Add for Footprint {
     }
 }
 
-/// One line of a [`Plan`].
+/// One line of a [`MemoryPlan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct MemoryTerm {
     /// Purpose of the bytes, as the report shows it.
     pub name: String,
     /// Number of bytes.
@@ -43,7 +43,7 @@ pub struct Term {
     pub remedy: &'static str,
 }
 
-impl Term {
+impl MemoryTerm {
     /// Returns a term with its purpose, its bytes and its remedy.
     pub fn new(name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
         Self { name: name.into(), bytes, remedy }
@@ -53,45 +53,45 @@ impl Term {
 /// Bytes that a process uses before it reads rows: code, free pages of the allocator, buffers of
 /// the terminal. For a program file that was just written, the system maps 3 to 4 MiB more code
 /// than later (measured: 61.5 MiB, and 65.5 for the same run).
-const PROCESS: usize = 29 << 20;
+const PROCESS_BYTES: usize = 29 << 20;
 
-/// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena.
-/// Measured with 64 threads, for a program whose file is in the page cache in large pages: 128 KiB
-/// per thread and 3.7 MiB in addition.
-const THREAD: usize = 192 << 10;
+/// Bytes that each thread adds to [`PROCESS_BYTES`]: the touched part of its stack and of its
+/// arena. Measured with 64 threads, for a program whose file is in the page cache in large pages:
+/// 128 KiB per thread and 3.7 MiB in addition.
+const THREAD_BYTES: usize = 192 << 10;
 
 /// The memory of one stage of a run: the parts that exist at the same time, compared with a budget.
 ///
 /// ```
-/// use kpass::Plan;
-/// let plan = Plan::new("ridge at rank 1000", 1 << 20)
+/// use kpass::MemoryPlan;
+/// let plan = MemoryPlan::new("ridge at rank 1000", 1 << 20)
 ///     .term("Gram matrix", 8_000_000, "lower `rank`");
 /// let refused = plan.check().unwrap_err().to_string();
 /// assert!(refused.contains("Gram matrix") && refused.contains("lower `rank`"), "{refused}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct MemoryPlan {
     /// Name of the planned stage, as messages show it.
-    pub what: String,
+    pub stage: String,
     /// Allowed bytes.
     pub budget: usize,
     /// Parts of the memory that exist at the same time.
-    pub terms: Vec<Term>,
+    pub terms: Vec<MemoryTerm>,
 }
 
-impl Plan {
+impl MemoryPlan {
     /// Returns an empty plan.
     pub fn new(what: impl Into<String>, budget: usize) -> Self {
-        Self { what: what.into(), budget, terms: Vec::new() }
+        Self { stage: what.into(), budget, terms: Vec::new() }
     }
 
     /// Returns a plan with the terms of every run: the process with its threads, and the metadata
-    /// of the open files ([`crate::RowSource::held`]).
-    pub fn process(what: impl Into<String>, budget: usize, threads: usize, held: usize) -> Self {
-        let threads = threads.saturating_mul(THREAD);
-        Self::new(what, budget).term("the program itself", PROCESS.saturating_add(threads), "").term(
+    /// of the open files ([`crate::RowSource::metadata_bytes`]).
+    pub fn for_process(what: impl Into<String>, budget: usize, threads: usize, metadata_bytes: usize) -> Self {
+        let threads = threads.saturating_mul(THREAD_BYTES);
+        Self::new(what, budget).term("the program itself", PROCESS_BYTES.saturating_add(threads), "").term(
             "metadata of the open files",
-            held,
+            metadata_bytes,
             "read fewer files, or files with fewer row groups",
         )
     }
@@ -99,14 +99,14 @@ impl Plan {
     /// Adds a term.
     #[must_use]
     pub fn term(mut self, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
-        self.terms.push(Term { name: name.into(), bytes, remedy });
+        self.terms.push(MemoryTerm { name: name.into(), bytes, remedy });
         self
     }
 
     /// Adds a term if a condition holds.
     #[must_use]
-    pub fn term_if(self, is: bool, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
-        if is { self.term(name, bytes, remedy) } else { self }
+    pub fn term_if(self, condition: bool, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
+        if condition { self.term(name, bytes, remedy) } else { self }
     }
 
     /// Returns the sum of all terms.
@@ -122,7 +122,7 @@ impl Plan {
         }
         let Some(largest) = self.terms.iter().max_by_key(|term| term.bytes) else { return Ok(self) };
         Err(Error::OverBudget {
-            what: self.what.clone(),
+            what: self.stage.clone(),
             needed,
             budget: self.budget,
             largest: largest.name.clone(),

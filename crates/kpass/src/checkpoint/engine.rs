@@ -5,9 +5,9 @@
 //! that has a name ([`Pass::resume`](crate::Pass::resume)) a process claims lots (work units,
 //! ranges of segments) from the [`Engine`] until none are left, folds them, and passes their states
 //! to the engine. Then it reads the states of all segments in order and merges them along the fixed
-//! [tree](crate::pass::STRETCH). Only states are exchanged, never folds, and every process gets the
-//! total that a single process would compute, bit for bit. Processes may join and leave: another
-//! process claims the lots of a process that has left.
+//! [tree](crate::pass::STRETCH_SEGMENTS). Only states are exchanged, never folds, and every process
+//! gets the total that a single process would compute, bit for bit. Processes may join and leave:
+//! another process claims the lots of a process that has left.
 //!
 //! A **node** of the tree is the part of a stretch (a reduction block) that is in a lot, if the lot
 //! contains the beginning of the stretch. Otherwise each segment of that part is a node.
@@ -27,23 +27,23 @@ pub trait Observer: Sync {
     /// Reports that `rows` more rows were folded.
     fn advance(&self, rows: u64);
     /// Reports that `rows` rows were folded by an earlier run.
-    fn restored(&self, rows: u64) {
+    fn report_restored(&self, rows: u64) {
         self.advance(rows);
     }
     /// Returns true if the run should end with [`crate::Error::Interrupted`].
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         false
     }
     /// Reports the progress of a selection of rows that takes several passes: `count` rows chosen
     /// so far, after `passes` passes over the rows and `evaluations` evaluations of the criterion.
-    fn reached(&self, _count: usize, _passes: u64, _evaluations: u64) {}
+    fn report_selection(&self, _count: usize, _passes: u64, _evaluations: u64) {}
 }
 
 /// An observer that ignores all reports and never stops a pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl Observer for Unobserved {
+impl Observer for NoObserver {
     fn advance(&self, _rows: u64) {}
 }
 
@@ -68,25 +68,25 @@ pub enum LotRows {
     /// All rows are in the source.
     Whole,
     /// The source has only these rows of a single segment, and the process must store them.
-    Begun(Range<u64>),
+    Partial(Range<u64>),
     /// All rows of a single segment were stored, in these tiles with their positions.
-    Kept(Vec<(usize, RowsKey)>),
+    Stored(Vec<(usize, RowsKey)>),
 }
 
 /// A store for the rows of segments of which a process has only a part.
-pub trait BegunRows: Sync {
+pub trait PartialRows: Sync {
     /// Returns the location of the rows of a lot.
-    fn of(&self, lot: &Range<u64>) -> LotRows;
+    fn lot_rows(&self, lot: &Range<u64>) -> LotRows;
     /// Stores a tile of rows.
     ///
     /// # Errors
     /// Errors of the medium that carries the rows.
-    fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()>;
+    fn store(&self, key: RowsKey, tile: &[u8]) -> Result<()>;
     /// Returns the tile at a position.
     ///
     /// # Errors
     /// Errors of the medium that carries the rows.
-    fn load(&self, place: usize) -> Result<Vec<u8>>;
+    fn load(&self, position: usize) -> Result<Vec<u8>>;
 }
 
 /// Identifies a pass within a run; equal in all processes.
@@ -112,30 +112,30 @@ pub struct Node {
 
 /// How a pass is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum FoldMode {
     /// This process folds all rows, and only passes the total to the engine.
     Whole,
     /// Each process folds the lots that it claims.
     Lots,
 }
 
-/// The result of [`Engine::take`].
+/// The result of [`Engine::wait_for_node`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum NodeOutcome {
     /// The state of a node. A state of all segments is the total, even if it begins before the
     /// requested segment.
-    State(Node),
+    Received(Node),
     /// The process that claimed these segments has left: this process must fold them now.
     Lost(Range<u64>),
     /// This process has the rows of these segments, which begin with the requested one, in its
-    /// [`BegunRows`]. It folds them and does not pass their states to the engine.
-    Here(Range<u64>),
+    /// [`PartialRows`]. It folds them and does not pass their states to the engine.
+    Local(Range<u64>),
 }
 
 /// Divides the passes of a run among processes and collects their states.
 ///
-/// Contract: every segment is claimed by some process, and [`Engine::take`] returns the states of
-/// all processes to every process.
+/// Contract: every segment is claimed by some process, and [`Engine::wait_for_node`] returns the
+/// states of all processes to every process.
 pub trait Engine: Sync {
     /// Joins the job that the manifest describes. Called once, before the first pass.
     ///
@@ -148,37 +148,43 @@ pub trait Engine: Sync {
     ///
     /// # Errors
     /// If the run has no such pass.
-    fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)>;
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)>;
     /// Claims segments that no process has claimed; `None` if none are left. It may wait for a
     /// process that folded them in an earlier pass.
     ///
     /// # Errors
     /// Errors of the medium that carries the states; [`crate::Error::Interrupted`] if the observer
     /// requests a stop.
-    fn claim(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>>;
+    fn claim_lot(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>>;
     /// Stores a node that this process has claimed; `state` is `None` if no row was folded.
     ///
     /// # Errors
     /// Errors of the medium that carries the states.
-    fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()>;
+    fn store_node(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()>;
     /// Waits for the node that begins at `segment`, and reads its state into `state`, which must be
     /// an initial state.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`] if the observer requests a stop; errors of the medium.
-    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken>;
+    fn wait_for_node(
+        &self,
+        pass: &PassKey,
+        segment: u64,
+        state: &mut dyn Persist,
+        observer: &dyn Observer,
+    ) -> Result<NodeOutcome>;
     /// Receives the total of a pass from every process that has it.
     ///
     /// # Errors
     /// Errors of the medium that carries the states.
-    fn total(&self, _pass: &PassKey, _rows: u64, _state: &dyn Persist) -> Result<()> {
+    fn store_total(&self, _pass: &PassKey, _rows: u64, _state: &dyn Persist) -> Result<()> {
         Ok(())
     }
     /// Returns the store for rows of incomplete segments, if the engine has one.
-    fn begun(&self) -> Option<&dyn BegunRows> {
+    fn partial_rows(&self) -> Option<&dyn PartialRows> {
         None
     }
     /// Leaves the job. The flag is true if the states of the job are not needed any more: it has
     /// succeeded, or would fail again in any process.
-    fn leave(&self, _over: bool) {}
+    fn leave(&self, _is_final: bool) {}
 }

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 
 /// The only metadata key of the safetensors files that kmill writes: several keys would be written
 /// in random order.
-pub const KEY: &str = "kmill";
+pub const METADATA_KEY: &str = "kmill";
 
 /// Maximum size of a header. States have tens of arrays, each with some hundred bytes in the
 /// header.
-const MOST_HEADER_BYTES: u64 = 16 << 20;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// The cut of the rows of a pass into tiles and segments. Another cut changes the order of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Cut {
 
 /// The pass that an entry belongs to, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct EntryHeader {
     /// Digest of the manifest of the run that wrote the entry.
     pub(super) run: String,
     pub(super) pass: String,
@@ -86,13 +86,13 @@ impl<'a> Arrays<'a> {
     }
 
     /// Adds a short array that exists only for saving.
-    pub fn own<N: Number>(&mut self, name: &str, values: Vec<N>) {
+    pub fn put_owned<N: Number>(&mut self, name: &str, values: Vec<N>) {
         self.push::<N>(name, values.len(), Cow::Owned(bytemuck::cast_slice(&values).to_vec()));
     }
 
     /// Adds a single number.
     pub fn one<N: Number>(&mut self, name: &str, value: N) {
-        self.own(name, vec![value]);
+        self.put_owned(name, vec![value]);
     }
 
     /// Adds the arrays of a part of the state, under names that begin with `part.`.
@@ -115,7 +115,7 @@ impl<'a> Arrays<'a> {
 
 /// The JSON in the metadata of a file: the writer's description, and the digests of the arrays.
 #[derive(Serialize, Deserialize)]
-struct Described<H> {
+struct FileMetadata<H> {
     #[serde(flatten)]
     head: H,
     digests: BTreeMap<String, String>,
@@ -123,19 +123,19 @@ struct Described<H> {
 
 /// Writes an entry, completely or not at all.
 pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>) -> Result<()> {
-    let header = ordered(head, arrays).map_err(|detail| damaged(path, detail))?;
-    let mut out = AtomicFile::of_checkpoint(path)?;
+    let header = sorted_header(head, arrays).map_err(|detail| damaged(path, detail))?;
+    let mut out = AtomicFile::create_checkpoint(path)?;
     write_to(&mut out, &header, arrays).map_err(Error::io("write", path))?;
     out.commit()
 }
 
 /// Sorts the arrays into the order of the file, and returns the header.
-pub(super) fn ordered<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
+pub(super) fn sorted_header<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
     // descending size of the types keeps every array aligned for programs that map the file
     arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
-    let mut listed = Listed::default();
-    arrays.list.iter().for_each(|array| listed.add(array));
-    listed.header(head)
+    let mut layout = FileLayout::default();
+    arrays.list.iter().for_each(|array| layout.add(array));
+    layout.header(head)
 }
 
 pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &Arrays<'_>) -> std::io::Result<()> {
@@ -145,12 +145,12 @@ pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &
 
 /// The layout of a file to be written: its arrays in the order of their bytes.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct FileLayout {
     arrays: Vec<(String, Dtype, Vec<usize>)>,
     digests: BTreeMap<String, String>,
 }
 
-impl Listed {
+impl FileLayout {
     /// Appends `array` to the layout.
     pub(super) fn add(&mut self, array: &Array<'_>) {
         self.digests.insert(array.name.clone(), Digest::of(&array.bytes));
@@ -160,24 +160,27 @@ impl Listed {
     /// Returns the header: everything before the bytes of the arrays.
     pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
         let described =
-            serde_json::to_string(&Described { head, digests: self.digests }).map_err(|error| error.to_string())?;
-        header(self.arrays, described)
+            serde_json::to_string(&FileMetadata { head, digests: self.digests }).map_err(|error| error.to_string())?;
+        safetensors_header(self.arrays, described)
     }
 }
 
 /// Returns the header of a safetensors file of arrays with these names, types and shapes, and with
-/// the given JSON under the metadata key [`KEY`].
+/// the given JSON under the metadata key [`METADATA_KEY`].
 ///
 /// # Errors
 /// The errors of safetensors, as text.
-pub fn header(arrays: impl IntoIterator<Item = (String, Dtype, Vec<usize>)>, card: String) -> Result<Vec<u8>, String> {
+pub fn safetensors_header(
+    arrays: impl IntoIterator<Item = (String, Dtype, Vec<usize>)>,
+    metadata_json: String,
+) -> Result<Vec<u8>, String> {
     let mut end = 0;
     let infos = arrays.into_iter().map(|(name, dtype, shape)| {
         let start = end;
         end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
         (name, TensorInfo { dtype, shape, data_offsets: (start, end) })
     });
-    let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos.collect());
+    let metadata = Metadata::new(Some(HashMap::from([(METADATA_KEY.to_string(), metadata_json)])), infos.collect());
     let metadata = metadata.map_err(|error| error.to_string())?;
     let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
     json.resize(json.len().next_multiple_of(8), b' ');
@@ -189,29 +192,32 @@ pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Error {
 }
 
 /// A reader with random access.
-trait Input: Read + Seek + Send {}
-impl<I: Read + Seek + Send> Input for I {}
+trait ReadSeek: Read + Seek + Send {}
+impl<I: Read + Seek + Send> ReadSeek for I {}
 
 /// An entry open for reading.
 pub struct Stored<'a> {
     pub(super) path: PathBuf,
-    input: Box<dyn Input + 'a>,
+    input: Box<dyn ReadSeek + 'a>,
     /// Offset of the arrays in the file, in bytes.
-    base: u64,
+    data_offset: u64,
     metadata: Metadata,
-    described: Described<serde_json::Value>,
+    file_metadata: FileMetadata<serde_json::Value>,
     prefix: String,
 }
 
 impl Debug for Stored<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stored").field("path", &self.path).field("head", &self.described.head).finish_non_exhaustive()
+        f.debug_struct("Stored")
+            .field("path", &self.path)
+            .field("head", &self.file_metadata.head)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a> Stored<'a> {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let length = crate::identity::regular(path)?.len();
+        let length = crate::identity::regular_metadata(path)?.len();
         let file = File::open(path).map_err(Error::io("read", path))?;
         Self::new(path, Box::new(file), length)
     }
@@ -226,7 +232,7 @@ impl<'a> Stored<'a> {
 
     /// Reads the header and checks it against the length of the file before it allocates anything
     /// of its size.
-    fn new(path: &Path, mut input: Box<dyn Input + 'a>, length: u64) -> Result<Self> {
+    fn new(path: &Path, mut input: Box<dyn ReadSeek + 'a>, length: u64) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let mut size = [0; 8];
         if length < 8 {
@@ -234,12 +240,13 @@ impl<'a> Stored<'a> {
         }
         input.read_exact(&mut size).map_err(failed)?;
         let size = u64::from_le_bytes(size);
-        if size > MOST_HEADER_BYTES || size + 8 > length {
+        if size > MAX_HEADER_BYTES || size + 8 > length {
             return Err(damaged(path, format!("its header would have {size} bytes, but the file has {length}")));
         }
         let mut json = vec![0; size as usize];
         input.read_exact(&mut json).map_err(failed)?;
-        let metadata: Metadata = serde_json::from_slice(&json).map_err(|error| damaged(path, shown::json(&error)))?;
+        let metadata: Metadata =
+            serde_json::from_slice(&json).map_err(|error| damaged(path, shown::json_error(&error)))?;
         let base = size + 8;
         if base.checked_add(metadata.data_len() as u64) != Some(length) {
             let expected = metadata.data_len();
@@ -248,20 +255,27 @@ impl<'a> Stored<'a> {
                 format!("its header announces {expected} bytes of arrays, but the file has {}", length - base),
             ));
         }
-        let described = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
+        let described = metadata.metadata().as_ref().and_then(|keys| keys.get(METADATA_KEY));
         let described = described.ok_or_else(|| damaged(path, "its metadata has no entry named kmill"))?;
-        let described = serde_json::from_str(described).map_err(|error| damaged(path, shown::json(&error)))?;
-        Ok(Self { path: path.to_path_buf(), input, base, metadata, described, prefix: String::new() })
+        let described = serde_json::from_str(described).map_err(|error| damaged(path, shown::json_error(&error)))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            input,
+            data_offset: base,
+            metadata,
+            file_metadata: described,
+            prefix: String::new(),
+        })
     }
 
     /// Returns the writer's description from the metadata of the file.
     pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
-        H::deserialize(&self.described.head).map_err(|error| self.damaged(shown::json(&error)))
+        H::deserialize(&self.file_metadata.head).map_err(|error| self.damaged(shown::json_error(&error)))
     }
 
     /// Returns a digest of the description and of the arrays.
     pub(super) fn digest(&self) -> String {
-        Digest::of(serde_json::to_string(&self.described).unwrap_or_default().as_bytes())
+        Digest::of(serde_json::to_string(&self.file_metadata).unwrap_or_default().as_bytes())
     }
 
     /// Returns the names of the arrays, in the order of their bytes; empty arrays at one offset in
@@ -272,10 +286,10 @@ impl<'a> Stored<'a> {
         names
     }
 
-    pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
-        let (name, info) = self.find(name)?;
+    pub(super) fn read_array(&mut self, name: &str) -> Result<Array<'static>> {
+        let (name, info) = self.find_array(name)?;
         let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
-        self.take(&name, &info, &mut bytes)?;
+        self.read_bytes(&name, &info, &mut bytes)?;
         Ok(Array { name, dtype: info.dtype, length: info.shape.iter().product(), bytes: bytes.into() })
     }
 
@@ -284,26 +298,26 @@ impl<'a> Stored<'a> {
     /// # Errors
     /// [`Error::Damaged`] if the array is missing, has another type or length, or was changed.
     pub fn fill<N: Number>(&mut self, name: &str, out: &mut [N]) -> Result<()> {
-        let (name, info) = self.find(name)?;
+        let (name, info) = self.find_array(name)?;
         let (dtype, expected) = (N::DTYPE, out.len());
         if info.dtype != dtype || info.shape != [expected] {
             let (got, shape) = (info.dtype, &info.shape);
             return Err(self.damaged(format!("array {name} is {got:?} {shape:?} instead of {dtype:?} [{expected}]")));
         }
-        self.take(&name, &info, bytemuck::cast_slice_mut(out))
+        self.read_bytes(&name, &info, bytemuck::cast_slice_mut(out))
     }
 
     /// Reads the bytes of an array into `bytes`, which must have its length, and checks their
     /// digest.
-    fn take(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
-        let place = SeekFrom::Start(self.base + info.data_offsets.0 as u64);
-        let read = self.input.seek(place).and_then(|_| self.input.read_exact(bytes));
+    fn read_bytes(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
+        let position = SeekFrom::Start(self.data_offset + info.data_offsets.0 as u64);
+        let read = self.input.seek(position).and_then(|_| self.input.read_exact(bytes));
         read.map_err(Error::io("read", &self.path))?;
-        self.compare(name, Digest::of(bytes))
+        self.check_digest(name, Digest::of(bytes))
     }
 
-    fn compare(&self, name: &str, digest: String) -> Result<()> {
-        match self.described.digests.get(name) == Some(&digest) {
+    fn check_digest(&self, name: &str, digest: String) -> Result<()> {
+        match self.file_metadata.digests.get(name) == Some(&digest) {
             true => Ok(()),
             false => Err(self.damaged(format!("the digest of array {name} does not match"))),
         }
@@ -315,7 +329,7 @@ impl<'a> Stored<'a> {
     /// The errors of [`Stored::fill`].
     pub fn read<N: Number>(&mut self, name: &str) -> Result<Vec<N>> {
         // not longer than the file, because the header was checked against its length
-        let length = self.find(name)?.1.shape.iter().product();
+        let length = self.find_array(name)?.1.shape.iter().product();
         let mut values = vec![N::zeroed(); length];
         self.fill(name, &mut values)?;
         Ok(values)
@@ -359,10 +373,10 @@ impl<'a> Stored<'a> {
         // needs
         let mut piece = vec![0u8; 1 << 20];
         for name in self.metadata.offset_keys() {
-            let (name, info) = self.find(&name)?;
+            let (name, info) = self.find_array(&name)?;
             let (first, end) = info.data_offsets;
             let (mut digest, mut left) = (Digest::default(), end - first);
-            let mut read = self.input.seek(SeekFrom::Start(self.base + first as u64)).map(drop);
+            let mut read = self.input.seek(SeekFrom::Start(self.data_offset + first as u64)).map(drop);
             while read.is_ok() && left > 0 {
                 let bytes = &mut piece[..left.min(1 << 20)];
                 read = self.input.read_exact(bytes);
@@ -370,12 +384,12 @@ impl<'a> Stored<'a> {
                 left -= bytes.len();
             }
             read.map_err(Error::io("read", &self.path))?;
-            self.compare(&name, digest.finish())?;
+            self.check_digest(&name, digest.finish())?;
         }
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<(String, TensorInfo)> {
+    fn find_array(&self, name: &str) -> Result<(String, TensorInfo)> {
         let name = format!("{}{name}", self.prefix);
         match self.metadata.info(&name) {
             Some(info) => Ok((name, info.clone())),

@@ -22,7 +22,7 @@ pub struct Manifest {
 impl Manifest {
     /// Returns a digest of the job. It does not depend on the names and times of the files, so
     /// copies of the files give the same digest.
-    pub fn mark(&self) -> String {
+    pub fn job_digest(&self) -> String {
         let mut copied = self.clone();
         copied.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
         Digest::of(serde_json::to_string(&copied).unwrap_or_default().as_bytes())
@@ -30,11 +30,11 @@ impl Manifest {
 
     /// Returns the first difference from the run of another process, which may read copies of the
     /// files, as the end of a sentence.
-    pub(crate) fn other_job(&self, other: &Self) -> Option<String> {
+    pub(crate) fn job_difference(&self, other: &Self) -> Option<String> {
         let mut other = other.clone();
-        for (there, here) in other.files.iter_mut().zip(&self.files) {
-            there.path.clone_from(&here.path);
-            there.modified = here.modified;
+        for (theirs, ours) in other.files.iter_mut().zip(&self.files) {
+            theirs.path.clone_from(&ours.path);
+            theirs.modified = ours.modified;
         }
         self.difference(&other)
     }
@@ -50,10 +50,10 @@ impl Manifest {
                 "it was written with {there} instructions, which round differently from the {here} of this machine"
             ));
         }
-        self.options(saved).or_else(|| self.files(saved))
+        self.option_difference(saved).or_else(|| self.file_difference(saved))
     }
 
-    fn options(&self, saved: &Self) -> Option<String> {
+    fn option_difference(&self, saved: &Self) -> Option<String> {
         let names: BTreeSet<&String> = self.options.keys().chain(saved.options.keys()).collect();
         let differs = |name: &&&String| self.options.get(**name) != saved.options.get(**name);
         let name = names.iter().find(differs)?;
@@ -62,7 +62,7 @@ impl Manifest {
         Some(format!("{name} was {}, now it is {}", value(&saved.options), value(&self.options)))
     }
 
-    fn files(&self, saved: &Self) -> Option<String> {
+    fn file_difference(&self, saved: &Self) -> Option<String> {
         if self.files.len() != saved.files.len() {
             return Some(format!("its table has {} files, but this one has {}", saved.files.len(), self.files.len()));
         }

@@ -18,8 +18,8 @@
 //!     MARK-0003.safetensors   pass 3, the first 40 segments
 //! ```
 //!
-//! A save is due after [`EVERY`], but saves take at most a twentieth of the time. A state is
-//! written directly from its arrays to a temporary file, which is then renamed. It is read back
+//! A save is due after [`SAVE_INTERVAL`], but saves take at most a twentieth of the time. A state
+//! is written directly from its arrays to a temporary file, which is then renamed. It is read back
 //! into the arrays that [`crate::Fold::init`] made. Neither needs memory for a second copy.
 
 mod engine;
@@ -31,12 +31,12 @@ mod states;
 mod steps;
 
 pub use crate::real::Number;
-pub use engine::{BegunRows, Engine, LotRows, Node, Observer, PassKey, RowsKey, Share, Taken, Unobserved};
+pub use engine::{Engine, FoldMode, LotRows, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey, RowsKey};
 pub(crate) use entry::Entry;
-pub use file::{Arrays, Cut, KEY, Stored, header};
+pub use file::{Arrays, Cut, METADATA_KEY, Stored, safetensors_header};
 pub use manifest::Manifest;
 pub use persist::{Merge, Persist};
-pub(crate) use states::put_one;
+pub(crate) use states::put_state;
 pub use states::{StateFile, StateKey, StateWriter};
 pub use steps::Steps;
 
@@ -44,7 +44,7 @@ use crate::atomic::is_temporary;
 use crate::digest::Digest;
 use crate::{AtomicFile, Error, Result, shown};
 use entry::{restore, verify};
-use file::Head;
+use file::EntryHeader;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -53,26 +53,26 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Version of the layout of manifest and entries.
-pub const FORMAT: u64 = 2;
+pub const FORMAT_VERSION: u64 = 2;
 
 /// Default time between two saves of a pass, which is the work that a crash may cost.
-pub const EVERY: Duration = Duration::from_secs(30);
+pub const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// When a pass or a run ends, its state is saved if otherwise at least 1/`WORTH` of the time
-/// between saves would be lost: a second of work, with the default of 30 s between saves.
-const WORTH: u32 = 30;
+/// When a pass or a run ends, its state is saved if otherwise at least 1\/`MIN_LOSS_DIVISOR` of the
+/// time between saves would be lost: a second of work, with the default of 30 s between saves.
+const MIN_LOSS_DIVISOR: u32 = 30;
 
 /// A save is due only after this many times the time that it takes.
-const COST_SHARE: u32 = 20;
+const SAVE_COST_FACTOR: u32 = 20;
 
 /// Assumed speed of the first save, in bytes per second: a modest disk, including the flush.
-const SPEED: f64 = 350e6;
+const DEFAULT_BYTES_PER_SECOND: f64 = 350e6;
 
 /// Seconds that a save of any size takes: two flushes.
-const FIXED: f64 = 0.02;
+const FLUSH_SECONDS: f64 = 0.02;
 
 /// Ending of the name of the manifest file.
-const MANIFEST: &str = ".json";
+const MANIFEST_SUFFIX: &str = ".json";
 
 /// The use of an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,16 +94,16 @@ pub trait Listener: Sync {
     fn warn(&self, text: String);
 }
 
-struct Unheard;
+struct NoListener;
 
-impl Listener for Unheard {
+impl Listener for NoListener {
     fn note(&self, _: String) {}
     fn warn(&self, _: String) {}
 }
 
 /// The content of the manifest file: the manifest and the version of the layout.
 #[derive(Serialize, Deserialize)]
-struct Page {
+struct ManifestFile {
     format: u64,
     #[serde(flatten)]
     manifest: Manifest,
@@ -114,24 +114,27 @@ struct Page {
 /// Nothing is on disk before the first save, so short runs create no files.
 pub struct Journal<'a> {
     folder: PathBuf,
-    page: String,
-    run: String,
-    every: Duration,
+    manifest_json: String,
+    run_digest: String,
+    save_interval: Duration,
     listener: &'a dyn Listener,
     /// Engine, if several processes share the passes; nothing is then saved on disk.
     engine: Option<&'a dyn Engine>,
     /// True if entries of an earlier run may be used.
-    resumed: bool,
-    begun: Once,
-    next: AtomicU64,
-    saved: AtomicBool,
+    reuses_entries: bool,
+    begin_once: Once,
+    next_pass: AtomicU64,
+    has_saved: AtomicBool,
     /// Bytes per second of the last save.
-    speed: Mutex<f64>,
+    bytes_per_second: Mutex<f64>,
 }
 
 impl std::fmt::Debug for Journal<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Journal").field("folder", &self.folder).field("every", &self.every).finish_non_exhaustive()
+        f.debug_struct("Journal")
+            .field("folder", &self.folder)
+            .field("every", &self.save_interval)
+            .finish_non_exhaustive()
     }
 }
 
@@ -148,16 +151,16 @@ impl<'a> Journal<'a> {
     pub fn open(
         folder: impl Into<PathBuf>,
         manifest: &Manifest,
-        every: Duration,
+        save_interval: Duration,
         resume: Resume,
         listener: &'a dyn Listener,
     ) -> Result<Self> {
         let folder = folder.into();
-        let page = page(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
-        let (run, parts) = (run_digest(manifest), parts(&folder)?);
+        let page = manifest_json(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
+        let (run, parts) = (run_digest(manifest), checkpoint_files(&folder)?);
         let same = match resume {
             Resume::Never => Ok(false),
-            _ if !parts.is_empty() => compare(&folder, &run, &parts, manifest, listener),
+            _ if !parts.is_empty() => is_same_run(&folder, &run, &parts, manifest, listener),
             Resume::Required => {
                 listener.note(format!("the checkpoint {} does not exist: starting over", folder.display()));
                 Ok(false)
@@ -175,28 +178,35 @@ impl<'a> Journal<'a> {
             let folder = folder.display();
             listener.note(format!("the same run was stopped before: continuing from {folder} (`fresh` starts over)"));
         }
-        Ok(Self { run, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
+        Ok(Self {
+            run_digest: run,
+            manifest_json: page,
+            save_interval,
+            reuses_entries: resumed,
+            has_saved: AtomicBool::new(resumed),
+            ..Self::with_defaults(folder, listener, None)
+        })
     }
 
     /// Returns a journal whose passes use an engine: this process and others share the rows.
     /// Nothing is saved for a later run.
-    pub fn through(engine: &'a dyn Engine) -> Self {
-        Self::at(PathBuf::new(), &Unheard, Some(engine))
+    pub fn with_engine(engine: &'a dyn Engine) -> Self {
+        Self::with_defaults(PathBuf::new(), &NoListener, Some(engine))
     }
 
-    fn at(folder: PathBuf, listener: &'a dyn Listener, engine: Option<&'a dyn Engine>) -> Self {
+    fn with_defaults(folder: PathBuf, listener: &'a dyn Listener, engine: Option<&'a dyn Engine>) -> Self {
         Self {
             folder,
-            page: String::new(),
-            run: String::new(),
-            every: EVERY,
+            manifest_json: String::new(),
+            run_digest: String::new(),
+            save_interval: SAVE_INTERVAL,
             listener,
             engine,
-            resumed: false,
-            begun: Once::new(),
-            next: AtomicU64::new(1),
-            saved: AtomicBool::new(false),
-            speed: Mutex::new(SPEED),
+            reuses_entries: false,
+            begin_once: Once::new(),
+            next_pass: AtomicU64::new(1),
+            has_saved: AtomicBool::new(false),
+            bytes_per_second: Mutex::new(DEFAULT_BYTES_PER_SECOND),
         }
     }
 
@@ -217,14 +227,14 @@ impl<'a> Journal<'a> {
 
     /// Returns true if a later run can continue from the checkpoint: this run or an earlier one has
     /// saved a state.
-    pub fn holds_work(&self) -> bool {
-        self.saved.load(Ordering::Relaxed)
+    pub fn has_saved_state(&self) -> bool {
+        self.has_saved.load(Ordering::Relaxed)
     }
 
     /// Removes the checkpoint after the run has completed.
     pub fn finish(self) {
-        if self.holds_work()
-            && let Err(error) = clear(&self.folder)
+        if self.has_saved_state()
+            && let Err(error) = remove_checkpoint(&self.folder)
         {
             self.listener.warn(format!(
                 "the checkpoint {} of the completed run was not removed: {error}",
@@ -242,17 +252,17 @@ impl<'a> Journal<'a> {
         unit: &str,
         init: impl FnOnce() -> S,
     ) -> (Entry<'_>, Option<S>) {
-        let (mut entry, there) = self.place(pass, cut);
+        let (mut entry, is_saved) = self.next_entry(pass, cut);
         let mut state = None;
-        if there {
+        if is_saved {
             let mut restored = init();
-            match restore(&entry.path, &mut entry.head, &mut restored) {
+            match restore(&entry.path, &mut entry.header, &mut restored) {
                 Ok(()) => {
-                    self.found(&entry.head, unit);
+                    self.report_restored(&entry.header, unit);
                     state = Some(restored);
                 }
                 Err(error) => {
-                    self.listener.warn(format!("{error}; the pass \"{}\" is repeated", entry.head.pass));
+                    self.listener.warn(format!("{error}; the pass \"{}\" is repeated", entry.header.pass));
                 }
             }
         }
@@ -260,68 +270,78 @@ impl<'a> Journal<'a> {
     }
 
     /// Returns true if an earlier run has saved an entry of the next pass that is not damaged.
-    fn is_waiting(&self, pass: &str, cut: Cut) -> bool {
-        let path = self.path(self.next.load(Ordering::Relaxed));
-        self.resumed && path.exists() && verify(&path, &self.head(pass, cut)).is_ok()
+    fn has_saved_entry(&self, pass: &str, cut: Cut) -> bool {
+        let path = self.entry_path(self.next_pass.load(Ordering::Relaxed));
+        self.reuses_entries && path.exists() && verify(&path, &self.new_header(pass, cut)).is_ok()
     }
 
-    fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{}-{number:04}.safetensors", self.run))
+    fn entry_path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{}-{number:04}.safetensors", self.run_digest))
     }
 
-    fn head(&self, pass: &str, cut: Cut) -> Head {
-        Head { run: self.run.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
+    fn new_header(&self, pass: &str, cut: Cut) -> EntryHeader {
+        EntryHeader { run: self.run_digest.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
     }
 
     /// Returns the entry of the next pass, and whether an earlier run has saved it.
-    fn place(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
-        self.begun.call_once(|| self.begin());
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(number);
-        let there = self.resumed && path.exists();
-        (Entry { journal: self, path, head: self.head(pass, cut), since: Instant::now(), unsaved: false }, there)
+    fn next_entry(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
+        self.begin_once.call_once(|| self.remove_old_files());
+        let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
+        let path = self.entry_path(number);
+        let is_saved = self.reuses_entries && path.exists();
+        (
+            Entry {
+                journal: self,
+                path,
+                header: self.new_header(pass, cut),
+                unsaved_since: Instant::now(),
+                has_unsaved_work: false,
+            },
+            is_saved,
+        )
     }
 
-    fn found(&self, head: &Head, unit: &str) {
+    fn report_restored(&self, head: &EntryHeader, unit: &str) {
         let whole = if head.complete { "complete" } else { "incomplete" };
         self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
     }
 
     /// Removes the files of earlier runs: all of them or, if the run continues, only temporary
     /// files.
-    fn begin(&self) {
-        let cleared = if self.resumed {
+    fn remove_old_files(&self) {
+        let removal = if self.reuses_entries {
             remove_temporaries(&self.folder)
         } else {
             if self.folder.exists() {
                 self.listener.note(format!("the checkpoint {} of an earlier run is replaced", self.folder.display()));
             }
-            clear(&self.folder)
+            remove_checkpoint(&self.folder)
         };
-        if let Err(error) = cleared {
+        if let Err(error) = removal {
             self.listener.warn(error.to_string());
         }
     }
 
-    fn cost(&self, bytes: usize) -> Duration {
-        let speed = *self.speed.lock().unwrap_or_else(PoisonError::into_inner);
-        Duration::from_secs_f64(FIXED + bytes as f64 / speed)
+    fn save_cost(&self, bytes: usize) -> Duration {
+        let speed = *self.bytes_per_second.lock().unwrap_or_else(PoisonError::into_inner);
+        Duration::from_secs_f64(FLUSH_SECONDS + bytes as f64 / speed)
     }
 
-    fn write(&self, path: &Path, head: &Head, arrays: &mut Arrays<'_>) -> Result<()> {
-        let started = Instant::now();
-        if !self.saved.load(Ordering::Relaxed) {
+    fn write_entry(&self, path: &Path, head: &EntryHeader, arrays: &mut Arrays<'_>) -> Result<()> {
+        let start = Instant::now();
+        if !self.has_saved.load(Ordering::Relaxed) {
             std::fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
-            let mut out = AtomicFile::of_checkpoint(&self.folder.join(format!("{}{MANIFEST}", self.run)))?;
-            out.write_all(self.page.as_bytes()).map_err(Error::io("write", &self.folder))?;
+            let mut out =
+                AtomicFile::create_checkpoint(&self.folder.join(format!("{}{MANIFEST_SUFFIX}", self.run_digest)))?;
+            out.write_all(self.manifest_json.as_bytes()).map_err(Error::io("write", &self.folder))?;
             out.commit()?;
         }
         file::write(path, head, arrays)?;
-        self.saved.store(true, Ordering::Relaxed);
-        let seconds = (started.elapsed().as_secs_f64() - FIXED).max(1e-3);
+        self.has_saved.store(true, Ordering::Relaxed);
+        let seconds = (start.elapsed().as_secs_f64() - FLUSH_SECONDS).max(1e-3);
         // below a megabyte the speed is not meaningful
         if arrays.bytes() > 1 << 20 {
-            *self.speed.lock().unwrap_or_else(PoisonError::into_inner) = arrays.bytes() as f64 / seconds;
+            *self.bytes_per_second.lock().unwrap_or_else(PoisonError::into_inner) = arrays.bytes() as f64 / seconds;
         }
         Ok(())
     }
@@ -332,12 +352,12 @@ impl<'a> Journal<'a> {
 fn run_digest(manifest: &Manifest) -> String {
     let mut nameless = manifest.clone();
     nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
-    Digest::of(page(&nameless).unwrap_or_default().as_bytes())
+    Digest::of(manifest_json(&nameless).unwrap_or_default().as_bytes())
 }
 
 /// Returns the manifest as JSON with sorted keys.
-fn page(manifest: &Manifest) -> Result<String, String> {
-    let page = serde_json::to_value(Page { format: FORMAT, manifest: manifest.clone() });
+fn manifest_json(manifest: &Manifest) -> Result<String, String> {
+    let page = serde_json::to_value(ManifestFile { format: FORMAT_VERSION, manifest: manifest.clone() });
     // the value is sorted, because serde_json sorts maps unless a crate of the dependency tree
     // enables another order: equal runs write equal manifests
     page.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
@@ -345,10 +365,17 @@ fn page(manifest: &Manifest) -> Result<String, String> {
 
 /// Returns true if the checkpoint in `folder` belongs to this run, false if it has no readable
 /// manifest.
-fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
+fn is_same_run(
+    folder: &Path,
+    run: &str,
+    parts: &[PathBuf],
+    manifest: &Manifest,
+    listener: &dyn Listener,
+) -> Result<bool> {
     let other = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
-    let own = folder.join(format!("{run}{MANIFEST}"));
-    let Some(path) = parts.iter().find(|path| **path == own).or_else(|| parts.iter().find(|path| is_manifest(path)))
+    let own_manifest = folder.join(format!("{run}{MANIFEST_SUFFIX}"));
+    let Some(path) =
+        parts.iter().find(|path| **path == own_manifest).or_else(|| parts.iter().find(|path| is_manifest(path)))
     else {
         listener.warn(format!("the checkpoint {} has no manifest; starting over", folder.display()));
         return Ok(false);
@@ -361,27 +388,29 @@ fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, lis
     let text = std::fs::read(path).map_err(Error::io("read", path))?;
     let value: serde_json::Value = match serde_json::from_slice(&text) {
         Ok(value) => value,
-        Err(error) => return damaged(shown::json(&error).to_string()),
+        Err(error) => return damaged(shown::json_error(&error).to_string()),
     };
     match value["format"].as_u64() {
-        Some(FORMAT) => {}
-        Some(format) => return other(format!("it has checkpoint format {format}, but this version writes {FORMAT}")),
+        Some(FORMAT_VERSION) => {}
+        Some(format) => {
+            return other(format!("it has checkpoint format {format}, but this version writes {FORMAT_VERSION}"));
+        }
         None => return damaged("its format version is missing".to_string()),
     }
-    match serde_json::from_value::<Page>(value) {
+    match serde_json::from_value::<ManifestFile>(value) {
         Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),
-        Err(error) => damaged(shown::json(&error).to_string()),
+        Err(error) => damaged(shown::json_error(&error).to_string()),
     }
 }
 
 /// Returns the files of a checkpoint; none if the folder does not exist.
-fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
+fn checkpoint_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for entry in Error::unless_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
         let entry = entry.map_err(Error::io("read", folder))?;
         // a symbolic link is never part of a checkpoint
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if !is_file || !is_part(&entry.file_name().to_string_lossy()) {
+        if !is_file || !is_checkpoint_file(&entry.file_name().to_string_lossy()) {
             return Err(Error::NotACheckpoint { path: folder.to_path_buf(), found: entry.path() });
         }
         parts.push(entry.path());
@@ -394,27 +423,27 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 /// Returns true for names of checkpoint files, which begin with a digest, and of temporary files.
-fn is_part(name: &str) -> bool {
+fn is_checkpoint_file(name: &str) -> bool {
     let entry = |end: &str| {
         let number = end.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
         number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    is_temporary(name) || Digest::behind(name).is_some_and(|end| end == MANIFEST || entry(end))
+    is_temporary(name) || Digest::strip_digest(name).is_some_and(|end| end == MANIFEST_SUFFIX || entry(end))
 }
 
 /// Removes the half-written files of a killed run.
 fn remove_temporaries(folder: &Path) -> Result<()> {
     let temporary = |path: &&PathBuf| path.file_name().is_some_and(|name| is_temporary(&name.to_string_lossy()));
-    parts(folder)?.iter().filter(temporary).try_for_each(|path| remove(path))
+    checkpoint_files(folder)?.iter().filter(temporary).try_for_each(|path| remove_file(path))
 }
 
 /// Removes a checkpoint, the manifest first: a run never uses files without a manifest.
-fn clear(folder: &Path) -> Result<()> {
-    let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| is_manifest(path));
-    manifest.iter().chain(&rest).try_for_each(|path| remove(path))?;
+fn remove_checkpoint(folder: &Path) -> Result<()> {
+    let (manifest, rest): (Vec<_>, Vec<_>) = checkpoint_files(folder)?.into_iter().partition(|path| is_manifest(path));
+    manifest.iter().chain(&rest).try_for_each(|path| remove_file(path))?;
     Error::unless_absent(std::fs::remove_dir(folder), "remove", folder).map(drop)
 }
 
-fn remove(path: &Path) -> Result<()> {
+fn remove_file(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(Error::io("remove", path))
 }

@@ -4,7 +4,7 @@
 //! the state of pass 2 that begins at segment 64 are named `2.64.…`. States are copied from file to
 //! file array by array, so no file is ever in memory as a whole.
 
-use super::file::{self, Array, Arrays, Listed, damaged};
+use super::file::{self, Array, Arrays, FileLayout, damaged};
 use super::{Node, PassKey, RowsKey, Stored, persist::Persist};
 use crate::{AtomicFile, Error, Result, pass::Medium, real::Number};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-const FORMAT: u64 = 1;
+const STATES_FORMAT: u64 = 1;
 
 /// Identifies a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl StateKey {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct StatesHead {
+struct StatesHeader {
     states_format: u64,
     about: Value,
     states: Vec<StateKey>,
@@ -43,7 +43,7 @@ struct StatesHead {
 #[derive(Debug)]
 pub struct StateFile {
     stored: Stored<'static>,
-    head: StatesHead,
+    head: StatesHeader,
 }
 
 impl StateFile {
@@ -53,10 +53,10 @@ impl StateFile {
     /// [`Error::Damaged`] if the file is not a file of states; errors of the file system.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = Stored::open(path)?;
-        let head: StatesHead = stored.head()?;
+        let head: StatesHeader = stored.head()?;
         match head.states_format {
-            FORMAT => Ok(Self { stored, head }),
-            other => Err(damaged(path, format!("it has format {other}, but this version reads {FORMAT}"))),
+            STATES_FORMAT => Ok(Self { stored, head }),
+            other => Err(damaged(path, format!("it has format {other}, but this version reads {STATES_FORMAT}"))),
         }
     }
 
@@ -66,12 +66,12 @@ impl StateFile {
     }
 
     /// Returns the JSON of the writer.
-    pub fn about(&self) -> &Value {
+    pub fn metadata(&self) -> &Value {
         &self.head.about
     }
 
     /// Returns a digest of the content, by which other files can refer to this one.
-    pub fn mark(&self) -> String {
+    pub fn digest(&self) -> String {
         self.stored.digest()
     }
 
@@ -89,8 +89,8 @@ impl StateFile {
     ///
     /// # Errors
     /// The errors of [`StateFile::load`].
-    pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
-        match self.head.rows.get(place) {
+    pub fn load_rows(&mut self, position: usize) -> Result<Vec<u8>> {
+        match self.head.rows.get(position) {
             None => Err(self.stored.damaged("it has fewer tiles of rows than expected")),
             Some(key) if key.rows == 0 => Ok(Vec::new()),
             Some(key) => self.stored.read(&key.name()),
@@ -102,8 +102,8 @@ impl StateFile {
     ///
     /// # Errors
     /// [`Error::Damaged`] if arrays are missing or were changed.
-    pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<Node> {
-        let Some(key) = self.head.states.get(place) else {
+    pub fn load(&mut self, position: usize, state: &mut dyn Persist) -> Result<Node> {
+        let Some(key) = self.head.states.get(position) else {
             return Err(self.stored.damaged("it has fewer states than expected"));
         };
         let (node, prefix) = (key.node.clone(), key.prefix());
@@ -116,7 +116,7 @@ impl StateFile {
 
 /// Stores a single state under a name in the medium, as a file of states whose metadata identifies
 /// the job.
-pub(crate) fn put_one(
+pub(crate) fn put_state(
     medium: &dyn Medium,
     name: &str,
     job: &str,
@@ -126,8 +126,9 @@ pub(crate) fn put_one(
     let prefix = key.prefix();
     let mut arrays = Arrays::default();
     state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-    let head = StatesHead { states_format: FORMAT, about: job.into(), states: vec![key], rows: Vec::new() };
-    let header = file::ordered(&head, &mut arrays).map_err(|detail| damaged(&medium.place().join(name), detail))?;
+    let head = StatesHeader { states_format: STATES_FORMAT, about: job.into(), states: vec![key], rows: Vec::new() };
+    let header =
+        file::sorted_header(&head, &mut arrays).map_err(|detail| damaged(&medium.location().join(name), detail))?;
     medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
 }
 
@@ -138,8 +139,8 @@ pub struct StateWriter {
     path: PathBuf,
     /// Arrays so far, in an unnamed file.
     bytes: BufWriter<File>,
-    listed: Listed,
-    head: StatesHead,
+    layout: FileLayout,
+    head: StatesHeader,
 }
 
 impl StateWriter {
@@ -151,8 +152,9 @@ impl StateWriter {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
         let bytes = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
-        let head = StatesHead { states_format: FORMAT, about: Value::Null, states: Vec::new(), rows: Vec::new() };
-        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed: Listed::default(), head })
+        let head =
+            StatesHeader { states_format: STATES_FORMAT, about: Value::Null, states: Vec::new(), rows: Vec::new() };
+        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), layout: FileLayout::default(), head })
     }
 
     /// Adds a state; `None` for a node without rows.
@@ -172,14 +174,14 @@ impl StateWriter {
     ///
     /// # Errors
     /// [`Error::Damaged`] if arrays were changed; errors of the file system.
-    pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
-        let Some(key) = from.head.states.get(place).cloned() else {
+    pub fn copy(&mut self, from: &mut StateFile, position: usize) -> Result<()> {
+        let Some(key) = from.head.states.get(position).cloned() else {
             return Err(from.stored.damaged("it has fewer states than expected"));
         };
         let prefix = format!("{}.", key.prefix());
         self.head.states.push(key);
         for name in from.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
-            let array = from.stored.bytes(name)?;
+            let array = from.stored.read_array(name)?;
             self.append(&array)?;
         }
         Ok(())
@@ -191,13 +193,13 @@ impl StateWriter {
     /// Errors of the file system.
     pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
         let array = Array { name: key.name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
-        let there = key.rows > 0;
+        let has_rows = key.rows > 0;
         self.head.rows.push(key);
-        if there { self.append(&array) } else { Ok(()) }
+        if has_rows { self.append(&array) } else { Ok(()) }
     }
 
     fn append(&mut self, array: &Array<'_>) -> Result<()> {
-        self.listed.add(array);
+        self.layout.add(array);
         self.bytes.write_all(&array.bytes).map_err(Error::io("write", &self.path))
     }
 
@@ -205,9 +207,10 @@ impl StateWriter {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn finish(self, about: Value) -> Result<()> {
-        let Self { path, bytes, listed, head } = self;
-        let header = listed.header(&StatesHead { about, ..head }).map_err(|detail| damaged(&path, detail))?;
+    pub fn finish(self, metadata: Value) -> Result<()> {
+        let Self { path, bytes, layout: listed, head } = self;
+        let header =
+            listed.header(&StatesHeader { about: metadata, ..head }).map_err(|detail| damaged(&path, detail))?;
         let mut bytes = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;
         let mut write = || {

@@ -6,8 +6,8 @@ use crate::Result;
 
 /// Unit and cut of the entry of an iteration. Every step works on all rows, so tiles and segments
 /// do not apply.
-const STEPS: &str = "steps";
-const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
+const STEP_UNIT: &str = "steps";
+const NO_CUT: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 
 /// An iteration whose state is saved from time to time, like the state of a pass after some of its
 /// segments. Without a journal it is never saved.
@@ -29,7 +29,7 @@ const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 /// let (mut steps, mut state) = Steps::begin(journal, "halving", || Halving(1.0));
 /// while steps.done() < 10 {
 ///     state.0 /= 2.0;
-///     steps.after(&state);
+///     steps.record_step(&state);
 /// }
 /// steps.complete(&state);
 /// assert_eq!(state.0, 1.0 / 1024.0);
@@ -41,7 +41,7 @@ pub struct Steps<'j> {
 }
 
 /// Returns the journal if it saves to disk. With an engine, every process makes all steps itself.
-fn on_disk<'j>(journal: Option<&'j Journal<'j>>) -> Option<&'j Journal<'j>> {
+fn saving_journal<'j>(journal: Option<&'j Journal<'j>>) -> Option<&'j Journal<'j>> {
     journal.filter(|journal| journal.engine().is_none())
 }
 
@@ -49,8 +49,8 @@ impl<'j> Steps<'j> {
     /// Starts the iteration `name`, and returns it with the last saved state, or the state of
     /// `init`.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
-        let Some(journal) = on_disk(journal) else { return (Self { entry: None, done: 0 }, init()) };
-        let (entry, state) = journal.entry(name, WHOLE, STEPS, &init);
+        let Some(journal) = saving_journal(journal) else { return (Self { entry: None, done: 0 }, init()) };
+        let (entry, state) = journal.entry(name, NO_CUT, STEP_UNIT, &init);
         let done = entry.rows();
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
     }
@@ -62,13 +62,13 @@ impl<'j> Steps<'j> {
     /// [`Error::Damaged`](crate::Error::Damaged) if the file is intact but holds another state:
     /// `state` is then unusable.
     pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
-        let Some(journal) = on_disk(journal) else { return Ok(Self { entry: None, done: 0 }) };
-        let (mut entry, there) = journal.place(name, WHOLE);
-        if there {
-            match verify(&entry.path, &entry.head) {
+        let Some(journal) = saving_journal(journal) else { return Ok(Self { entry: None, done: 0 }) };
+        let (mut entry, is_saved) = journal.next_entry(name, NO_CUT);
+        if is_saved {
+            match verify(&entry.path, &entry.header) {
                 Ok(()) => {
-                    restore(&entry.path, &mut entry.head, state)?;
-                    journal.found(&entry.head, STEPS);
+                    restore(&entry.path, &mut entry.header, state)?;
+                    journal.report_restored(&entry.header, STEP_UNIT);
                 }
                 Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is repeated")),
             }
@@ -80,8 +80,8 @@ impl<'j> Steps<'j> {
     /// Returns true if an earlier run saved a state of the next iteration, `name`, that
     /// [`resume`](Self::resume) will load: the caller can then skip work that only prepares the
     /// first step.
-    pub fn is_waiting<'a>(journal: Option<&'a Journal<'a>>, name: &str) -> bool {
-        on_disk(journal).is_some_and(|journal| journal.is_waiting(name, WHOLE))
+    pub fn has_saved_state<'a>(journal: Option<&'a Journal<'a>>, name: &str) -> bool {
+        saving_journal(journal).is_some_and(|journal| journal.has_saved_entry(name, NO_CUT))
     }
 
     /// Returns the number of completed steps, including the steps of earlier runs.
@@ -95,10 +95,10 @@ impl<'j> Steps<'j> {
     }
 
     /// Counts one more step, and saves the state if a save is due.
-    pub fn after(&mut self, state: &impl Persist) {
+    pub fn record_step(&mut self, state: &impl Persist) {
         self.done += 1;
         if let Some(entry) = &mut self.entry {
-            entry.merged(self.done, 1, state);
+            entry.record_segment(self.done, 1, state);
         }
     }
 
@@ -111,9 +111,9 @@ impl<'j> Steps<'j> {
 
     /// Saves the state when the run stops before the iteration ends; `state` must be the state
     /// after the last completed step.
-    pub fn keep(&mut self, state: &impl Persist) {
+    pub fn save_before_stop(&mut self, state: &impl Persist) {
         if let Some(entry) = &mut self.entry {
-            entry.keep(state);
+            entry.save_before_stop(state);
         }
     }
 }
@@ -127,9 +127,9 @@ mod tests {
     use std::time::Duration;
 
     #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
+    struct Warnings(Mutex<Vec<String>>);
 
-    impl Listener for Heard {
+    impl Listener for Warnings {
         fn note(&self, _: String) {}
         fn warn(&self, text: String) {
             self.0.lock().unwrap().push(text);
@@ -141,7 +141,7 @@ mod tests {
 
     crate::persist!(Numbers { fill "numbers": 0 });
 
-    fn journal<'a>(folder: &Path, resume: bool, heard: &'a Heard) -> Journal<'a> {
+    fn journal<'a>(folder: &Path, resume: bool, warnings: &'a Warnings) -> Journal<'a> {
         let manifest = Manifest {
             version: String::new(),
             instruction_set: String::new(),
@@ -153,44 +153,44 @@ mod tests {
             &manifest,
             Duration::ZERO,
             if resume { Resume::Required } else { Resume::Never },
-            heard,
+            warnings,
         )
         .unwrap()
     }
 
     #[test]
-    fn what_was_saved_is_found_and_what_was_damaged_is_not() {
-        let (folder, heard) = (tempfile::tempdir().unwrap(), Heard::default());
-        let first = journal(folder.path(), false, &heard);
+    fn saved_states_are_restored_and_damaged_ones_are_not() {
+        let (folder, warnings) = (tempfile::tempdir().unwrap(), Warnings::default());
+        let first = journal(folder.path(), false, &warnings);
         let mut state = Numbers(vec![0.0; 3]);
-        assert!(!Steps::is_waiting(Some(&first), "sums"));
+        assert!(!Steps::has_saved_state(Some(&first), "sums"));
         let mut steps = Steps::resume(Some(&first), "sums", &mut state).unwrap();
         for _ in 0..4 {
             state.0[1] += 1.5;
-            steps.after(&state);
+            steps.record_step(&state);
         }
         drop(steps);
-        let again = journal(folder.path(), true, &heard);
-        assert!(Steps::is_waiting(Some(&again), "sums") && !Steps::is_waiting(Some(&again), "products"));
-        let mut found = Numbers(vec![0.0; 3]);
-        let mut steps = Steps::resume(Some(&again), "sums", &mut found).unwrap();
-        assert_eq!((steps.done(), steps.is_complete(), &found), (4, false, &state));
-        steps.complete(&found);
+        let again = journal(folder.path(), true, &warnings);
+        assert!(Steps::has_saved_state(Some(&again), "sums") && !Steps::has_saved_state(Some(&again), "products"));
+        let mut restored = Numbers(vec![0.0; 3]);
+        let mut steps = Steps::resume(Some(&again), "sums", &mut restored).unwrap();
+        assert_eq!((steps.done(), steps.is_complete(), &restored), (4, false, &state));
+        steps.complete(&restored);
         drop(steps);
-        let whole = journal(folder.path(), true, &heard);
-        let (steps, found) = Steps::begin(Some(&whole), "sums", || Numbers(vec![0.0; 3]));
-        assert!(steps.is_complete() && found == state && heard.0.lock().unwrap().is_empty());
+        let whole = journal(folder.path(), true, &warnings);
+        let (steps, restored) = Steps::begin(Some(&whole), "sums", || Numbers(vec![0.0; 3]));
+        assert!(steps.is_complete() && restored == state && warnings.0.lock().unwrap().is_empty());
         // the last byte belongs to the numbers
         let entries = std::fs::read_dir(folder.path().join("checkpoint")).unwrap().map(|entry| entry.unwrap().path());
         let path = entries.into_iter().find(|path| path.to_string_lossy().ends_with("-0001.safetensors")).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let damaged = journal(folder.path(), true, &heard);
-        assert!(!Steps::is_waiting(Some(&damaged), "sums"));
+        let damaged = journal(folder.path(), true, &warnings);
+        assert!(!Steps::has_saved_state(Some(&damaged), "sums"));
         let mut fresh = Numbers(vec![7.0; 3]);
         let steps = Steps::resume(Some(&damaged), "sums", &mut fresh).unwrap();
         assert_eq!((steps.done(), fresh), (0, Numbers(vec![7.0; 3])));
-        assert!(heard.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is repeated")));
+        assert!(warnings.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is repeated")));
     }
 }

@@ -2,23 +2,23 @@
 //! lanes.
 
 use super::{Observer, Pass, Workers};
-use crate::budget::{Plan, Term};
+use crate::budget::{MemoryPlan, MemoryTerm};
 use crate::{Real, Result, RowSource};
 
 /// Number of rows per tile: enough for an efficient matrix product, few enough to stay near the
 /// cache.
-pub const TILE: usize = 1024;
+pub const TILE_ROWS: usize = 1024;
 
 /// Number of stored rows per segment: enough that opening a cursor in the middle of a row group
 /// costs little.
-pub const SEGMENT: u64 = 65_536;
+pub const SEGMENT_ROWS: u64 = 65_536;
 
 /// Number of tiles decoded ahead per lane.
-const PREFETCH: usize = 2;
+const PREFETCH_TILES: usize = 2;
 
 /// The memory of a lane of a command, in addition to its cursor and tiles.
 #[derive(Clone, Debug)]
-pub struct Lane {
+pub struct LaneMemory {
     /// Number of rows of a tile.
     pub tile: usize,
     /// Name of `bytes`, for the message if they do not fit.
@@ -26,32 +26,32 @@ pub struct Lane {
     /// Bytes of the state and the buffers of a lane.
     pub bytes: usize,
     /// Memory that all lanes share, such as the model.
-    pub shared: Vec<Term>,
+    pub shared: Vec<MemoryTerm>,
 }
 
 /// The lanes that fit the memory, and the remaining bytes of the budget.
 #[derive(Clone, Copy, Debug)]
-pub struct Lanes {
+pub struct FittingLanes {
     /// Number of lanes.
     pub count: usize,
     /// Bytes of the budget that are not planned for anything.
-    pub spare: usize,
+    pub spare_bytes: usize,
 }
 
 /// Returns the largest number of lanes, up to the number of threads, that fits the budget.
 ///
 /// # Errors
 /// [`crate::Error::OverBudget`] if not even one lane fits.
-pub fn lanes<T: Real>(
-    what: &str,
+pub fn fitting_lanes<T: Real>(
+    stage: &str,
     source: &dyn RowSource<T>,
-    lane: &Lane,
+    lane: &LaneMemory,
     memory: usize,
     threads: usize,
-) -> Result<Lanes> {
-    let tiles = source.footprint().at(lane.tile * (PREFETCH + 1));
+) -> Result<FittingLanes> {
+    let tiles = source.footprint().bytes_for(lane.tile * (PREFETCH_TILES + 1));
     let plan = |lanes: usize| {
-        let mut plan = Plan::process(what, memory, threads, source.held())
+        let mut plan = MemoryPlan::for_process(stage, memory, threads, source.metadata_bytes())
             .term("decoder and tiles", lanes * tiles, "choose fewer columns with `features`")
             // one more for the state that waits for its turn
             .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with `features`");
@@ -60,12 +60,12 @@ pub fn lanes<T: Real>(
     };
     let fits = |lanes: &usize| plan(*lanes).bytes() <= memory;
     match (1..=threads).rev().find(fits) {
-        Some(count) => Ok(Lanes { count, spare: memory - plan(count).bytes() }),
-        None => plan(1).check().map(|_| Lanes { count: 1, spare: 0 }),
+        Some(count) => Ok(FittingLanes { count, spare_bytes: memory - plan(count).bytes() }),
+        None => plan(1).check().map(|_| FittingLanes { count: 1, spare_bytes: 0 }),
     }
 }
 
 /// Returns a pass of these sizes with `lanes` lanes.
 pub fn scan<'a>(lanes: usize, workers: &'a Workers, observer: &'a dyn Observer) -> Pass<'a> {
-    Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer, journal: None }
+    Pass { tile: TILE_ROWS, segment: SEGMENT_ROWS, lanes, prefetch: PREFETCH_TILES, workers, observer, journal: None }
 }

@@ -5,74 +5,75 @@
 //! therefore reads, replaces and removes only items of its own job, and never other files in the
 //! folder or items of another job.
 
-use super::life::{Life, Lives, Sign};
+use super::heartbeat::{Heartbeat, HeartbeatMonitor, HeartbeatWriter};
 use super::medium::Medium;
 use crate::checkpoint::{Manifest, PassKey};
 use crate::{Error, Result, digest::Digest};
 use std::sync::Arc;
 
-const JOB: &str = "-job";
+const JOB_SUFFIX: &str = "-job";
 
 /// This process as a member of a job.
 pub(super) struct Member {
-    pub(super) mark: String,
-    pub(super) sign: Sign,
+    pub(super) job_digest: String,
+    pub(super) heartbeat: HeartbeatWriter,
 }
 
 impl Member {
     /// Joins the processes of the job, and writes the first heartbeat. Fails if processes of
     /// another job are running there, or with an error of the medium.
-    pub(super) fn join(medium: &Arc<dyn Medium>, lives: &Lives, job: &Manifest) -> Result<Self> {
-        let mark = job.mark();
-        let name = format!("{mark}{JOB}");
-        if !medium.has(&name)? {
-            refuse_others(&**medium, lives, job)?;
+    pub(super) fn join(medium: &Arc<dyn Medium>, lives: &HeartbeatMonitor, job: &Manifest) -> Result<Self> {
+        let mark = job.job_digest();
+        let name = format!("{mark}{JOB_SUFFIX}");
+        if !medium.contains(&name)? {
+            reject_other_jobs(&**medium, lives, job)?;
             medium.create(&name, &serde_json::to_vec(job).unwrap_or_default())?;
         }
-        let sign = Sign::new(Arc::clone(medium), &mark);
-        sign.begin()?;
-        Ok(Self { mark, sign })
+        let heartbeat = HeartbeatWriter::new(Arc::clone(medium), &mark);
+        heartbeat.start()?;
+        Ok(Self { job_digest: mark, heartbeat })
     }
 
     pub(super) fn owns(&self, name: &str) -> bool {
-        name.strip_prefix(&self.mark).is_some_and(|rest| rest.starts_with('-'))
+        name.strip_prefix(&self.job_digest).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    pub(super) fn total(&self, pass: &PassKey) -> String {
-        format!("{}-{:06}.total", self.mark, pass.number)
+    pub(super) fn total_name(&self, pass: &PassKey) -> String {
+        format!("{}-{:06}.total", self.job_digest, pass.number)
     }
 
-    pub(super) fn state(&self, pass: &PassKey, segment: u64) -> String {
-        format!("{}-{:06}-{}", self.mark, pass.number, at(segment))
+    pub(super) fn state_name(&self, pass: &PassKey, segment: u64) -> String {
+        format!("{}-{:06}-{}", self.job_digest, pass.number, segment_name(segment))
     }
 
-    pub(super) fn claim(&self, pass: &PassKey, what: &str, generation: u64) -> String {
-        format!("{}-{:06}-{what}.{generation}", self.mark, pass.number)
+    pub(super) fn claim_name(&self, pass: &PassKey, what: &str, generation: u64) -> String {
+        format!("{}-{:06}-{what}.{generation}", self.job_digest, pass.number)
     }
 }
 
 /// Returns the name of the node, or of the lot, that begins at a segment.
-pub(super) fn at(segment: u64) -> String {
+pub(super) fn segment_name(segment: u64) -> String {
     format!("{segment:09}")
 }
 
 /// Rejects a medium in which processes of another job are running: most likely one of the two jobs
 /// was started with wrong options, and the processes would share no work.
-fn refuse_others(medium: &dyn Medium, lives: &Lives, job: &Manifest) -> Result<()> {
+fn reject_other_jobs(medium: &dyn Medium, lives: &HeartbeatMonitor, job: &Manifest) -> Result<()> {
     let names = medium.names()?;
-    for name in names.iter().filter(|name| Digest::behind(name) == Some(JOB)) {
-        let mark = name.trim_end_matches(JOB);
-        let processes = names.iter().filter(|name| name.starts_with(mark)).filter_map(|name| Life::process(name));
+    for name in names.iter().filter(|name| Digest::strip_digest(name) == Some(JOB_SUFFIX)) {
+        let mark = name.trim_end_matches(JOB_SUFFIX);
+        let processes =
+            names.iter().filter(|name| name.starts_with(mark)).filter_map(|name| Heartbeat::process_name(name));
         if let Ok(Some(text)) = medium.read(name)
             && let Ok(other) = serde_json::from_slice::<Manifest>(&text)
-            && let Some(difference) = job.other_job(&other)
-            && lives.is_any_seen(&processes.collect::<Vec<_>>())?
+            && let Some(difference) = job.job_difference(&other)
+            && lives.is_any_running(&processes.collect::<Vec<_>>())?
         {
             let why = format!(
                 "another job is running here: {difference}; start every process with the same options and rows, or choose \
                  another folder"
             );
-            return Err(Error::Engine { folder: medium.place(), why });
+            return Err(Error::Engine { folder: medium.location(), why });
         }
     }
     Ok(())

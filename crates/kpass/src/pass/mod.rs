@@ -11,32 +11,34 @@
 //! worker thread with its own state, and a **stretch** a reduction block of 32 segments. A
 //! **lot** is a work unit of segments that one of several processes claims. Tiles and segments
 //! depend only on the shape of the work. Every segment starts from [`Fold::init`], and segment
-//! states are merged in segment order along a fixed [tree](STRETCH). Lanes and prefetch therefore
-//! change when a number is computed, but not its value: the result has the same bits for every
-//! number of threads and every budget.
+//! states are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). Lanes and prefetch
+//! therefore change when a number is computed, but not its value: the result has the same bits for
+//! every number of threads and every budget.
 
-mod begun;
-pub mod engine;
+mod executor;
+mod heartbeat;
 pub mod lanes;
-mod life;
 mod medium;
 mod member;
-mod run;
-mod shared;
+mod partial_rows;
+mod shared_engine;
+pub mod shared_pass;
 mod tree;
 mod visit;
 mod workers;
 
-pub use crate::checkpoint::{BegunRows, Engine, LotRows, Merge, Node, Observer, PassKey, Share, Taken, Unobserved};
-pub use engine::{Deliver, FoldLot, fold_lots};
-pub use medium::{Fetched, Folder, Medium};
-pub use shared::SharedEngine;
-pub use tree::{STRETCH, states};
+pub use crate::checkpoint::{
+    Engine, FoldMode, LotRows, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey,
+};
+pub use medium::{Folder, Medium, MediumFile};
+pub use shared_engine::SharedEngine;
+pub use shared_pass::{Deliver, FoldLot, fold_lots};
+pub use tree::{STRETCH_SEGMENTS, state_count};
 pub use workers::{CancelToken, Pool, Workers};
 
 use crate::checkpoint::{Cut, Journal, Persist};
 use crate::{Error, Real, RowBlock, RowSource};
-use run::{Delivery, run};
+use executor::{Delivery, run_pass};
 use std::ops::Range;
 use std::time::Duration;
 use tree::Tree;
@@ -116,14 +118,14 @@ pub struct PassReport {
     /// Number of rows folded.
     pub rows: u64,
     /// Time the lanes waited for the decoder, summed over lanes.
-    pub starved: Duration,
+    pub decoder_wait: Duration,
 }
 
 impl<'a> Pass<'a> {
     /// Returns a pass with one lane and all workers, no observer and no journal. Change the fields
     /// for more.
     pub fn new(tile: usize, segment: u64, workers: &'a Workers) -> Self {
-        Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &Unobserved, journal: None }
+        Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &NoObserver, journal: None }
     }
 
     /// Returns the cut of the stored rows `range`. Segments begin at multiples of the segment size,
@@ -135,7 +137,7 @@ impl<'a> Pass<'a> {
     /// Folds every selected row and merges the segments' states; returns [`Fold::init`] for a
     /// source without rows.
     ///
-    /// Holds [`states`] states at once.
+    /// Holds [`state_count`] states at once.
     ///
     /// # Errors
     /// The first error in row order of the source, the fold, or [`Error::Interrupted`].
@@ -145,7 +147,7 @@ impl<'a> Pass<'a> {
         fold: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
         let mut tree = Tree::default();
-        let report = run(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
+        let report = run_pass(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
             tree.add(segment, state);
             Ok(())
         })?;
@@ -172,23 +174,28 @@ impl<'a> Pass<'a> {
     ) -> Result<(F::State, PassReport), F::Error> {
         let Some(journal) = self.journal else { return self.fold(source, fold) };
         if let Some(engine) = journal.engine() {
-            return self.share(engine, name, source, fold);
+            return self.fold_shared(engine, name, source, fold);
         }
         let cut = self.cut(&source.range());
-        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::with_room(|| fold.init()));
+        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::for_loading(|| fold.init()));
         let mut tree = tree.unwrap_or_default();
         let restored = entry.rows();
-        self.observer.restored(restored);
+        self.observer.report_restored(restored);
         if entry.is_complete() {
             let report = PassReport { rows: restored, ..PassReport::default() };
             return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));
         }
-        let outcome =
-            run(self, source, fold, entry.done()..u64::MAX, |Delivery { done, segment, folded, state, .. }| {
+        let outcome = run_pass(
+            self,
+            source,
+            fold,
+            entry.done()..u64::MAX,
+            |Delivery { segments_done: done, segment, rows: folded, state, .. }| {
                 tree.add(segment, state);
-                entry.merged(done, folded, &tree);
+                entry.record_segment(done, folded, &tree);
                 Ok(())
-            });
+            },
+        );
         match outcome {
             Ok(report) => {
                 entry.complete(&tree);
@@ -196,7 +203,7 @@ impl<'a> Pass<'a> {
                 Ok((total, PassReport { rows: restored + report.rows, ..report }))
             }
             Err(error) => {
-                entry.keep(&tree);
+                entry.save_before_stop(&tree);
                 Err(error)
             }
         }
@@ -208,12 +215,12 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The errors of [`Pass::fold`] and of `deliver`.
-    pub fn segments<T: Real, F: Fold<T>>(
+    pub fn for_each_segment<T: Real, F: Fold<T>>(
         &self,
         source: &dyn RowSource<T>,
         fold: &F,
         mut deliver: impl FnMut(F::State) -> Result<(), F::Error> + Send,
     ) -> Result<PassReport, F::Error> {
-        run(self, source, fold, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
+        run_pass(self, source, fold, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
     }
 }

@@ -1,9 +1,9 @@
 //! The fixed tree over stored rows along which the states of segments are merged.
 //!
-//! [`STRETCH`] segments form a stretch (a reduction block), whose states are merged in order. The
-//! total merges the states of the stretches in order. Stretches are cut at multiples of stored
-//! rows, so the bits of a stretch, and of the total, do not depend on the machine, the threads or
-//! the lanes that compute it.
+//! [`STRETCH_SEGMENTS`] segments form a stretch (a reduction block), whose states are merged in
+//! order. The total merges the states of the stretches in order. Stretches are cut at multiples of
+//! stored rows, so the bits of a stretch, and of the total, do not depend on the machine, the
+//! threads or the lanes that compute it.
 
 use super::Merge;
 use crate::Result;
@@ -11,7 +11,7 @@ use crate::checkpoint::{Arrays, Persist, Stored};
 
 /// Number of segments of a stretch. Processes exchange the states of stretches, 32 times fewer than
 /// there are segments.
-pub const STRETCH: u64 = 32;
+pub const STRETCH_SEGMENTS: u64 = 32;
 
 /// The states merged so far: of all complete stretches, and of the stretch being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,47 +19,47 @@ pub(super) struct Tree<S> {
     total: Option<S>,
     stretch: Option<S>,
     /// Number of the stretch that is being filled.
-    number: u64,
+    stretch_number: u64,
 }
 
 impl<S> Default for Tree<S> {
     fn default() -> Self {
-        Self { total: None, stretch: None, number: 0 }
+        Self { total: None, stretch: None, stretch_number: 0 }
     }
 }
 
 impl<S: Merge> Tree<S> {
     /// Returns a tree of states made by `init`, into which the states of an earlier run can be
     /// loaded.
-    pub(super) fn with_room(init: impl Fn() -> S) -> Self {
-        Self { total: Some(init()), stretch: Some(init()), number: 0 }
+    pub(super) fn for_loading(init: impl Fn() -> S) -> Self {
+        Self { total: Some(init()), stretch: Some(init()), stretch_number: 0 }
     }
 
     /// Adds the state of a segment, by its number among all stored rows.
     pub(super) fn add(&mut self, segment: u64, state: S) {
-        let number = segment / STRETCH;
-        if number != self.number {
-            self.close();
-            self.number = number;
+        let number = segment / STRETCH_SEGMENTS;
+        if number != self.stretch_number {
+            self.close_stretch();
+            self.stretch_number = number;
         }
-        merge(&mut self.stretch, state);
+        merge_into(&mut self.stretch, state);
     }
 
     /// Returns the state of all added segments; `None` if there are none.
     pub(super) fn finish(mut self) -> Option<S> {
-        self.close();
+        self.close_stretch();
         self.total
     }
 
-    fn close(&mut self) {
+    fn close_stretch(&mut self) {
         if let Some(stretch) = self.stretch.take() {
-            merge(&mut self.total, stretch);
+            merge_into(&mut self.total, stretch);
         }
     }
 }
 
 /// Merges a later state into `sum`, or makes it the sum if there is none.
-pub(super) fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
+pub(super) fn merge_into<S: Merge>(sum: &mut Option<S>, later: S) {
     match sum {
         Some(sum) => sum.merge(&later),
         None => *sum = Some(later),
@@ -68,26 +68,28 @@ pub(super) fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
 
 /// Returns the number of states that a pass holds at once: one per lane, the stretch, and the
 /// total.
-pub fn states(lanes: usize, segments: u64) -> usize {
-    let sums = if segments > STRETCH { 2 } else { 1 };
+pub fn state_count(lanes: usize, segments: u64) -> usize {
+    let sums = if segments > STRETCH_SEGMENTS { 2 } else { 1 };
     usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + sums)
 }
 
 impl<S: Persist> Persist for Tree<S> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        let there = [self.total.is_some(), self.stretch.is_some()].map(u64::from);
-        out.own("tree", vec![self.number, there[0], there[1]]);
+        let is_present = [self.total.is_some(), self.stretch.is_some()].map(u64::from);
+        out.put_owned("tree", vec![self.stretch_number, is_present[0], is_present[1]]);
         for (name, state) in [("total", &self.total), ("stretch", &self.stretch)] {
             state.iter().for_each(|state| out.within(name, |out| state.save(out)));
         }
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
-        let mut head = [0u64; 3];
-        from.fill("tree", &mut head)?;
-        self.number = head[0];
-        for (there, name, state) in [(head[1], "total", &mut self.total), (head[2], "stretch", &mut self.stretch)] {
-            match state.as_mut().filter(|_| there != 0) {
+        let mut header = [0u64; 3];
+        from.fill("tree", &mut header)?;
+        self.stretch_number = header[0];
+        for (is_present, name, state) in
+            [(header[1], "total", &mut self.total), (header[2], "stretch", &mut self.stretch)]
+        {
+            match state.as_mut().filter(|_| is_present != 0) {
                 Some(state) => from.within(name, |from| state.load(from))?,
                 None => *state = None,
             }
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_is_that_of_stretches_summed_apart() {
+    fn the_total_merges_the_states_of_stretches() {
         let whole = sum(30..100);
         let parts = [sum(30..32), sum(32..64), sum(64..96), sum(96..100)];
         let [a, b, c, d] = parts;
@@ -131,7 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_of_lanes_stretch_and_total() {
-        assert_eq!([states(2, 1), states(2, 2), states(2, 32), states(2, 33), states(1, 0)], [1, 2, 3, 4, 1]);
+    fn states_of_lanes_stretch_and_total_are_counted() {
+        assert_eq!(
+            [state_count(2, 1), state_count(2, 2), state_count(2, 32), state_count(2, 33), state_count(1, 0)],
+            [1, 2, 3, 4, 1]
+        );
     }
 }

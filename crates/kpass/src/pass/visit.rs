@@ -1,6 +1,6 @@
 //! Passes without a state: they write rows to a file or to memory, or only check the rows.
 
-use super::{Fold, Pass, PassReport, run::run};
+use super::{Fold, Pass, PassReport, executor::run_pass};
 use crate::{Error, Real, RowBlock, RowSource, Workers};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +29,7 @@ impl Pass<'_> {
         source: &dyn RowSource<T>,
         mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
-        self.visit_with(source, 0..u64::MAX, &mut work)
+        self.visit_segments(source, 0..u64::MAX, &mut work)
     }
 
     /// Like [`Pass::visit`], but only for the segments of a lot, which are numbered among all
@@ -44,22 +44,22 @@ impl Pass<'_> {
         mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
         let first = source.range().start / self.segment;
-        self.visit_with(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut work)
+        self.visit_segments(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut work)
     }
 
     /// Visits a part of the segments. The visitor is a trait object, so that this code is compiled
     /// once.
-    fn visit_with<T: Real, E: From<Error> + Send + 'static>(
+    fn visit_segments<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
-        part: Range<u64>,
-        work: Work<'_, T, E>,
+        positions: Range<u64>,
+        work: Visitor<'_, T, E>,
     ) -> Result<PassReport, E> {
         let work = Mutex::new(work);
         let one = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
             (*work.lock().unwrap_or_else(PoisonError::into_inner))(block)
         };
-        run(&Pass { lanes: 1, ..*self }, source, &Each { buffers: || (), work: one }, part, |_| Ok(()))
+        run_pass(&Pass { lanes: 1, ..*self }, source, &VisitFold { buffers: || (), work: one }, positions, |_| Ok(()))
     }
 
     /// Passes every tile to `work`, in all lanes at once and in no particular order, for checks.
@@ -67,24 +67,24 @@ impl Pass<'_> {
     ///
     /// # Errors
     /// The errors of [`Pass::visit`].
-    pub fn each<T: Real, E: From<Error> + Send + 'static, B: Send>(
+    pub fn for_each_tile<T: Real, E: From<Error> + Send + 'static, B: Send>(
         &self,
         source: &dyn RowSource<T>,
         buffers: impl Fn() -> B + Sync,
         work: impl Fn(&mut B, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
     ) -> Result<PassReport, E> {
-        run(self, source, &Each { buffers, work }, 0..u64::MAX, |_| Ok(()))
+        run_pass(self, source, &VisitFold { buffers, work }, 0..u64::MAX, |_| Ok(()))
     }
 }
 
-type Work<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send);
+type Visitor<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send);
 
-struct Each<B, W> {
+struct VisitFold<B, W> {
     buffers: B,
     work: W,
 }
 
-impl<T: Real, E: From<Error> + Send + 'static, S: Send, B, W> Fold<T> for Each<B, W>
+impl<T: Real, E: From<Error> + Send + 'static, S: Send, B, W> Fold<T> for VisitFold<B, W>
 where
     B: Fn() -> S + Sync,
     W: Fn(&mut S, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Interval between two checks of the token while work runs on another thread.
-const HEARD: Duration = Duration::from_millis(20);
+const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// True while this thread runs one of several lanes.
@@ -16,9 +16,9 @@ thread_local! {
 }
 
 /// A guard that restores [`IN_LANE`] when a lane ends, even if it panics.
-struct Before(bool);
+struct InLaneGuard(bool);
 
-impl Drop for Before {
+impl Drop for InLaneGuard {
     fn drop(&mut self) {
         IN_LANE.set(self.0);
     }
@@ -91,13 +91,13 @@ impl Workers {
     }
 
     /// Returns a pool of `threads` threads, or of fewer if the limits of the process
-    /// ([`budget::threads`]) or the system refuse some.
+    /// ([`budget::allowed_threads`]) or the system refuse some.
     ///
     /// The results do not depend on the number. If no pool can start, the calling thread does all
     /// work.
     pub fn new(threads: usize) -> Self {
         let fewer = |threads: &usize| (*threads > 2).then_some(threads / 2);
-        let first = Some(budget::threads(threads)).filter(|threads| *threads > 1);
+        let first = Some(budget::allowed_threads(threads)).filter(|threads| *threads > 1);
         let pool = std::iter::successors(first, fewer)
             .find_map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
         Self { pool: pool.map(Arc::new), ..Self::default() }
@@ -109,20 +109,20 @@ impl Workers {
     /// ```
     /// use kpass::{Workers, rayon};
     /// let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-    /// assert_eq!(Workers::of(std::sync::Arc::new(pool)).threads(), 2);
+    /// assert_eq!(Workers::from_pool(std::sync::Arc::new(pool)).threads(), 2);
     /// ```
-    pub fn of(pool: Arc<rayon::ThreadPool>) -> Self {
+    pub fn from_pool(pool: Arc<rayon::ThreadPool>) -> Self {
         Self { pool: Some(pool), ..Self::default() }
     }
 
     /// Returns the same threads with another token: long steps end early once it asks to stop.
     #[must_use]
-    pub fn heeding(self, cancel: CancelToken) -> Self {
+    pub fn with_cancel(self, cancel: CancelToken) -> Self {
         Self { cancel, ..self }
     }
 
     /// Returns workers of a single thread with the same token.
-    pub(super) fn alone(&self) -> Self {
+    pub(super) fn to_sequential(&self) -> Self {
         Self { pool: None, cancel: self.cancel.clone() }
     }
 
@@ -167,11 +167,11 @@ impl Workers {
                 let next = AtomicUsize::new(0);
                 pool.broadcast(|_| {
                     loop {
-                        let mine = next.fetch_add(1, Ordering::Relaxed);
-                        if mine >= parts {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        if index >= parts {
                             return;
                         }
-                        part(mine);
+                        part(index);
                     }
                 });
             }
@@ -181,7 +181,7 @@ impl Workers {
 
     /// Runs `work` once for each part, as [`Workers::run`] does. Parts own the memory that they
     /// write, such as strips of rows or panels of columns.
-    pub fn each<P: Send>(&self, parts: Vec<P>, work: impl Fn(P) + Sync + Send) {
+    pub fn for_each<P: Send>(&self, parts: Vec<P>, work: impl Fn(P) + Sync + Send) {
         let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
         self.run(parts.len(), |i| {
             if let Some(part) = parts[i].lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -190,17 +190,17 @@ impl Workers {
         });
     }
 
-    /// Runs work that may fail, as [`Workers::each`] does: all parts run, even if some fail.
+    /// Runs work that may fail, as [`Workers::for_each`] does: all parts run, even if some fail.
     ///
     /// # Errors
     /// The first error in the order of the parts.
-    pub fn try_each<P: Send, E: Send>(
+    pub fn try_for_each<P: Send, E: Send>(
         &self,
         parts: Vec<P>,
         work: impl Fn(P) -> Result<(), E> + Sync + Send,
     ) -> Result<(), E> {
         let mut outcomes: Vec<Result<(), E>> = parts.iter().map(|_| Ok(())).collect();
-        self.each(parts.into_iter().zip(&mut outcomes).collect(), |(part, outcome)| *outcome = work(part));
+        self.for_each(parts.into_iter().zip(&mut outcomes).collect(), |(part, outcome)| *outcome = work(part));
         outcomes.into_iter().collect()
     }
 
@@ -209,23 +209,23 @@ impl Workers {
     /// returns without waiting: the work continues to its end, and holds its memory until then.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; [`Error::Worker`] if the thread panicked.
-    pub fn apart<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R, Error> {
-        let (done, wait) = channel();
-        let work = Arc::new(Mutex::new(Some(move || drop(done.send(work())))));
+    /// [`Error::Interrupted`]; [`Error::WorkerPanicked`] if the thread panicked.
+    pub fn run_detached<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R, Error> {
+        let (sender, receiver) = channel();
+        let work = Arc::new(Mutex::new(Some(move || drop(sender.send(work())))));
         let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
         let shared = work.clone();
-        let apart = std::thread::Builder::new().spawn(move || take(&shared).map(|work| work()));
-        if apart.is_err()
+        let spawned = std::thread::Builder::new().spawn(move || take(&shared).map(|work| work()));
+        if spawned.is_err()
             && let Some(work) = take(&work)
         {
             work();
         }
         loop {
-            match wait.recv_timeout(HEARD) {
-                Ok(found) => return Ok(found),
+            match receiver.recv_timeout(CANCEL_POLL) {
+                Ok(result) => return Ok(result),
                 Err(RecvTimeoutError::Timeout) => self.check()?,
-                Err(RecvTimeoutError::Disconnected) => return Err(Error::Worker),
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::WorkerPanicked),
             }
         }
     }
@@ -236,9 +236,9 @@ impl Workers {
     ///
     /// A lane may wait for lanes that have started, but never for one that has not, because all
     /// threads of the pool may be in use.
-    pub fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
+    pub fn run_lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
         let lane = &|| {
-            let _before = Before(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
+            let _before = InLaneGuard(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
             lane();
         };
         match self.pool() {
@@ -265,15 +265,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_apart_is_waited_for_until_the_token_asks_to_stop() {
+    fn detached_work_is_awaited_until_the_token_asks_to_stop() {
         let stop = CancelToken::new();
-        let workers = Workers::sequential().heeding(stop.clone());
-        assert_eq!(workers.apart(|| 6 * 7).unwrap(), 42);
-        assert!(matches!(workers.apart(|| panic!("on purpose")).map(|()| 0), Err(Error::Worker)));
+        let workers = Workers::sequential().with_cancel(stop.clone());
+        assert_eq!(workers.run_detached(|| 6 * 7).unwrap(), 42);
+        assert!(matches!(workers.run_detached(|| panic!("on purpose")).map(|()| 0), Err(Error::WorkerPanicked)));
         // this work is still running when the caller stops waiting
-        let (release, held) = channel::<()>();
+        let (release, receiver) = channel::<()>();
         stop.cancel();
-        assert!(matches!(workers.apart(move || held.recv().is_ok()), Err(Error::Interrupted)));
+        assert!(matches!(workers.run_detached(move || receiver.recv().is_ok()), Err(Error::Interrupted)));
         drop(release);
     }
 }

@@ -1,7 +1,7 @@
 //! The columns of the table of cells: one list for JSON, CSV, Parquet and the HTML page.
 
-use crate::output::Column::{self, Number, Text, Whole};
-use crate::table::{NONE, count, optional};
+use crate::output::Column::{self, Integer, Number, Text};
+use crate::table::{MISSING_VALUE, count, optional_number};
 use ksolve::curve::CurveCell;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -9,14 +9,14 @@ use serde_json::json;
 /// Columns of the table of cells, with the names and order of the JSON fields.
 pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("method", Text(|cell| Some(&cell.method))),
-    ("rank", Whole(|cell| cell.rank as u64)),
-    ("repeat", Whole(|cell| cell.repeat)),
-    ("features", Whole(|cell| cell.features as u64)),
+    ("rank", Integer(|cell| cell.rank as u64)),
+    ("repeat", Integer(|cell| cell.repeat)),
+    ("features", Integer(|cell| cell.features as u64)),
     ("seconds", Number(|cell| Some(cell.seconds))),
-    ("kernel_evaluations", Whole(|cell| cell.kernel_evaluations)),
-    ("passes", Whole(|cell| cell.passes)),
-    ("bytes_read", Whole(|cell| cell.bytes_read)),
-    ("planned_bytes", Whole(|cell| cell.planned_bytes as u64)),
+    ("kernel_evaluations", Integer(|cell| cell.kernel_evaluations)),
+    ("passes", Integer(|cell| cell.passes)),
+    ("bytes_read", Integer(|cell| cell.bytes_read)),
+    ("planned_bytes", Integer(|cell| cell.planned_bytes as u64)),
     ("trace_error", Number(|cell| cell.trace_error)),
     ("trace_rounding", Number(|cell| Some(cell.trace_rounding))),
     ("frobenius_error", Number(|cell| Some(cell.frobenius.value))),
@@ -30,27 +30,27 @@ pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("test_error", Number(|cell| cell.test_error)),
 ];
 
-pub(super) fn shown(cell: &CurveCell) -> Vec<String> {
+pub(super) fn cell_texts(cell: &CurveCell) -> Vec<String> {
     let value = |(_, column): &(&str, Column<CurveCell>)| match column {
-        Text(of) => of(cell).unwrap_or(NONE).to_string(),
-        Whole(of) => count(of(cell)),
-        Number(of) => optional(of(cell)),
+        Text(of) => of(cell).unwrap_or(MISSING_VALUE).to_string(),
+        Integer(of) => count(of(cell)),
+        Number(of) => optional_number(of(cell)),
     };
     COLUMNS.iter().map(value).collect()
 }
 
 /// Serialises cells as flat objects with the names of the columns.
 pub(super) fn as_objects<S: Serializer>(cells: &[CurveCell], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(cells.iter().map(Object))
+    serializer.collect_seq(cells.iter().map(CellObject))
 }
 
-struct Object<'a>(&'a CurveCell);
+struct CellObject<'a>(&'a CurveCell);
 
-impl Serialize for Object<'_> {
+impl Serialize for CellObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = |column: &Column<CurveCell>| match column {
             Text(of) => json!(of(self.0)),
-            Whole(of) => json!(of(self.0)),
+            Integer(of) => json!(of(self.0)),
             Number(of) => json!(of(self.0)),
         };
         serializer.collect_map(COLUMNS.iter().map(|(name, column)| (name, value(column))))

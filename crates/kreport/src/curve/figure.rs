@@ -1,24 +1,24 @@
 //! The charts of a curve as one figure, for a paper: error against rank, one panel per kind of
 //! error.
 
-use super::summary::{Cost, Metric};
+use super::comparison::{Cost, ErrorMeasure};
 use super::{CurveReport, html};
 use crate::drawing::{self, Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
-use crate::table::{count, joined, rounded};
+use crate::table::{count, join_with_commas, rounded_kernel};
 use kstore::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const PANEL: Point = (400.0, 310.0);
+const PANEL_SIZE: Point = (400.0, 310.0);
 
-const PLANE: Edges = Edges { left: 72.0, right: 386.0, top: 44.0, bottom: 264.0 };
+const PLOT_EDGES: Edges = Edges { left: 72.0, right: 386.0, top: 44.0, bottom: 264.0 };
 
 /// Height of a line of the legend and of the caption.
-const LINE: f64 = 20.0;
+const LINE_HEIGHT: f64 = 20.0;
 
 /// Approximate width of a letter, to keep the legend free of overlaps.
-const LETTER: f64 = 7.0;
+const LETTER_WIDTH: f64 = 7.0;
 
 /// Panels with a legend above and a caption below.
 #[derive(Debug)]
@@ -44,66 +44,77 @@ impl CurveReport {
 impl Figure {
     fn new(report: &CurveReport) -> Self {
         let charts: Vec<Chart> =
-            Metric::ALL.iter().filter_map(|metric| html::chart(report, *metric, Cost::Rank)).collect();
+            ErrorMeasure::ALL.iter().filter_map(|metric| html::error_chart(report, *metric, Cost::Rank)).collect();
         let columns = charts.len().clamp(1, 2);
-        let (mut legend, mut at) = (vec![Vec::new()], PLANE.left);
-        for (place, name) in report.methods.iter().enumerate() {
-            let room = 46.0 + LETTER * name.chars().count() as f64;
-            if at + room > PANEL.0 * columns as f64 && at > PLANE.left {
+        let (mut legend, mut next_x) = (vec![Vec::new()], PLOT_EDGES.left);
+        for (palette_index, name) in report.methods.iter().enumerate() {
+            let entry_width = 46.0 + LETTER_WIDTH * name.chars().count() as f64;
+            if next_x + entry_width > PANEL_SIZE.0 * columns as f64 && next_x > PLOT_EDGES.left {
                 legend.push(Vec::new());
-                at = PLANE.left;
+                next_x = PLOT_EDGES.left;
             }
-            legend.last_mut().into_iter().for_each(|line| line.push((name.clone(), place, at)));
-            at += room;
+            legend.last_mut().into_iter().for_each(|line| line.push((name.clone(), palette_index, next_x)));
+            next_x += entry_width;
         }
-        let hidden = charts.iter().filter_map(Chart::hidden).collect::<BTreeSet<_>>();
-        Self { charts, legend, caption: caption(report).into_iter().chain(hidden).collect(), columns }
+        let hidden_notes = charts.iter().filter_map(Chart::hidden_lines).collect::<BTreeSet<_>>();
+        Self { charts, legend, caption: caption(report).into_iter().chain(hidden_notes).collect(), columns }
     }
 
-    fn top(&self) -> f64 {
-        8.0 + LINE * self.legend.len() as f64
+    fn legend_height(&self) -> f64 {
+        8.0 + LINE_HEIGHT * self.legend.len() as f64
     }
 }
 
 fn caption(report: &CurveReport) -> Vec<String> {
     let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
-    let spread = (report.repeats > 1)
+    let spread_note = (report.repeats > 1)
         .then(|| format!("medians of {} repeats, bands from the lower to the upper quartile", report.repeats));
-    let floor = report.floor.as_ref().map(|_| "dotted: no matrix of this rank has a smaller error".to_string());
-    let notes: Vec<String> = [spread, floor].into_iter().flatten().collect();
-    let what = format!("{rows} rows, {features} features, {}", rounded(&report.kernel));
-    [what, notes.join("; ")].into_iter().filter(|line| !line.is_empty()).collect()
+    let floor_note = report.floor.as_ref().map(|_| "dotted: no matrix of this rank has a smaller error".to_string());
+    let notes: Vec<String> = [spread_note, floor_note].into_iter().flatten().collect();
+    let subject = format!("{rows} rows, {features} features, {}", rounded_kernel(&report.kernel));
+    [subject, notes.join("; ")].into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 impl Drawing for Figure {
     fn size(&self) -> Point {
-        let lines = self.charts.len().div_ceil(self.columns) as f64;
-        (PANEL.0 * self.columns as f64, self.top() + PANEL.1 * lines + LINE * self.caption.len() as f64 + 8.0)
+        let panel_rows = self.charts.len().div_ceil(self.columns) as f64;
+        (
+            PANEL_SIZE.0 * self.columns as f64,
+            self.legend_height() + PANEL_SIZE.1 * panel_rows + LINE_HEIGHT * self.caption.len() as f64 + 8.0,
+        )
     }
 
-    fn name(&self) -> String {
-        format!("Against rank: {}", joined(self.charts.iter().map(|chart| &chart.title)))
+    fn title(&self) -> String {
+        format!("Against rank: {}", join_with_commas(self.charts.iter().map(|chart| &chart.title)))
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
         for (line, names) in self.legend.iter().enumerate() {
-            let y = 18.0 + LINE * line as f64;
-            for (name, place, x) in names {
-                page::key(canvas, *place, (*x, y - 4.0));
+            let y = 18.0 + LINE_HEIGHT * line as f64;
+            for (name, palette_index, x) in names {
+                page::draw_key(canvas, *palette_index, (*x, y - 4.0));
                 canvas.word("name", name, (x + 30.0, y), Anchor::Start);
             }
         }
         for (i, chart) in self.charts.iter().enumerate() {
-            let (x, y) = (PANEL.0 * (i % self.columns) as f64, self.top() + PANEL.1 * (i / self.columns) as f64);
-            let Edges { left, right, top, bottom } = PLANE;
+            let (x, y) = (
+                PANEL_SIZE.0 * (i % self.columns) as f64,
+                self.legend_height() + PANEL_SIZE.1 * (i / self.columns) as f64,
+            );
+            let Edges { left, right, top, bottom } = PLOT_EDGES;
             let edges = Edges { left: x + left, right: x + right, top: y + top, bottom: y + bottom };
             canvas.word("title", &chart.title, ((edges.left + edges.right) / 2.0, edges.top - 12.0), Anchor::Middle);
             canvas.word("name", &chart.title, (x + 14.0, (edges.top + edges.bottom) / 2.0), Anchor::Upwards);
             chart.draw(canvas, edges);
         }
-        let below = self.size().1 - 8.0 - LINE * self.caption.len() as f64;
-        for (line, words) in self.caption.iter().enumerate() {
-            canvas.word("tick", words, (PLANE.left, below + 14.0 + LINE * line as f64), Anchor::Start);
+        let caption_top = self.size().1 - 8.0 - LINE_HEIGHT * self.caption.len() as f64;
+        for (line, sentence) in self.caption.iter().enumerate() {
+            canvas.word(
+                "tick",
+                sentence,
+                (PLOT_EDGES.left, caption_top + 14.0 + LINE_HEIGHT * line as f64),
+                Anchor::Start,
+            );
         }
     }
 }
@@ -138,7 +149,9 @@ mod tests {
         report.methods = (0..12).map(|i| format!("method-{i}-with-a-long-name")).collect();
         let figure = Figure::new(&report);
         assert!(figure.legend.len() > 2 && figure.legend.iter().all(|line| !line.is_empty()), "{:?}", figure.legend);
-        let most = 2.0 * PANEL.0;
-        assert!(figure.legend.iter().flatten().all(|(name, _, at)| at + 46.0 + LETTER * name.len() as f64 <= most));
+        let most = 2.0 * PANEL_SIZE.0;
+        assert!(
+            figure.legend.iter().flatten().all(|(name, _, at)| at + 46.0 + LETTER_WIDTH * name.len() as f64 <= most)
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! The report of a curve as an HTML page.
 
 use super::CurveReport;
-use super::columns::{COLUMNS, shown};
-use super::summary::{Cost, CurvePoint, Metric};
+use super::columns::{COLUMNS, cell_texts};
+use super::comparison::{Cost, CurvePoint, ErrorMeasure};
 use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
-use crate::table::{count, exact, number, rounded, seconds};
+use crate::table::{count, number, rounded_kernel, seconds, shortest_number};
 use kstore::budget::bytes;
 
 impl CurveReport {
@@ -14,21 +14,21 @@ impl CurveReport {
         let (rows, features) = (count(self.approximated_rows), count(self.table.features.len() as u64));
         Page {
             title: "Error against rank".to_string(),
-            subtitle: format!("{}: {rows} rows, {features} features, {}", self.files(), rounded(&self.kernel)),
-            style: switches(self),
+            subtitle: format!("{}: {rows} rows, {features} features, {}", self.files(), rounded_kernel(&self.kernel)),
+            style: toggle_rules(self),
             sections: vec![
-                Section::new("Curves", curves(self)),
-                Section::new("At equal cost", equal_cost(self)),
-                Section::new("Data", data(self)),
-                run(self),
-                Section::new("Cells", cells(self)),
+                Section::new("Curves", curves_html(self)),
+                Section::new("At equal cost", equal_cost_html(self)),
+                Section::new("Data", data_html(self)),
+                run_section(self),
+                Section::new("Cells", cells_html(self)),
             ],
             data: serde_json::to_value(self).unwrap_or_default(),
         }
     }
 }
 
-fn switches(report: &CurveReport) -> String {
+fn toggle_rules(report: &CurveReport) -> String {
     let costs = Cost::ALL.map(|cost| (format!("at-{}", cost.key()), format!("at-{}", cost.key())));
     let methods = (0..report.methods.len()).map(|i| (format!("show-{i}"), format!("s{i}")));
     let rule = |(button, class): (String, String)| {
@@ -37,38 +37,41 @@ fn switches(report: &CurveReport) -> String {
     costs.into_iter().chain(methods).map(rule).collect()
 }
 
-fn curves(report: &CurveReport) -> String {
+fn curves_html(report: &CurveReport) -> String {
     let cost = |cost: &Cost| {
         let (key, label) = (cost.key(), cost.label());
         let checked = if *cost == Cost::Rank { " checked" } else { "" };
         format!("<label><input type=\"radio\" name=\"at\" id=\"at-{key}\"{checked}>{label}</label>")
     };
     let method = |(i, method): (usize, &String)| {
-        let (name, swatch) = (drawing::text(method), page::swatch(i));
+        let (name, swatch) = (drawing::escape_html(method), page::swatch(i));
         format!("<label><input type=\"checkbox\" id=\"show-{i}\" checked>{swatch}{name}</label>")
     };
     let costs: String = Cost::ALL.iter().map(cost).collect();
     let methods: String = report.methods.iter().enumerate().map(method).collect();
     let charts = |cost: &Cost| {
-        let charts: Vec<Chart> = Metric::ALL.iter().filter_map(|metric| chart(report, *metric, *cost)).collect();
+        let charts: Vec<Chart> =
+            ErrorMeasure::ALL.iter().filter_map(|metric| error_chart(report, *metric, *cost)).collect();
         page::charts(&charts).replacen("charts", &format!("charts at-{}", cost.key()), 1)
     };
     let charts: String = Cost::ALL.iter().map(charts).collect();
-    let once = match &report.run_once()[..] {
+    let run_once_note = match &report.deterministic_methods()[..] {
         [] => String::new(),
         once => format!("; {} makes no random choice and ran once", once.join(", ")),
     };
-    let band = match report.repeats {
+    let band_note = match report.repeats {
         1 => String::new(),
         repeats => {
-            format!("Lines are medians of {repeats} repeats, bands reach from the lower to the upper quartile{once}. ")
+            format!(
+                "Lines are medians of {repeats} repeats, bands reach from the lower to the upper quartile{run_once_note}. "
+            )
         }
     };
-    let floor = report.floor_rows().map_or(String::new(), |rows| {
+    let floor_note = report.floor_rows().map_or(String::new(), |rows| {
         format!("The dotted line is a floor: no matrix of this rank has a smaller error. It comes from the spectrum of {rows}. ")
     });
     let note = page::note(&format!(
-        "{band}{floor}Seconds and kernel evaluations are the costs of choosing landmarks, building the map and computing the \
+        "{band_note}{floor_note}Seconds and kernel evaluations are the costs of choosing landmarks, building the map and computing the \
         features of every row once; random features evaluate no kernel and are absent from that chart."
     ));
     format!(
@@ -78,41 +81,43 @@ fn curves(report: &CurveReport) -> String {
 }
 
 /// Returns the chart of an error against a cost; `None` if no method has this error.
-pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Chart> {
+pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cost) -> Option<Chart> {
     let curve = |method: &String| {
-        let points = report.points(method, metric, cost).into_iter();
+        let points = report.points(method, measure, cost).into_iter();
         points.filter(|point| point.cost > 0.0).collect::<Vec<_>>()
     };
     let curves: Vec<Vec<CurvePoint>> = report.methods.iter().map(curve).collect();
-    let all = || curves.iter().flatten();
-    let floor: Option<Vec<(f64, f64)>> = metric
+    let all_points = || curves.iter().flatten();
+    let floor: Option<Vec<(f64, f64)>> = measure
         .floor(report)
         .filter(|_| cost == Cost::Rank)
         .map(|floor| report.ranks.iter().zip(floor).map(|(rank, error)| (*rank as f64, *error)).collect());
-    let medians = || all().map(|point| point.error.median);
+    let medians = || all_points().map(|point| point.error.median);
     let (low, high) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
     // small variation is easier to read on a linear axis
-    let scale = if metric == Metric::Test && high < 4.0 * low { Scale::Linear } else { Scale::Log };
-    let least = floor.iter().flatten().map(|(_, y)| *y);
+    let scale = if measure == ErrorMeasure::Test && high < 4.0 * low { Scale::Linear } else { Scale::Log };
+    let floor_errors = floor.iter().flatten().map(|(_, y)| *y);
     // a floor far below every curve would compress them
-    let heights = all().flat_map(|point| [point.error.low, point.error.high]).chain(least.filter(|y| *y > low / 30.0));
-    let x = Axis::new(cost.label(), Scale::Log, all().map(|point| point.cost))?;
+    let heights = all_points()
+        .flat_map(|point| [point.error.low, point.error.high])
+        .chain(floor_errors.filter(|y| *y > low / 30.0));
+    let x = Axis::new(cost.label(), Scale::Log, all_points().map(|point| point.cost))?;
     let ranks: Vec<f64> = report.ranks.iter().map(|rank| *rank as f64).collect();
     let x = if cost == Cost::Rank { x.with_ticks(&ranks) } else { x };
-    let y = Axis::new(metric.evidence(report), scale, heights)?;
+    let y = Axis::new(measure.evidence(report), scale, heights)?;
     let series = report.methods.iter().zip(&curves).enumerate().map(|(place, (method, curve))| Series {
         name: method.clone(),
-        place,
-        marks: curve.iter().map(|point| mark(point, cost)).collect(),
+        palette_index: place,
+        marks: curve.iter().map(|point| curve_mark(point, cost)).collect(),
     });
     Some(Chart {
         series: series.filter(|series| !series.marks.is_empty()).collect(),
-        floor: floor.map(|points| ("floor".to_string(), points)),
-        ..Chart::new(format!("{}-{}", metric.key(), cost.key()), metric.title(report), x, y)
+        reference_line: floor.map(|points| ("floor".to_string(), points)),
+        ..Chart::new(format!("{}-{}", measure.key(), cost.key()), measure.title(report), x, y)
     })
 }
 
-fn mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: Cost) -> Mark {
+fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: Cost) -> Mark {
     let note = match cost {
         Cost::Rank => format!("rank {rank}"),
         Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
@@ -121,17 +126,17 @@ fn mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: Cost) -> Mark {
     Mark { x: *x, y: error.median, band: (error.low, error.high), note }
 }
 
-fn equal_cost(report: &CurveReport) -> String {
+fn equal_cost_html(report: &CurveReport) -> String {
     let mut html = String::new();
-    for metric in Metric::ALL {
+    for measure in ErrorMeasure::ALL {
         let table = |cost: Cost| {
-            let grid = if cost == Cost::Rank { report.errors(metric) } else { report.within(metric, cost) }?;
-            Some(format!("<div><h3>at equal {}</h3>\n{}</div>", cost.label(), page::grid(&grid)))
+            let grid = if cost == Cost::Rank { report.error_grid(measure) } else { report.budget_grid(measure, cost) }?;
+            Some(format!("<div><h3>at equal {}</h3>\n{}</div>", cost.label(), page::grid_table(&grid)))
         };
         let tables: String = Cost::ALL.into_iter().filter_map(table).collect();
         if !tables.is_empty() {
-            let details = page::details(metric.title(report), &format!("<div class=\"pair\">{tables}</div>"));
-            let open = if metric == report.compared() { "<details open" } else { "<details" };
+            let details = page::details(measure.title(report), &format!("<div class=\"pair\">{tables}</div>"));
+            let open = if measure == report.comparison_measure() { "<details open" } else { "<details" };
             html += &details.replacen("<details", open, 1);
         }
     }
@@ -139,7 +144,7 @@ fn equal_cost(report: &CurveReport) -> String {
     html + &page::note(note)
 }
 
-fn data(report: &CurveReport) -> String {
+fn data_html(report: &CurveReport) -> String {
     let table = &report.table;
     let condition = table.selected_where.as_ref().map_or(String::new(), |text| format!(" ({text})"));
     let mut facts = vec![
@@ -152,16 +157,16 @@ fn data(report: &CurveReport) -> String {
     facts.extend((!table.target.is_empty()).then(|| ("target", table.target.join(", "))));
     facts.push(("features", count(table.features.len() as u64)));
     facts.push(("scaling", table.scale.to_string()));
-    facts.push(("kernel", rounded(&report.kernel)));
+    facts.push(("kernel", rounded_kernel(&report.kernel)));
     let features = table.features.iter().map(|feature| {
         let [min, mean, deviation, max] =
             [feature.min, feature.mean, feature.deviation, feature.max].map(|value| number(value, 4));
         [feature.name.clone(), min, mean, deviation, max]
     });
-    page::data(facts, "features", ["feature", "min", "mean", "sd", "max"], features)
+    page::data_html(facts, "features", ["feature", "min", "mean", "sd", "max"], features)
 }
 
-fn run(report: &CurveReport) -> Section {
+fn run_section(report: &CurveReport) -> Section {
     let last = report.seed.saturating_add(report.repeats.saturating_sub(1));
     let mut facts = vec![
         ("precision", format!("{}, {}", report.precision, report.instruction_set)),
@@ -170,24 +175,24 @@ fn run(report: &CurveReport) -> Section {
     ];
     facts.extend(report.spent.facts(None, Some(report.planned_bytes())));
     if report.tested.is_some() {
-        facts.push(("lambda", format!("{}; {}", exact(report.lambda), report.lambda_convention)));
+        facts.push(("lambda", format!("{}; {}", shortest_number(report.lambda), report.lambda_convention)));
     }
     facts.extend(report.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
-    let mut section = page::run(true, facts, &report.spent.seconds);
-    let stage = |stage: &super::Planned| {
+    let mut section = page::run_section(true, facts, &report.spent.seconds);
+    let stage = |stage: &super::StagePlan| {
         let terms = stage.terms.iter().map(|(name, size)| vec![format!("\u{2003}{name}"), bytes(*size)]);
         std::iter::once(vec![stage.stage.clone(), bytes(stage.bytes)]).chain(terms).collect::<Vec<_>>()
     };
     let plan: Vec<Vec<String>> = report.plan.iter().flat_map(stage).collect();
-    let of = report.plan.first().map_or(String::new(), |stage| format!("plan of {}", stage.method));
-    section.body += &page::details(&of, &page::table(&["stage", "memory"], &plan));
+    let title = report.plan.first().map_or(String::new(), |stage| format!("plan of {}", stage.method));
+    section.body += &page::details(&title, &page::html_table(&["stage", "memory"], &plan));
     section
 }
 
-fn cells(report: &CurveReport) -> String {
-    let rows: Vec<Vec<String>> = report.rows.iter().map(shown).collect();
+fn cells_html(report: &CurveReport) -> String {
+    let rows: Vec<Vec<String>> = report.rows.iter().map(cell_texts).collect();
     let head: Vec<String> = COLUMNS.iter().map(|(name, _)| name.replace('_', " ")).collect();
-    page::details(&format!("all {} cells", count(rows.len() as u64)), &page::table(&head, &rows))
+    page::details(&format!("all {} cells", count(rows.len() as u64)), &page::html_table(&head, &rows))
 }
 
 #[cfg(test)]

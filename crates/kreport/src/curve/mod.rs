@@ -1,15 +1,15 @@
 //! The report of `kmill curve`: error against rank, as text, JSON, page, picture and table.
 
 mod columns;
+mod comparison;
 mod figure;
 mod html;
-mod summary;
 
 pub use columns::COLUMNS;
 
-use crate::{fit::Spent, table::joined};
+use crate::{fit::ResourceReport, table::join_with_commas};
 use columns::as_objects;
-use ksolve::curve::{CurveCell, Floor, Method, Tested};
+use ksolve::curve::{CurveCell, Method, MinimumErrors, TestErrorKind};
 use std::path::PathBuf;
 
 /// The report of a curve.
@@ -39,16 +39,16 @@ pub struct CurveReport {
     /// Meaning of `lambda`.
     pub lambda_convention: &'static str,
     /// Kind of test error: `mse` (squared error) or `error` (error rate); null without test rows.
-    pub tested: Option<Tested>,
+    pub tested: Option<TestErrorKind>,
     /// Landmark scheme of maps that do not name one.
     pub landmarks: &'static str,
     /// Minimum error of any matrix of a rank; null for kernels that are not positive definite.
-    pub floor: Option<Floor>,
+    pub floor: Option<MinimumErrors>,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
-    pub spent: Spent,
+    pub spent: ResourceReport,
     /// Stages of the run that needs most memory.
-    pub plan: Vec<Planned>,
+    pub plan: Vec<StagePlan>,
     /// Number of threads; it never changes the result.
     pub threads: usize,
     /// Type of rows and features: `f32` or `f64`.
@@ -106,7 +106,7 @@ pub struct FeatureReport {
 
 /// A stage of a run with its memory plan.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Planned {
+pub struct StagePlan {
     /// Landmark scheme or map.
     pub method: String,
     /// Name of the stage.
@@ -117,25 +117,25 @@ pub struct Planned {
     pub terms: Vec<(String, usize)>,
 }
 
-impl Planned {
+impl StagePlan {
     /// Returns a stage of a run with its memory plan.
-    pub fn new(method: &Method, plan: kstore::Plan) -> Self {
+    pub fn new(method: &Method, plan: kstore::MemoryPlan) -> Self {
         let bytes = plan.bytes();
         let terms = plan.terms.into_iter().filter(|term| term.bytes > 0);
         let mut terms: Vec<(String, usize)> = terms.map(|term| (term.name, term.bytes)).collect();
         terms.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        Self { method: method.to_string(), stage: plan.what, bytes, terms }
+        Self { method: method.to_string(), stage: plan.stage, bytes, terms }
     }
 
     /// Returns the bytes of the stage that needs most memory.
-    pub fn largest(stages: &[Self]) -> usize {
+    pub fn max_bytes(stages: &[Self]) -> usize {
         stages.iter().map(|stage| stage.bytes).max().unwrap_or(0)
     }
 }
 
 impl CurveReport {
     pub(super) fn files(&self) -> String {
-        joined(self.table.files.iter().map(|file| file.display()))
+        join_with_commas(self.table.files.iter().map(|file| file.display()))
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
             approximated_rows: 900,
             frobenius_columns: 900,
             kernel: "gaussian(sigma=1)".to_string(),
-            floor: Some(Floor {
+            floor: Some(MinimumErrors {
                 rows: 900,
                 ranks: vec![50, 100],
                 trace: vec![0.3, 0.05],

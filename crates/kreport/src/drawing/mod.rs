@@ -1,13 +1,13 @@
 //! Drawings of shapes and words, as SVG and as raster images, with the same style: the rules of
 //! `drawing.css`.
 
-mod ink;
-mod letters;
-mod pixels;
+mod font;
+mod raster;
+mod shape_style;
 mod svg;
 
-pub(crate) use pixels::Pixels;
-pub(crate) use svg::{Svg, text};
+pub(crate) use raster::RasterImage;
+pub(crate) use svg::{Svg, escape_html};
 
 use crate::output;
 use kstore::Result;
@@ -17,7 +17,7 @@ use std::path::Path;
 pub(crate) type Point = (f64, f64);
 
 /// Font size in units of the drawing, as in the style rules.
-pub(crate) const LETTERS: f64 = 12.0;
+pub(crate) const FONT_SIZE: f64 = 12.0;
 
 /// Style rules of drawings; their colours are variables of the page.
 pub(crate) const STYLE: &str = include_str!("drawing.css");
@@ -26,7 +26,7 @@ pub(crate) const STYLE: &str = include_str!("drawing.css");
 pub(crate) const COLOURS: &str = include_str!("colours.css");
 
 /// Returns the style rules of a standalone drawing, with the colours of a light page.
-fn own_style() -> String {
+fn standalone_style() -> String {
     let colour = |rule: &'static str| {
         let (name, colour) = rule.split_once(':')?;
         Some((&name[name.find("--")?..], colour.trim()))
@@ -52,26 +52,26 @@ pub(crate) enum Anchor {
 /// A target for drawing shapes. The rules of `drawing.css` for `class` set the style of a shape;
 /// `says` is its optional tooltip.
 pub(crate) trait Canvas {
-    fn rectangle(&mut self, class: &str, corner: Point, size: Point, says: Option<&str>);
-    fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>);
+    fn rectangle(&mut self, class: &str, corner: Point, size: Point, tooltip: Option<&str>);
+    fn lines(&mut self, class: &str, segments: &[[Point; 2]], tooltip: Option<&str>);
     /// Draws a polyline, or a filled polygon if `closed`.
-    fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>);
-    fn circle(&mut self, class: &str, centre: Point, radius: f64, says: Option<&str>);
+    fn path(&mut self, class: &str, points: &[Point], closed: bool, tooltip: Option<&str>);
+    fn circle(&mut self, class: &str, centre: Point, radius: f64, tooltip: Option<&str>);
     /// Draws a word with its baseline at `place`.
     fn word(&mut self, class: &str, word: &str, place: Point, anchor: Anchor);
     /// Adds attributes to the next shape, for the script of a page.
-    fn mark(&mut self, _attributes: String) {}
+    fn set_attributes(&mut self, _attributes: String) {}
     /// Begins a group of shapes with attributes, for the script of a page.
-    fn begin(&mut self, _attributes: String) {}
-    fn end(&mut self) {}
+    fn begin_group(&mut self, _attributes: String) {}
+    fn end_group(&mut self) {}
 }
 
 pub(crate) trait Drawing {
     fn size(&self) -> Point;
     /// Returns the title, in one line.
-    fn name(&self) -> String;
+    fn title(&self) -> String;
     /// Returns the centre of the title in a standalone drawing; `None` for no title.
-    fn heading(&self) -> Option<Point> {
+    fn title_position(&self) -> Option<Point> {
         None
     }
     /// Draws everything but the title, from the back to the front.
@@ -79,21 +79,21 @@ pub(crate) trait Drawing {
 }
 
 /// Draws a standalone picture on a background.
-fn alone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
+fn draw_standalone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
     canvas.rectangle("paper", (0.0, 0.0), picture.size(), None);
     picture.draw(&mut canvas);
-    if let Some(place) = picture.heading() {
-        canvas.word("title", &picture.name(), place, Anchor::Middle);
+    if let Some(place) = picture.title_position() {
+        canvas.word("title", &picture.title(), place, Anchor::Middle);
     }
     canvas
 }
 
 pub(crate) fn svg(picture: &dyn Drawing) -> String {
-    alone(picture, Svg::new("picture", &picture.name(), picture.size(), &own_style())).finish()
+    draw_standalone(picture, Svg::new("picture", &picture.title(), picture.size(), &standalone_style())).finish()
 }
 
 pub(crate) fn png(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
-    alone(picture, Pixels::new(picture.size())).png()
+    draw_standalone(picture, RasterImage::new(picture.size())).png()
 }
 
 /// Writes a drawing, as SVG if the file name ends with .svg, otherwise as PNG.
@@ -102,5 +102,5 @@ pub(crate) fn write(picture: &dyn Drawing, path: &Path) -> Result<()> {
         Some("svg") => svg(picture).into_bytes(),
         _ => png(picture).map_err(kstore::Error::io("write", path))?,
     };
-    output::file(path, &bytes)
+    output::write_file(path, &bytes)
 }

@@ -5,7 +5,7 @@ use kstore::shown::lines;
 use std::fmt::Write;
 
 /// Escapes text for HTML and SVG, including quoted attributes; control characters become escapes.
-pub(crate) fn text(raw: &str) -> String {
+pub(crate) fn escape_html(raw: &str) -> String {
     // the ampersand comes first, because the other escapes include it
     let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
     escapes.into_iter().fold(lines(raw).into_owned(), |text, (letter, escape)| text.replace(letter, escape))
@@ -16,7 +16,7 @@ pub(crate) fn text(raw: &str) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     elements: String,
-    next: String,
+    next_attributes: String,
 }
 
 impl Svg {
@@ -27,22 +27,22 @@ impl Svg {
         let elements = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"{id}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{}\">{style}\n",
-            text(name)
+            escape_html(name)
         );
-        Self { elements, next: String::new() }
+        Self { elements, next_attributes: String::new() }
     }
 
-    fn element(&mut self, element: &str, class: &str, shape: &str, says: Option<&str>) {
-        let next = std::mem::take(&mut self.next);
-        let _ = write!(self.elements, "<{element} class=\"{class}\" {shape}{next}");
-        let _ = match says {
-            Some(says) => writeln!(self.elements, "><title>{}</title></{element}>", text(says)),
+    fn write_element(&mut self, element: &str, class: &str, shape: &str, tooltip: Option<&str>) {
+        let attributes = std::mem::take(&mut self.next_attributes);
+        let _ = write!(self.elements, "<{element} class=\"{class}\" {shape}{attributes}");
+        let _ = match tooltip {
+            Some(says) => writeln!(self.elements, "><title>{}</title></{element}>", escape_html(says)),
             None => writeln!(self.elements, "/>"),
         };
     }
 
     /// Returns only the elements, without the enclosing drawing.
-    pub(crate) fn elements(self) -> String {
+    pub(crate) fn into_elements(self) -> String {
         self.elements
     }
 
@@ -52,55 +52,60 @@ impl Svg {
 }
 
 impl Canvas for Svg {
-    fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, says: Option<&str>) {
+    fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, tooltip: Option<&str>) {
         // round corners instead of lengths, so that neighbours meet without a seam
         let round = |v: f64| (100.0 * v).round() / 100.0;
         let (width, height) = (round(x + width) - round(x), round(y + height) - round(y));
         let shape = format!("x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"");
-        self.element("rect", class, &shape, says);
+        self.write_element("rect", class, &shape, tooltip);
     }
 
-    fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>) {
-        let piece = |[from, to]: &[Point; 2]| {
+    fn lines(&mut self, class: &str, segments: &[[Point; 2]], tooltip: Option<&str>) {
+        let path_segment = |[from, to]: &[Point; 2]| {
             let to = if from == to { "h0".to_string() } else { format!("L{:.1} {:.1}", to.0, to.1) };
             format!("M{:.1} {:.1}{to}", from.0, from.1)
         };
-        self.element("path", class, &format!("d=\"{}\"", pieces.iter().map(piece).collect::<String>()), says);
+        self.write_element(
+            "path",
+            class,
+            &format!("d=\"{}\"", segments.iter().map(path_segment).collect::<String>()),
+            tooltip,
+        );
     }
 
-    fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>) {
+    fn path(&mut self, class: &str, points: &[Point], closed: bool, tooltip: Option<&str>) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         let (start, end) = if points.is_empty() { ("", "") } else { ("M", if closed { "Z" } else { "" }) };
-        self.element("path", class, &format!("d=\"{start}{}{end}\"", points.join("L")), says);
+        self.write_element("path", class, &format!("d=\"{start}{}{end}\"", points.join("L")), tooltip);
     }
 
-    fn circle(&mut self, class: &str, (x, y): Point, radius: f64, says: Option<&str>) {
-        self.element("circle", class, &format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\""), says);
+    fn circle(&mut self, class: &str, (x, y): Point, radius: f64, tooltip: Option<&str>) {
+        self.write_element("circle", class, &format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\""), tooltip);
     }
 
     fn word(&mut self, class: &str, word: &str, (x, y): Point, anchor: Anchor) {
-        let end = match anchor {
+        let anchor_name = match anchor {
             Anchor::Start => "start",
             Anchor::End => "end",
             Anchor::Middle | Anchor::Upwards => "middle",
         };
-        let turn = if anchor == Anchor::Upwards { " rotate(-90)" } else { "" };
+        let rotation = if anchor == Anchor::Upwards { " rotate(-90)" } else { "" };
         let _ = writeln!(
             self.elements,
-            "<text class=\"{class}\" transform=\"translate({x:.1} {y:.1}){turn}\" text-anchor=\"{end}\">{}</text>",
-            text(word)
+            "<text class=\"{class}\" transform=\"translate({x:.1} {y:.1}){rotation}\" text-anchor=\"{anchor_name}\">{}</text>",
+            escape_html(word)
         );
     }
 
-    fn mark(&mut self, attributes: String) {
-        self.next = format!(" {attributes}");
+    fn set_attributes(&mut self, attributes: String) {
+        self.next_attributes = format!(" {attributes}");
     }
 
-    fn begin(&mut self, attributes: String) {
+    fn begin_group(&mut self, attributes: String) {
         let _ = writeln!(self.elements, "<g {attributes}>");
     }
 
-    fn end(&mut self) {
+    fn end_group(&mut self) {
         self.elements.push_str("</g>\n");
     }
 }

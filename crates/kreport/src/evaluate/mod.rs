@@ -2,7 +2,7 @@
 
 mod page;
 
-use crate::table::{Align, Grid, Table, count, facts, list, number, optional, percent};
+use crate::table::{Align, Grid, Table, count, facts, list, number, optional_number, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
@@ -22,17 +22,17 @@ pub enum EvaluateReport {
 
 /// Maximum number of classes for which the confusion matrix is shown; the scores of each class are
 /// always shown.
-const SHOWN: usize = 10;
+const MAX_MATRIX_CLASSES: usize = 10;
 
-fn share(value: Option<f64>) -> String {
+fn optional_percent(value: Option<f64>) -> String {
     percent(value.unwrap_or(f64::NAN))
 }
 
 impl fmt::Display for EvaluateReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Target(Evaluation::Regression(scores)) => regression(scores, f),
-            Self::Target(Evaluation::Classification(scores)) => classification(scores, f),
+            Self::Target(Evaluation::Regression(scores)) => write_regression(scores, f),
+            Self::Target(Evaluation::Classification(scores)) => write_classification(scores, f),
             Self::Ranking(scores) => write!(f, "{}", facts(ranking_facts(scores))),
             Self::Novelty(scores) => write!(f, "{}", facts(novelty_facts(scores))),
         }
@@ -43,43 +43,43 @@ pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String
     vec![
         ("rows", count(scores.rows)),
         ("groups", format!("{} with rows of different grades", count(scores.groups))),
-        ("ndcg", optional(scores.ndcg)),
-        ("first places", format!("{} ndcg of the first {}", optional(scores.ndcg_at), count(scores.top))),
-        ("map", optional(scores.map)),
-        ("kendall", optional(scores.kendall)),
-        ("wrong pairs", share(scores.wrong_pairs)),
+        ("ndcg", optional_number(scores.ndcg)),
+        ("first places", format!("{} ndcg of the first {}", optional_number(scores.ndcg_at), count(scores.top))),
+        ("map", optional_number(scores.map)),
+        ("kendall", optional_number(scores.kendall)),
+        ("wrong pairs", optional_percent(scores.wrong_pairs)),
     ]
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", list(&[scores.rows]))];
-    facts.extend(scores.scores.named().map(|(name, value)| match name {
-        "mape" | "rmspe" => (name, share(value)),
-        _ => (name, optional(value)),
+    facts.extend(scores.scores.by_name().map(|(name, value)| match name {
+        "mape" | "rmspe" => (name, optional_percent(value)),
+        _ => (name, optional_number(value)),
     }));
-    let within = |share| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(share));
-    facts.extend(scores.coverage.map(|share| ("coverage", within(share))));
+    let describe_coverage = |share| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(share));
+    facts.extend(scores.coverage.map(|share| ("coverage", describe_coverage(share))));
     facts
 }
 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("rows", list(&[scores.rows])),
-        ("accuracy", share(scores.accuracy)),
-        ("error", share(scores.error)),
-        ("balanced accuracy", share(scores.balanced_accuracy)),
+        ("accuracy", optional_percent(scores.accuracy)),
+        ("error", optional_percent(scores.error)),
+        ("balanced accuracy", optional_percent(scores.balanced_accuracy)),
         (
             "f1",
             format!(
                 "{}{}",
-                optional(scores.f1),
+                optional_number(scores.f1),
                 scores.positive.as_ref().map_or(String::new(), |own| format!(" of {own}"))
             ),
         ),
-        ("matthews", optional(scores.matthews)),
+        ("matthews", optional_number(scores.matthews)),
     ];
-    facts.extend(scores.auc.map(|auc| ("auc", optional(auc))));
-    facts.extend(scores.average_precision.map(|area| ("average precision", optional(Some(area)))));
+    facts.extend(scores.auc.map(|auc| ("auc", optional_number(auc))));
+    facts.extend(scores.average_precision.map(|area| ("average precision", optional_number(Some(area)))));
     facts.extend(scores.log_loss.map(|loss| ("log-loss", number(loss, 4))));
     facts.extend(scores.brier.map(|brier| ("brier", number(brier, 4))));
     facts.extend(scores.cost.iter().flat_map(|cost| {
@@ -104,39 +104,46 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
     vec![
         ("rows", list(&[scores.rows])),
         ("outliers", format!("{} by the target", list(&[scores.unusual]))),
-        ("score below 0", format!("{} rows, {} of them outliers", list(&[scores.negative]), share(precision))),
-        ("recall", format!("{} of the outliers have a score below 0", share(recall))),
+        (
+            "score below 0",
+            format!("{} rows, {} of them outliers", list(&[scores.negative]), optional_percent(precision)),
+        ),
+        ("recall", format!("{} of the outliers have a score below 0", optional_percent(recall))),
         (
             "lowest scores",
-            format!("{} of the {} rows with the lowest scores are outliers", share(precision_at), list(&[scores.top])),
+            format!(
+                "{} of the {} rows with the lowest scores are outliers",
+                optional_percent(precision_at),
+                list(&[scores.top])
+            ),
         ),
-        ("auc", optional(auc)),
-        ("average precision", optional(average_precision)),
+        ("auc", optional_number(auc)),
+        ("average precision", optional_number(average_precision)),
     ]
 }
 
-fn regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !scores.by_target.is_empty() {
-        let heads = scores.scores.named().map(|(name, _)| (name, Align::Right));
+        let heads = scores.scores.by_name().map(|(name, _)| (name, Align::Right));
         let mut table = Table::new(std::iter::once(("target", Align::Left)).chain(heads));
         for TargetScores { target, scores } in &scores.by_target {
-            let scores = scores.named().map(|(_, value)| optional(value));
-            table.row(std::iter::once(target.clone()).chain(scores));
+            let scores = scores.by_name().map(|(_, value)| optional_number(value));
+            table.push_row(std::iter::once(target.clone()).chain(scores));
         }
         writeln!(f, "{table}")?;
     }
     write!(f, "{}", facts(regression_facts(scores)))
 }
 
-fn classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "{}", facts(classification_facts(scores)))?;
-    if scores.classes.len() <= SHOWN {
-        writeln!(f, "{}", confusions(scores))?;
+    if scores.classes.len() <= MAX_MATRIX_CLASSES {
+        writeln!(f, "{}", confusion_grid(scores))?;
     }
-    write!(f, "{}", by_class(scores))
+    write!(f, "{}", class_table(scores))
 }
 
-pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
+pub(super) fn confusion_grid(scores: &ClassificationScores) -> Grid {
     let rows = scores.classes.iter().zip(&scores.confusion);
     Grid {
         corner: "true \\ predicted".to_string(),
@@ -148,16 +155,18 @@ pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
 
 /// Returns a table of the classes: rows, precision, recall and F1 of each, and the class with which
 /// it is confused most often.
-pub(super) fn by_class(scores: &ClassificationScores) -> Table {
+pub(super) fn class_table(scores: &ClassificationScores) -> Table {
     let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
     let mut table = Table::new(heads.into_iter().chain([("most often confused with", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     for (k, ((label, class), row)) in classes.enumerate() {
-        let wrong = row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
-        let taken = |(j, n): (usize, &f64)| format!("{} ({})", scores.classes[j], percent(n / class.rows));
-        let (precision, recall, f1) = (share(class.precision), share(class.recall), optional(class.f1));
-        let taken = wrong.map(taken).unwrap_or_default();
-        table.row([label.to_string(), list(&[class.rows]), precision, recall, f1, taken]);
+        let most_confused =
+            row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
+        let format_class = |(j, n): (usize, &f64)| format!("{} ({})", scores.classes[j], percent(n / class.rows));
+        let (precision, recall, f1) =
+            (optional_percent(class.precision), optional_percent(class.recall), optional_number(class.f1));
+        let confused_with = most_confused.map(format_class).unwrap_or_default();
+        table.push_row([label.to_string(), list(&[class.rows]), precision, recall, f1, confused_with]);
     }
     table
 }
@@ -165,7 +174,7 @@ pub(super) fn by_class(scores: &ClassificationScores) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kmodel::score::Regression;
+    use kmodel::score::RegressionMetrics;
     use ksolve::predict::ClassScores;
     use kstore::Label;
 
@@ -173,7 +182,7 @@ mod tests {
     fn a_regression_has_the_contracts_keys_and_null_for_what_is_not_defined() {
         let (mse, rmse, mae) = (Some(4.0), Some(2.0), Some(1.5));
         let (median_error, mape) = (Some(1.25), Some(0.125));
-        let scores = Regression { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
+        let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
         let scores = RegressionScores { rows: 10.0, scores, by_target, coverage: None };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));

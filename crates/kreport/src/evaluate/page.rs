@@ -3,31 +3,31 @@
 
 use super::EvaluateReport;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
-use crate::table::{count, joined, list, number};
+use crate::table::{count, join_with_commas, list, number};
 use ksolve::predict::{
-    CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
+    CalibrationBin, ChartData, ClassificationScores, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
 };
 use std::path::Path;
 
 /// Maximum number of classes for which the confusion matrix is shown.
-const CLASSES: usize = 30;
+const MAX_MATRIX_CLASSES: usize = 30;
 
 impl EvaluateReport {
     /// Returns the report as an HTML page.
-    pub fn page(&self, details: &Details, model: &Path) -> Page {
+    pub fn page(&self, details: &ChartData, model: &Path) -> Page {
         let (mut sections, rows) = match self {
             EvaluateReport::Target(Evaluation::Regression(report)) => {
-                (regression(report, details), list(&[report.rows]))
+                (regression_sections(report, details), list(&[report.rows]))
             }
             EvaluateReport::Target(Evaluation::Classification(report)) => {
-                (classification(report, details), list(&[report.rows]))
+                (classification_sections(report, details), list(&[report.rows]))
             }
-            EvaluateReport::Novelty(report) => (novelty(report, details), list(&[report.rows])),
+            EvaluateReport::Novelty(report) => (novelty_sections(report, details), list(&[report.rows])),
             EvaluateReport::Ranking(report) => {
-                (vec![Section::new("Scores", page::facts(super::ranking_facts(report)))], count(report.rows))
+                (vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))], count(report.rows))
             }
         };
-        sections.push(page::run(true, vec![("model", model.display().to_string())], &[]));
+        sections.push(page::run_section(true, vec![("model", model.display().to_string())], &[]));
         Page {
         title: "Evaluation".to_string(),
         subtitle: format!("{} on {rows} rows", model.display()),
@@ -39,88 +39,102 @@ impl EvaluateReport {
     }
 }
 
-fn linear(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Option<Axis> {
+fn linear_axis(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Option<Axis> {
     Axis::new(label, Scale::Linear, values)
 }
 
 /// Returns a reference line.
-fn against(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>)> {
+fn reference_line(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>)> {
     Some((name.to_string(), line.to_vec()))
 }
 
-fn model(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
-    vec![Series { name: "model".to_string(), place: 0, marks: marks.collect() }]
+fn model_series(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
+    vec![Series { name: "model".to_string(), palette_index: 0, marks: marks.collect() }]
 }
 
-fn regression(report: &RegressionScores, details: &Details) -> Vec<Section> {
-    let scores = Section::new("Scores", page::facts(super::regression_facts(report)));
-    let charts = residuals(report, details).map(|charts| Section::new("Residuals", charts));
+fn regression_sections(report: &RegressionScores, details: &ChartData) -> Vec<Section> {
+    let scores = Section::new("Scores", page::fact_list(super::regression_facts(report)));
+    let charts = residual_charts(report, details).map(|charts| Section::new("Residuals", charts));
     std::iter::once(scores).chain(charts).collect()
 }
 
-fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
-    let cloud = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
+fn residual_charts(report: &RegressionScores, details: &ChartData) -> Option<String> {
+    let scatter_chart = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
         let heights = points.iter().map(|point| point.1).chain(line.map(|end| end.1));
-        let (x, y) = (linear("prediction", points.iter().map(|point| point.0))?, linear(y, heights)?);
-        Some(Chart { cloud: points, floor: against("no error", line), ..Chart::new(id, title, x, y) })
+        let (x, y) = (linear_axis("prediction", points.iter().map(|point| point.0))?, linear_axis(y, heights)?);
+        Some(Chart {
+            scatter_points: points,
+            reference_line: reference_line("no error", line),
+            ..Chart::new(id, title, x, y)
+        })
     };
     let points = &details.points;
     let (low, high) = extent(points.iter().map(|point| point.0));
-    let truth = cloud("truth", "Truth against prediction", "truth", points.clone(), [(low, low), (high, high)])?;
-    let left: Vec<(f64, f64)> = points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
-    let histogram = histogram(left.iter().map(|point| point.1).collect())?;
-    let left =
-        cloud("residuals", "Residual against prediction", "truth − prediction", left, [(low, 0.0), (high, 0.0)])?;
-    let of = match points.len() as f64 == report.rows {
+    let truth =
+        scatter_chart("truth", "Truth against prediction", "truth", points.clone(), [(low, low), (high, high)])?;
+    let residual_points: Vec<(f64, f64)> =
+        points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
+    let histogram = histogram(residual_points.iter().map(|point| point.1).collect())?;
+    let residual_chart = scatter_chart(
+        "residuals",
+        "Residual against prediction",
+        "truth − prediction",
+        residual_points,
+        [(low, 0.0), (high, 0.0)],
+    )?;
+    let drawn_rows = match points.len() as f64 == report.rows {
         true => "All rows".to_string(),
         false => format!("{} random rows", count(points.len() as u64)),
     };
-    let which = report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", first.target));
-    Some(page::charts([&truth, &left, &histogram]) + &page::note(&format!("{of}{which}.")))
+    let target_note =
+        report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", first.target));
+    Some(page::charts([&truth, &residual_chart, &histogram]) + &page::note(&format!("{drawn_rows}{target_note}.")))
 }
 
 /// Half-width of the histogram around the mean, in standard deviations.
-const SHOWN: f64 = 4.0;
+const HALF_WIDTH: f64 = 4.0;
 
 /// Returns the histogram of truth − prediction; the first and the last bar include all values
 /// beyond.
 fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let n = residuals.len() as f64;
     let mean = residuals.iter().sum::<f64>() / n.max(1.0);
-    let deviation = (residuals.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n.max(1.0)).sqrt();
-    let (least, most) = extent(residuals.iter().copied());
-    let (low, high) = (least.max(mean - SHOWN * deviation), most.min(mean + SHOWN * deviation));
+    let standard_deviation = (residuals.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n.max(1.0)).sqrt();
+    let (smallest, largest) = extent(residuals.iter().copied());
+    let (low, high) =
+        (smallest.max(mean - HALF_WIDTH * standard_deviation), largest.min(mean + HALF_WIDTH * standard_deviation));
     // a constant residual has no width
     let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
     // about the square root of the number of residuals (Velleman)
-    let count = (n.sqrt() as usize).clamp(5, 40);
-    let width = (high - low) / count as f64;
-    let mut rows = vec![0u64; count];
+    let bins = (n.sqrt() as usize).clamp(5, 40);
+    let width = (high - low) / bins as f64;
+    let mut rows = vec![0u64; bins];
     for residual in &residuals {
-        rows[(((residual - low) / width).max(0.0) as usize).min(count - 1)] += 1;
+        rows[(((residual - low) / width).max(0.0) as usize).min(bins - 1)] += 1;
     }
     let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
     let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
-    let x = linear("truth − prediction", [low, high])?;
+    let x = linear_axis("truth − prediction", [low, high])?;
     // the height of a bar is its number of rows, so the axis starts at 0
-    let most = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
-    let y = Axis::within("rows; the outer bars include all values beyond", (0.0, 1.04 * most));
+    let tallest = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
+    let y = Axis::with_range("rows; the outer bars include all values beyond", (0.0, 1.04 * tallest));
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
 }
 
-fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
-    let classes = super::by_class(report);
-    let scores = page::facts(super::classification_facts(report)) + &page::table(&classes.head, &classes.rows);
+fn classification_sections(report: &ClassificationScores, details: &ChartData) -> Vec<Section> {
+    let classes = super::class_table(report);
+    let scores =
+        page::fact_list(super::classification_facts(report)) + &page::html_table(&classes.headings, &classes.rows);
     let mut sections = vec![Section::new("Scores", scores)];
-    if report.classes.len() <= CLASSES {
-        sections.push(Section::new("Confusions", confusions(report)));
+    if report.classes.len() <= MAX_MATRIX_CLASSES {
+        sections.push(Section::new("Confusions", confusion_heat_map(report)));
     }
-    sections.extend(ranking(details));
-    sections.extend(calibration(report, details));
+    sections.extend(ranking_curves(details));
+    sections.extend(calibration_section(report, details));
     sections
 }
 
-fn calibration(report: &ClassificationScores, details: &Details) -> Option<Section> {
+fn calibration_section(report: &ClassificationScores, details: &ChartData) -> Option<Section> {
     let bins = details.calibration.as_ref()?;
     let (x, y) = match &report.positive {
         Some(own) => (format!("predicted probability of {own}"), format!("fraction of the rows that are {own}")),
@@ -131,9 +145,9 @@ fn calibration(report: &ClassificationScores, details: &Details) -> Option<Secti
         Mark::new((bin.predicted, bin.observed), note)
     };
     let chart = Chart {
-        series: model(bins.iter().map(mark)),
-        floor: against("perfect calibration", [(0.0, 0.0), (1.0, 1.0)]),
-        ..Chart::new("calibration", "Calibration curve", linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?)
+        series: model_series(bins.iter().map(mark)),
+        reference_line: reference_line("perfect calibration", [(0.0, 0.0), (1.0, 1.0)]),
+        ..Chart::new("calibration", "Calibration curve", linear_axis(x, [0.0, 1.0])?, linear_axis(y, [0.0, 1.0])?)
     };
     let brier = report.brier.map_or(String::new(), |brier| format!(" Brier score {}.", number(brier, 4)));
     let note = "Each mark is a group of rows with similar probabilities. The dotted line is perfect calibration: of the rows with \
@@ -141,45 +155,46 @@ fn calibration(report: &ClassificationScores, details: &Details) -> Option<Secti
     Some(Section::new("Calibration", page::charts([&chart]) + &page::note(&format!("{note}{brier}"))))
 }
 
-fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
-    let scores = Section::new("Scores", page::facts(super::novelty_facts(report)));
-    std::iter::once(scores).chain(ranking(details)).collect()
+fn novelty_sections(report: &NoveltyScores, details: &ChartData) -> Vec<Section> {
+    let scores = Section::new("Scores", page::fact_list(super::novelty_facts(report)));
+    std::iter::once(scores).chain(ranking_curves(details)).collect()
 }
 
 /// Returns the ROC and precision-recall curves.
-fn ranking(details: &Details) -> Option<Section> {
+fn ranking_curves(details: &ChartData) -> Option<Section> {
     let curve = |points: &[(f64, f64)], of: &str| {
-        model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 4)))))
+        model_series(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 4)))))
     };
-    let chart = |id, title, x, y| Some(Chart::new(id, title, linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?));
-    let marked = |place: &dyn Fn(&ThresholdScores) -> Option<(f64, f64)>| {
-        let mark = |at: &ThresholdScores| Some(Mark::new(place(at)?, format!("threshold {}", number(at.threshold, 3))));
+    let chart = |id, title, x, y| Some(Chart::new(id, title, linear_axis(x, [0.0, 1.0])?, linear_axis(y, [0.0, 1.0])?));
+    let threshold_series = |position: &dyn Fn(&ThresholdScores) -> Option<(f64, f64)>| {
+        let mark =
+            |at: &ThresholdScores| Some(Mark::new(position(at)?, format!("threshold {}", number(at.threshold, 3))));
         let marks: Vec<Mark> = details.thresholds.iter().filter_map(mark).collect();
-        (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), place: 1, marks })
+        (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), palette_index: 1, marks })
     };
     let roc = details.roc.as_ref().and_then(|points| {
         let x = "false positive rate: fraction of the negative class predicted positive";
         let y = "true positive rate: fraction of the positive class predicted positive";
-        let floor = against("chance", [(0.0, 0.0), (1.0, 1.0)]);
+        let floor = reference_line("chance", [(0.0, 0.0), (1.0, 1.0)]);
         let mut series = curve(points, "false positive rate");
-        series.extend(marked(&|at| Some((at.false_positive_rate, at.recall))));
-        Some(Chart { series, floor, ..chart("roc", "ROC curve", x, y)? })
+        series.extend(threshold_series(&|at| Some((at.false_positive_rate, at.recall))));
+        Some(Chart { series, reference_line: floor, ..chart("roc", "ROC curve", x, y)? })
     });
     let precision = details.precision.as_ref().and_then(|points| {
         let x = "recall: fraction of the positive class predicted positive";
         let y = "precision: fraction of the positive predictions that are correct";
         let chance = points.last()?.1;
-        let floor = against("chance", [(0.0, chance), (1.0, chance)]);
+        let floor = reference_line("chance", [(0.0, chance), (1.0, chance)]);
         let chart = chart("precision", "Precision against recall", x, y)?;
         let mut series = curve(points, "recall");
-        series.extend(marked(&|at| Some((at.recall, at.precision?))));
-        Some(Chart { series, floor, ..chart })
+        series.extend(threshold_series(&|at| Some((at.recall, at.precision?))));
+        Some(Chart { series, reference_line: floor, ..chart })
     });
     let charts: Vec<Chart> = roc.into_iter().chain(precision).collect();
     let note = match &details.thresholds[..] {
         [] => String::new(),
         thresholds => {
-            let shown = joined(thresholds.iter().map(|at| number(at.threshold, 3)));
+            let shown = join_with_commas(thresholds.iter().map(|at| number(at.threshold, 3)));
             page::note(&format!("Squares are thresholds: {shown}; the first one decides the class."))
         }
     };
@@ -188,10 +203,10 @@ fn ranking(details: &Details) -> Option<Section> {
 
 /// Returns the confusion matrix as HTML, as fractions of each true class; the largest ones have the
 /// strongest colour.
-fn confusions(report: &ClassificationScores) -> String {
-    let share = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
-    let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect());
+fn confusion_heat_map(report: &ClassificationScores) -> String {
+    let fraction = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
+    let scores = report.confusion.iter().map(|row| row.iter().map(|n| fraction(row, *n)).collect());
     let scores: Vec<Vec<_>> = scores.collect();
-    let heat = page::heat("Confusion matrix", &super::confusions(report), Scale::Linear, &scores);
+    let heat = page::heat_map("Confusion matrix", &super::confusion_grid(report), Scale::Linear, &scores);
     heat + &page::note("The colour shows the fraction of the rows of the true class.")
 }

@@ -6,7 +6,7 @@ mod surface;
 mod text;
 
 pub use plan::PlanReport;
-pub use text::{DISTANCES, certified, joined};
+pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 
 use crate::table::seconds;
 use ksolve::job;
@@ -37,7 +37,7 @@ pub struct FitReport {
     pub fit: job::FitReport,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
-    pub spent: Spent,
+    pub spent: ResourceReport,
     /// Number of threads; it never changes the result.
     pub threads: usize,
     /// Learned weights of a sum of kernels; absent without `--combine`.
@@ -53,7 +53,7 @@ pub struct FitReport {
 
 /// The resources used by a run, and its warnings.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Spent {
+pub struct ResourceReport {
     /// Seconds of each stage, in the order in which they ended.
     #[serde(serialize_with = "as_map")]
     pub seconds: Vec<(String, f64)>,
@@ -67,9 +67,9 @@ pub struct Spent {
     pub warnings: Vec<String>,
 }
 
-impl Spent {
+impl ResourceReport {
     /// Returns the seconds of all stages.
-    pub fn total(&self) -> f64 {
+    pub fn total_seconds(&self) -> f64 {
         self.seconds.iter().map(|(_, seconds)| seconds).sum()
     }
 
@@ -80,7 +80,7 @@ impl Spent {
         let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
         let planned = planned.map_or(String::new(), |planned| format!(", planned {}", bytes(planned)));
         let memory = format!("peak {peak}{planned}, budget {}", bytes(self.memory_budget_bytes));
-        [("time", seconds(self.total())), ("read", format!("{read}{passes}")), ("memory", memory)]
+        [("time", seconds(self.total_seconds())), ("read", format!("{read}{passes}")), ("memory", memory)]
     }
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for ModelFile {
 
 impl FitReport {
     /// Returns the report of a fit that wrote no model file, without a combination of kernels.
-    pub fn new(fit: job::FitReport, spent: Spent, threads: usize) -> Self {
+    pub fn new(fit: job::FitReport, spent: ResourceReport, threads: usize) -> Self {
         Self { fit, spent, threads, combination: None, model: None, verbosity: Verbosity::default() }
     }
 }
@@ -146,13 +146,13 @@ pub(crate) mod tests {
         fit.landmarks = Some(job::LandmarkReport { scheme, count: 1000, candidates: 50_000 });
         (fit.kernel, fit.folds) = ("gaussian(sigma=5)".to_string(), "5".to_string());
         (fit.rank, fit.lambda, fit.passes) = (1000, Some(1e-7), 4);
-        fit.lambda_convention = job::convention(fit.solver);
+        fit.lambda_convention = job::convention_of(fit.solver);
         fit.certificate = Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 });
         fit.surface = surface;
-        fit.train = Some(job::Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });
+        fit.train = Some(job::TrainScores { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });
         FitReport {
             fit,
-            spent: Spent {
+            spent: ResourceReport {
                 seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
                 bytes_read: 17 << 20,
                 peak_rss_bytes: Some(400 << 20),

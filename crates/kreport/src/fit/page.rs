@@ -2,8 +2,8 @@
 
 use super::FitReport;
 use crate::importance;
-use crate::page::{self, Axis, Chart, Mark, Page, SHOWN_FEATURES, Scale, Section, Series};
-use crate::table::{count, joined, number, optional, rounded};
+use crate::page::{self, Axis, Chart, MAX_FEATURES, Mark, Page, Scale, Section, Series};
+use crate::table::{count, join_with_commas, number, optional_number, rounded_kernel};
 use kfit::metric::RoundReport;
 use ksolve::job::MetricReport;
 
@@ -11,32 +11,34 @@ impl FitReport {
     /// Returns the report as an HTML page, as written by `--report`.
     pub fn page(&self) -> Page {
         let fit = &self.fit;
-        let mut result = self.results();
-        result.extend(self.means());
+        let mut result = self.result_facts();
+        result.extend(self.method_facts());
         result.extend(self.model.iter().map(|model| ("model", model.to_string())));
         let convention = fit.lambda.map_or(String::new(), |_| page::note(fit.lambda_convention));
-        let mut sections = vec![Section::new("Result", page::facts(result) + &convention)];
-        sections.extend(self.surface().map(|surface| Section::new("Surface", surface)));
-        sections.extend(self.certificates().map(|chart| Section::new("Certificate", page::charts([&chart]))));
-        sections.extend(fit.metric.as_ref().map(|metric| Section::new("Metric", importance(metric, &self.coded()))));
-        sections.push(Section::new("Data", self.data()));
-        sections.push(self.run());
-        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.targets());
+        let mut sections = vec![Section::new("Result", page::fact_list(result) + &convention)];
+        sections.extend(self.surface_html().map(|surface| Section::new("Surface", surface)));
+        sections.extend(self.certificate_chart().map(|chart| Section::new("Certificate", page::charts([&chart]))));
+        sections.extend(
+            fit.metric.as_ref().map(|metric| Section::new("Metric", metric_html(metric, &self.coded_columns()))),
+        );
+        sections.push(Section::new("Data", self.data_html()));
+        sections.push(self.run_section());
+        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.target_suffix());
         Page {
             title: format!("{} fit", fit.solver),
-            subtitle: format!("{rows} rows, {features} features{targets}, {}", rounded(&fit.kernel)),
+            subtitle: format!("{rows} rows, {features} features{targets}, {}", rounded_kernel(&fit.kernel)),
             style: String::new(),
             sections,
             data: serde_json::to_value(self).unwrap_or_default(),
         }
     }
 
-    fn surface(&self) -> Option<String> {
-        let heat = page::heat("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
+    fn surface_html(&self) -> Option<String> {
+        let heat = page::heat_map("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
         let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
         let note = format!("Cross-validated {score}, folds {folds}; fainter is better; the chosen cell is outlined.");
         let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
-            let heat = page::heat("Fold by fold", &grid, Scale::Log, &scores);
+            let heat = page::heat_map("Fold by fold", &grid, Scale::Log, &scores);
             let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
                 chosen cell is outlined.";
             format!("<h3>Fold by fold</h3>\n{heat}{}", page::note(note))
@@ -46,7 +48,7 @@ impl FitReport {
 
     /// Returns a chart of the relative trace error at every rank of the surface; `None` without
     /// certificates.
-    fn certificates(&self) -> Option<Chart> {
+    fn certificate_chart(&self) -> Option<Chart> {
         if self.fit.certificates.len() < 2 {
             return None;
         }
@@ -54,21 +56,21 @@ impl FitReport {
         let x = Axis::new("rank", Scale::Log, points().map(|(rank, _)| rank))?;
         let y = Axis::new("exact, all rows", Scale::Log, points().map(|(_, error)| error))?;
         let marks = points().map(|(rank, error)| Mark::new((rank, error), format!("rank {rank}"))).collect();
-        let series = vec![Series { name: self.fit.map.clone(), place: 0, marks }];
+        let series = vec![Series { name: self.fit.map.clone(), palette_index: 0, marks }];
         Some(Chart { series, ..Chart::new("certificate", "Relative trace error", x, y) })
     }
 
-    fn data(&self) -> String {
+    fn data_html(&self) -> String {
         let fit = &self.fit;
         let mut facts = vec![("rows", count(fit.rows)), ("features", count(fit.features as u64))];
         facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
-        facts.extend(fit.classes.as_ref().map(|classes| ("classes", joined(classes))));
+        facts.extend(fit.classes.as_ref().map(|classes| ("classes", join_with_commas(classes))));
         let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
         let head = ["feature", "centre (subtracted)", "scale (divided by)"];
-        page::data(facts, "scaling of the features", head, fit.scaling.iter().map(row))
+        page::data_html(facts, "scaling of the features", head, fit.scaling.iter().map(row))
     }
 
-    fn run(&self) -> Section {
+    fn run_section(&self) -> Section {
         let mut facts = vec![
             ("precision", format!("{}, {}", self.fit.precision, self.fit.instruction_set)),
             ("threads", self.threads.to_string()),
@@ -76,23 +78,26 @@ impl FitReport {
         facts.extend(self.spent.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
         facts.extend(self.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
         // a fit without a model file was not run by the command, so no command line is shown
-        page::run(self.model.is_some(), facts, &self.spent.seconds)
+        page::run_section(self.model.is_some(), facts, &self.spent.seconds)
     }
 }
 
-fn importance(metric: &MetricReport, coded: &[&str]) -> String {
-    let mut most = importance::importance(metric, coded);
-    most.truncate(SHOWN_FEATURES);
+fn metric_html(metric: &MetricReport, coded_columns: &[&str]) -> String {
+    let mut columns = importance::importance(metric, coded_columns);
+    columns.truncate(MAX_FEATURES);
     let row = |round: &RoundReport| {
-        let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional);
-        vec![round.form.clone(), rounded(&round.kernel), count(round.rows), mse, r2]
+        let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional_number);
+        vec![round.form.clone(), rounded_kernel(&round.kernel), count(round.rows), mse, r2]
     };
     let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
-    let features = page::bars(["column", "importance"], &most);
+    let features = page::bar_table(["column", "importance"], &columns);
     if rounds.is_empty() {
         return features;
     }
-    page::beside(&features, &page::table(&["metric", "kernel", "rows", "mse of the round", "r2 of the round"], &rounds))
+    page::side_by_side(
+        &features,
+        &page::html_table(&["metric", "kernel", "rows", "mse of the round", "r2 of the round"], &rounds),
+    )
 }
 
 #[cfg(test)]

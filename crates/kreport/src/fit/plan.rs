@@ -1,6 +1,6 @@
 //! The plan of a fit as text and JSON.
 
-use crate::table::{Align, NONE, Table, count};
+use crate::table::{Align, MISSING_VALUE, Table, count};
 use ksolve::job::{Forecast, Stage};
 use kstore::budget::bytes;
 use serde::{Serialize, Serializer};
@@ -20,12 +20,12 @@ impl PlanReport {
 
 impl Serialize for PlanReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (forecast, cut) = (&self.0, self.0.cut);
+        let (forecast, pass_shape) = (&self.0, self.0.pass_shape);
         let stage = |Stage { plan, passes }: &Stage| {
-            let term = |term: &kstore::budget::Term| json!({"name": term.name, "bytes": term.bytes});
+            let term = |term: &kstore::budget::MemoryTerm| json!({"name": term.name, "bytes": term.bytes});
             let terms: Vec<Value> = plan.terms.iter().map(term).collect();
             json!({
-                "what": plan.what, "bytes": plan.bytes(), "terms": terms,
+                "what": plan.stage, "bytes": plan.bytes(), "terms": terms,
                 "passes": passes, "bytes_read": forecast.bytes_read(*passes),
             })
         };
@@ -34,12 +34,12 @@ impl Serialize for PlanReport {
             ("memory_budget_bytes", json!(self.budget())),
             ("fits", json!(forecast.fits())),
             ("rows", json!(forecast.rows)),
-            ("tile", json!(cut.tile)),
-            ("segment", json!(cut.segment)),
-            ("lanes", json!({"scan": cut.scan_lanes, "gram": cut.gram_lanes})),
+            ("tile", json!(pass_shape.tile)),
+            ("segment", json!(pass_shape.segment)),
+            ("lanes", json!({"scan": pass_shape.scan_lanes, "gram": pass_shape.gram_lanes})),
             ("threads", json!(forecast.threads)),
             ("passes", json!(forecast.passes())),
-            ("passes_are_a_minimum", json!(forecast.repeats)),
+            ("passes_are_a_minimum", json!(forecast.rereads_table)),
             ("bytes_read", json!(forecast.bytes_read(forecast.passes()))),
             ("stages", forecast.stages.iter().map(stage).collect()),
         ])
@@ -48,37 +48,37 @@ impl Serialize for PlanReport {
 
 impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (forecast, cut) = (&self.0, self.0.cut);
+        let (forecast, pass_shape) = (&self.0, self.0.pass_shape);
         let heads = ["stage", "contents", "memory", "passes", "reads"];
-        let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
-        let sums = |passes: u64| match passes {
-            0 => [NONE, NONE].map(String::from),
+        let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
+        let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
+        let pass_cells = |passes: u64| match passes {
+            0 => [MISSING_VALUE, MISSING_VALUE].map(String::from),
             _ => [count(passes), forecast.bytes_read(passes).map_or(String::new(), |read| bytes(read as usize))],
         };
         for Stage { plan, passes } in &forecast.stages {
-            let head = [plan.what.clone(), "total".to_string(), bytes(plan.bytes())];
-            table.row(head.into_iter().chain(sums(*passes)));
+            let head = [plan.stage.clone(), "total".to_string(), bytes(plan.bytes())];
+            table.push_row(head.into_iter().chain(pass_cells(*passes)));
             let mut terms: Vec<_> = plan.terms.iter().filter(|term| term.bytes > 0).collect();
             terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
             for term in terms {
-                table.row([String::new(), format!("  {}", term.name), bytes(term.bytes)]);
+                table.push_row([String::new(), format!("  {}", term.name), bytes(term.bytes)]);
             }
         }
         let head = ["run".to_string(), "largest stage".to_string(), bytes(forecast.bytes())];
-        table.row(head.into_iter().chain(sums(forecast.passes())));
+        table.push_row(head.into_iter().chain(pass_cells(forecast.passes())));
         writeln!(f, "plan for {} rows\n\n{table}", count(forecast.rows))?;
         let lanes = |n: usize| if n == 1 { "1 lane".to_string() } else { format!("{n} lanes") };
         writeln!(
             f,
             "  tiles of {} rows, segments of {}; {} for scans, {} for products, {} threads",
-            count(cut.tile as u64),
-            count(cut.segment),
-            lanes(cut.scan_lanes),
-            lanes(cut.gram_lanes),
+            count(pass_shape.tile as u64),
+            count(pass_shape.segment),
+            lanes(pass_shape.scan_lanes),
+            lanes(pass_shape.gram_lanes),
             forecast.threads
         )?;
-        if forecast.repeats {
+        if forecast.rereads_table {
             f.write_str(
                 "  the features of all rows fit neither --memory nor a --scratch folder: each iteration of the solver is one more pass over the \
                  table, which is not counted\n",
@@ -93,10 +93,10 @@ impl fmt::Display for PlanReport {
 mod tests {
     use super::*;
     use kfit::request::PassShape;
-    use kstore::Plan;
+    use kstore::MemoryPlan;
 
     fn report(budget: usize) -> PlanReport {
-        let plan = |what: &str| Plan::new(what, budget).term("the program itself", 32 << 20, "");
+        let plan = |what: &str| MemoryPlan::new(what, budget).term("the program itself", 32 << 20, "");
         let stages = vec![
             Stage { plan: plan("scaling statistics").term("tiles of rows", 1 << 20, ""), passes: 1 },
             Stage { plan: plan("Gram matrix").term("state", 100 << 20, ""), passes: 1 },
@@ -104,7 +104,7 @@ mod tests {
         ];
         let cut = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
-        PlanReport(Forecast { rows: 300_000, cut, stages, threads: 2, row_bytes, repeats: false })
+        PlanReport(Forecast { rows: 300_000, pass_shape: cut, stages, threads: 2, row_bytes, rereads_table: false })
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The surface of a fit: its errors over rank x lambda, and per fold.
 
 use super::FitReport;
-use crate::table::{Grid, optional, short};
+use crate::table::{Grid, optional_number, short_lambda};
 use ksolve::Cell;
 
 impl FitReport {
@@ -18,7 +18,11 @@ impl FitReport {
         Some(Grid {
             corner: "lambda \\ rank".to_string(),
             columns: ranks.iter().map(ToString::to_string).collect(),
-            rows: lambdas.iter().zip(&scores).map(|(lambda, scores)| (short(*lambda), shown(scores))).collect(),
+            rows: lambdas
+                .iter()
+                .zip(&scores)
+                .map(|(lambda, scores)| (short_lambda(*lambda), format_scores(scores)))
+                .collect(),
             marked: row.zip(column),
         })
     }
@@ -37,22 +41,23 @@ impl FitReport {
     /// Returns a grid of the errors of every fold, at the best lambda of each rank, with the chosen
     /// rank marked, and its values; `None` without folds.
     pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
-        let best = |rank: &usize| {
-            let own = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
+        let best_cell = |rank: &usize| {
+            let of_rank = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
             // the chosen cell represents its rank, whatever the criterion
-            let chosen = |cell: &Cell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
-            let key = |cell: &&Cell| (!chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
-            own.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
+            let is_chosen = |cell: &Cell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
+            let key = |cell: &&Cell| (!is_chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
+            of_rank.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
         };
-        let cells: Vec<&Cell> = self.ranks().iter().filter_map(best).collect();
+        let cells: Vec<&Cell> = self.ranks().iter().filter_map(best_cell).collect();
         let folds = cells.first()?.fold_mse.len();
-        let row = |cell: &&Cell| (format!("{}, {}", cell.rank, short(cell.lambda)), shown(&cell.fold_mse));
-        let chosen = cells.iter().position(|cell| cell.rank == self.fit.rank);
+        let row =
+            |cell: &&Cell| (format!("{}, {}", cell.rank, short_lambda(cell.lambda)), format_scores(&cell.fold_mse));
+        let chosen_row = cells.iter().position(|cell| cell.rank == self.fit.rank);
         let grid = Grid {
             corner: "rank, lambda \\ fold".to_string(),
             columns: (1..=folds).map(|fold| fold.to_string()).collect(),
             rows: cells.iter().map(row).collect(),
-            marked: chosen.and_then(|row| {
+            marked: chosen_row.and_then(|row| {
                 // the worst fold of the model
                 let errors = cells[row].fold_mse.iter().enumerate().filter_map(|(fold, mse)| Some((fold, (*mse)?)));
                 errors.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(fold, _)| (row, fold))
@@ -66,7 +71,7 @@ impl FitReport {
         self.fit.surface.iter().all(|cell| cell.cv_error.is_some())
     }
 
-    pub(super) fn chosen(&self) -> Option<&Cell> {
+    pub(super) fn chosen_cell(&self) -> Option<&Cell> {
         self.fit.surface.iter().find(|cell| cell.rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda)
     }
 
@@ -84,8 +89,8 @@ impl FitReport {
     }
 }
 
-fn shown(scores: &[Option<f64>]) -> Vec<String> {
-    scores.iter().copied().map(optional).collect()
+fn format_scores(scores: &[Option<f64>]) -> Vec<String> {
+    scores.iter().copied().map(optional_number).collect()
 }
 
 #[cfg(test)]

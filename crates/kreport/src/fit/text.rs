@@ -2,8 +2,10 @@
 
 use super::FitReport;
 use crate::fit::Verbosity;
-use crate::importance::{bars, described, importance, most_important, slopes};
-use crate::table::{Grid, Table, count, facts, list, number, optional, percent, rounded, seconds, short};
+use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
+use crate::table::{
+    Grid, Table, count, facts, list, number, optional_number, percent, rounded_kernel, seconds, short_lambda,
+};
 use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Penalty};
 use ksolve::Certificate;
@@ -11,30 +13,30 @@ use kstore::{budget::bytes, shown};
 use std::fmt;
 
 /// Number of surface rows on either side of the chosen one that are shown, if the surface has more
-/// than [`WHOLE_SURFACE`] rows.
-const AROUND: usize = 1;
-const WHOLE_SURFACE: usize = 4;
+/// than [`MAX_WHOLE_SURFACE`] rows.
+const ROWS_AROUND: usize = 1;
+const MAX_WHOLE_SURFACE: usize = 4;
 
 /// Returns the rows of a surface around the marked one, and a note that the others are omitted.
-fn about_the_best(mut grid: Grid) -> (Grid, String) {
+fn rows_around_best(mut grid: Grid) -> (Grid, String) {
     let all = grid.rows.len();
-    let Some((row, column)) = grid.marked.filter(|_| all > WHOLE_SURFACE) else { return (grid, String::new()) };
-    let first = row.saturating_sub(AROUND).min(all.saturating_sub(2 * AROUND + 1));
-    grid.rows = grid.rows.into_iter().skip(first).take(2 * AROUND + 1).collect();
+    let Some((row, column)) = grid.marked.filter(|_| all > MAX_WHOLE_SURFACE) else { return (grid, String::new()) };
+    let first = row.saturating_sub(ROWS_AROUND).min(all.saturating_sub(2 * ROWS_AROUND + 1));
+    grid.rows = grid.rows.into_iter().skip(first).take(2 * ROWS_AROUND + 1).collect();
     grid.marked = Some((row - first, column));
     (grid, format!("; -v shows all {all} rows"))
 }
 
 /// Description of the distances between rows.
-pub const DISTANCES: &str = "Euclidean, of the scaled features";
+pub const DISTANCE_DESCRIPTION: &str = "Euclidean, of the scaled features";
 
 /// Describes a neighbour graph by its number of neighbours.
-pub fn joined(neighbours: usize) -> String {
+pub fn describe_neighbours(neighbours: usize) -> String {
     format!("each connected to its {} nearest neighbours", count(neighbours as u64))
 }
 
 /// Describes a certificate.
-pub fn certified(certificate: &Certificate) -> String {
+pub fn describe_certificate(certificate: &Certificate) -> String {
     let Certificate { trace_error, floor, .. } = certificate;
     match trace_error <= floor {
         true => "exact to rounding, on all rows".to_string(),
@@ -44,7 +46,7 @@ pub fn certified(certificate: &Certificate) -> String {
 
 impl FitReport {
     /// Returns the targets after a comma; empty if there are none.
-    pub(super) fn targets(&self) -> String {
+    pub(super) fn target_suffix(&self) -> String {
         match &self.fit.target_names[..] {
             [] => String::new(),
             names => format!(", target {}", shown::line(&names.join(", "))),
@@ -52,71 +54,71 @@ impl FitReport {
     }
 
     /// Returns the columns that may have several features.
-    pub(super) fn coded(&self) -> Vec<&str> {
+    pub(super) fn coded_columns(&self) -> Vec<&str> {
         self.fit.columns.iter().map(|(name, _)| &name[..]).collect()
     }
 
-    fn nodes(&self) -> Option<u64> {
+    fn node_count(&self) -> Option<u64> {
         let figure = self.fit.figures.iter().find(|figure| figure.name == NODES.name)?;
         figure.values.first().map(|nodes| *nodes as u64)
     }
 
     /// Describes the method, and the quality of the approximation.
-    pub(super) fn means(&self) -> Vec<(&'static str, String)> {
-        let (fit, whole) = (&self.fit, self.verbosity == Verbosity::Verbose);
-        let kernel = |kernel: &String| if whole { kernel.clone() } else { rounded(kernel) };
+    pub(super) fn method_facts(&self) -> Vec<(&'static str, String)> {
+        let (fit, is_verbose) = (&self.fit, self.verbosity == Verbosity::Verbose);
+        let kernel = |kernel: &String| if is_verbose { kernel.clone() } else { rounded_kernel(kernel) };
         let mut facts = vec![match fit.neighbours {
-            Some(_) => ("distances", DISTANCES.to_string()),
+            Some(_) => ("distances", DISTANCE_DESCRIPTION.to_string()),
             None => ("kernel", kernel(&fit.kernel)),
         }];
         facts.extend(fit.length.iter().map(|length| ("length scale", length.to_string())));
         facts.extend(fit.with_kernel.iter().map(|with| ("with kernel", kernel(with))));
-        facts.extend(fit.metric.iter().map(|metric| ("metric", described(metric))));
-        let most = |metric| ("columns", most_important(&importance(metric, &self.coded())));
-        facts.extend(fit.metric.iter().filter(|_| !whole).map(most));
+        facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
+        let important_columns = |metric| ("columns", most_important_line(&importance(metric, &self.coded_columns())));
+        facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(important_columns));
         facts.extend(fit.landmarks.iter().map(|landmarks| {
             let by = format!("by {} among {} rows", landmarks.scheme, count(landmarks.candidates));
-            match (fit.neighbours, self.nodes()) {
-                (Some(k), Some(nodes)) => ("nodes", format!("{} {by}, {}", count(nodes), joined(k))),
+            match (fit.neighbours, self.node_count()) {
+                (Some(k), Some(nodes)) => ("nodes", format!("{} {by}, {}", count(nodes), describe_neighbours(k))),
                 _ => ("landmarks", format!("{} {by}", count(landmarks.count as u64))),
             }
         }));
         facts.extend(fit.method.iter().map(|method| ("method", method.why.clone())));
-        facts.extend(fit.certificate.iter().map(|certificate| ("certificate", certified(certificate))));
+        facts.extend(fit.certificate.iter().map(|certificate| ("certificate", describe_certificate(certificate))));
         facts
     }
 
     /// Describes the chosen parameters and their errors.
-    pub(super) fn results(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn result_facts(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
         let mut facts = Vec::new();
         facts.extend(fit.neighbours.is_none().then(|| ("rank", count(fit.rank as u64))));
-        facts.extend(fit.lambda.map(|lambda| ("lambda", short(lambda))));
+        facts.extend(fit.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         let by_c = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
         facts.extend(
             by_c.map(|lambda| ("C", number(Penalty::Lambda(lambda).c(fit.weight.unwrap_or(fit.rows as f64)), 4))),
         );
-        if let Some(cell) = self.chosen() {
-            let [of_new, of_all] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
+        if let Some(cell) = self.chosen_cell() {
+            let [cv_note, gcv_note] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
                 Some(true) => [" (rows not used to learn the metric)", " (rows used to learn the metric)"],
                 Some(false) => [" (rows that may have been used to learn the metric)"; 2],
                 None => ["", ""],
             };
-            facts.extend(cell.cv_mse.map(|mse| ("cv mse", format!("{}{of_new}", number(mse, 4)))));
-            facts.extend(cell.cv_error.map(|error| ("cv error", format!("{}{of_new}", percent(error)))));
-            facts.extend(cell.gcv.map(|gcv| ("gcv", format!("{}{of_all}", number(gcv, 4)))));
+            facts.extend(cell.cv_mse.map(|mse| ("cv mse", format!("{}{cv_note}", number(mse, 4)))));
+            facts.extend(cell.cv_error.map(|error| ("cv error", format!("{}{cv_note}", percent(error)))));
+            facts.extend(cell.gcv.map(|gcv| ("gcv", format!("{}{gcv_note}", number(gcv, 4)))));
         }
         if let Some(train) = &fit.train {
-            facts.push(("train mse", format!("{} (r2 {})", number(train.mse, 4), optional(train.r2))));
+            facts.push(("train mse", format!("{} (r2 {})", number(train.mse, 4), optional_number(train.r2))));
             facts.extend(train.loo_mse.map(|mse| ("loo mse", number(mse, 4))));
         }
-        let told = fit.figures.iter().filter(|figure| figure.name != NODES.name);
-        facts.extend(told.map(|figure| (figure.name, list(&figure.values))));
+        let figures = fit.figures.iter().filter(|figure| figure.name != NODES.name);
+        facts.extend(figures.map(|figure| (figure.name, list(&figure.values))));
         facts
     }
 
     /// Returns a table of time, passes and memory, stage by stage.
-    fn cost(&self) -> Table {
+    fn cost_table(&self) -> Table {
         let [time, read, memory] = self.spent.facts(Some(self.fit.passes), None);
         let stage = |(name, took): &(String, f64)| (format!("  {name}"), seconds(*took));
         let stages: Vec<(String, String)> = self.spent.seconds.iter().map(stage).collect();
@@ -124,40 +126,40 @@ impl FitReport {
         facts(std::iter::once(time).chain(stages).chain([read, memory]))
     }
 
-    fn in_all(&self) -> String {
+    fn total_cost(&self) -> String {
         let peak =
             self.spent.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
-        format!("{}{peak}", seconds(self.spent.total()))
+        format!("{}{peak}", seconds(self.spent.total_seconds()))
     }
 }
 
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (fit, whole) = (&self.fit, self.verbosity == Verbosity::Verbose);
-        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.targets());
+        let (fit, is_verbose) = (&self.fit, self.verbosity == Verbosity::Verbose);
+        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.target_suffix());
         let classes = fit.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(f, "{} on {rows} rows, {features} features{targets}{classes}\n", fit.solver)?;
-        write!(f, "{}", facts(self.means()))?;
+        write!(f, "{}", facts(self.method_facts()))?;
         if let Some(grid) = self.surface_grid() {
             let score = if self.is_chosen_by_error() { "error" } else { "mse" };
-            let (grid, rest) = if whole { (grid, String::new()) } else { about_the_best(grid) };
+            let (grid, rest) = if is_verbose { (grid, String::new()) } else { rows_around_best(grid) };
             write!(f, "\ncross-validated {score}, folds {} (* chosen{rest})\n{grid}", fit.folds)?;
         }
-        writeln!(f, "\n{}", facts(self.results()))?;
-        if let Some(metric) = fit.metric.as_ref().filter(|_| whole) {
-            writeln!(f, "{}", bars("importance", &importance(metric, &self.coded())))?;
+        writeln!(f, "\n{}", facts(self.result_facts()))?;
+        if let Some(metric) = fit.metric.as_ref().filter(|_| is_verbose) {
+            writeln!(f, "{}", bars("importance", &importance(metric, &self.coded_columns())))?;
         }
         if !fit.importance.is_empty() {
-            writeln!(f, "{}", bars("slope", &slopes(&fit.importance, &self.coded())))?;
+            writeln!(f, "{}", bars("slope", &slopes(&fit.importance, &self.coded_columns())))?;
         }
-        if whole {
-            writeln!(f, "{}\n{}", self.cost(), fit.lambda_convention)?;
+        if is_verbose {
+            writeln!(f, "{}\n{}", self.cost_table(), fit.lambda_convention)?;
         }
         // otherwise they were already printed to stderr
         for warning in self.spent.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
             writeln!(f, "warning: {}", shown::line(warning))?;
         }
-        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.in_all()))
+        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.total_cost()))
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Axis {
 }
 
 /// Maximum number of labels that fit side by side.
-const MOST_TICKS: usize = 7;
+const MAX_TICKS: usize = 7;
 
 /// Fraction of the axis that is left free at either end.
 const MARGIN: f64 = 0.04;
@@ -35,7 +35,7 @@ impl Axis {
         if low > high {
             return None;
         }
-        let (label, (low, high)) = (label.into(), spread(scale, low, high));
+        let (label, (low, high)) = (label.into(), padded_range(scale, low, high));
         let ticks = match scale {
             Scale::Linear => linear_ticks(low, high),
             Scale::Log => log_ticks(low, high),
@@ -44,39 +44,39 @@ impl Axis {
     }
 
     /// Returns a linear axis with these ends.
-    pub(crate) fn within(label: impl Into<String>, (low, high): (f64, f64)) -> Self {
+    pub(crate) fn with_range(label: impl Into<String>, (low, high): (f64, f64)) -> Self {
         Self { label: label.into(), scale: Scale::Linear, low, high, ticks: linear_ticks(low, high) }
     }
 
     /// Returns the ticks with their labels in one notation: if one needs an exponent, all have one.
-    pub(crate) fn written(&self) -> impl Iterator<Item = (f64, String)> {
+    pub(crate) fn labelled_ticks(&self) -> impl Iterator<Item = (f64, String)> {
         let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
-        self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { label(*tick) }))
+        self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { tick_label(*tick) }))
     }
 
     /// Replaces the ticks if the new ones are few and far enough apart.
     pub(crate) fn with_ticks(self, ticks: &[f64]) -> Self {
-        let places: Vec<f64> = ticks.iter().filter_map(|tick| self.place(*tick, 0.0, 1.0)).collect();
-        let far = places.windows(2).all(|pair| pair[1] - pair[0] > 0.5 / MOST_TICKS as f64);
-        let fits = far && places.len() == ticks.len() && (2..=MOST_TICKS).contains(&ticks.len());
+        let positions: Vec<f64> = ticks.iter().filter_map(|tick| self.position(*tick, 0.0, 1.0)).collect();
+        let are_spaced = positions.windows(2).all(|pair| pair[1] - pair[0] > 0.5 / MAX_TICKS as f64);
+        let fits = are_spaced && positions.len() == ticks.len() && (2..=MAX_TICKS).contains(&ticks.len());
         if fits { Self { ticks: ticks.to_vec(), ..self } } else { self }
     }
 
     /// Returns true for a value between the ends of the axis.
-    pub(crate) fn holds(&self, value: f64) -> bool {
+    pub(crate) fn contains_value(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// Returns the position of a value on an axis from `from` to `to`; `None` if it has no
     /// position on this scale.
-    pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
+    pub(crate) fn position(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
             Scale::Log if value > 0.0 => (self.low.ln(), self.high.ln(), value.ln()),
             Scale::Log => return None,
         };
-        let share = (value - low) / (high - low);
-        share.is_finite().then(|| from + share.clamp(0.0, 1.0) * (to - from))
+        let fraction = (value - low) / (high - low);
+        fraction.is_finite().then(|| from + fraction.clamp(0.0, 1.0) * (to - from))
     }
 }
 
@@ -87,15 +87,15 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 }
 
 /// Returns the ends of an axis for values from `low` to `high`.
-fn spread(scale: Scale, low: f64, high: f64) -> (f64, f64) {
+fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     match scale {
         Scale::Linear => {
-            let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
-            (low - room, high + room)
+            let margin = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            (low - margin, high + margin)
         }
         Scale::Log => {
-            let room = if high > low { (high / low).powf(MARGIN) } else { 2.0 };
-            (low / room, high * room)
+            let margin = if high > low { (high / low).powf(MARGIN) } else { 2.0 };
+            (low / margin, high * margin)
         }
     }
 }
@@ -104,14 +104,15 @@ fn spread(scale: Scale, low: f64, high: f64) -> (f64, f64) {
 /// every second power, and so on, as many as fit.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-    let within = |value: &f64| (low..=high).contains(value);
-    let fine: Vec<f64> = (first..=last).flat_map(|e| [1.0, 2.0, 5.0].map(|m| power(m, e))).filter(within).collect();
-    if fine.len() <= MOST_TICKS {
-        return fine;
+    let is_inside = |value: &f64| (low..=high).contains(value);
+    let candidates: Vec<f64> =
+        (first..=last).flat_map(|e| [1.0, 2.0, 5.0].map(|m| power(m, e))).filter(is_inside).collect();
+    if candidates.len() <= MAX_TICKS {
+        return candidates;
     }
     (1..)
-        .map(|step| (first..=last).filter(|e| e % step == 0).map(|e| power(1.0, e)).filter(within).collect())
-        .find(|ticks: &Vec<f64>| ticks.len() <= MOST_TICKS)
+        .map(|step| (first..=last).filter(|e| e % step == 0).map(|e| power(1.0, e)).filter(is_inside).collect())
+        .find(|ticks: &Vec<f64>| ticks.len() <= MAX_TICKS)
         .unwrap_or_default()
 }
 
@@ -124,13 +125,13 @@ fn power(mantissa: f64, exponent: i32) -> f64 {
 /// Returns the ticks of a linear axis: multiples of 1, 2, 2.5 or 5 times a power of ten, as many as
 /// fit.
 fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
-    let rough = (high - low) / (MOST_TICKS - 1) as f64;
-    let exponent = rough.log10().floor() as i32;
-    let ends = |step: f64| ((low / step).ceil() as i64, (high / step).floor() as i64);
+    let rough_step = (high - low) / (MAX_TICKS - 1) as f64;
+    let exponent = rough_step.log10().floor() as i32;
+    let multiples = |step: f64| ((low / step).ceil() as i64, (high / step).floor() as i64);
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| power(m, exponent));
-    let few = |step: &f64| ends(*step).1 - ends(*step).0 < MOST_TICKS as i64;
-    let step = steps.into_iter().find(few).unwrap_or(rough);
-    let (first, last) = ends(step);
+    let fits = |step: &f64| multiples(*step).1 - multiples(*step).0 < MAX_TICKS as i64;
+    let step = steps.into_iter().find(fits).unwrap_or(rough_step);
+    let (first, last) = multiples(step);
     // a division rounds to the written decimal number, a product need not
     let inverse = 1.0 / step;
     let whole = inverse >= 1.0;
@@ -143,12 +144,12 @@ fn needs_exponent(value: f64) -> bool {
 }
 
 /// Formats the label of a tick: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
-pub(crate) fn label(value: f64) -> String {
+pub(crate) fn tick_label(value: f64) -> String {
     if needs_exponent(value) {
         return scientific(value);
     }
     if value < 0.0 {
-        return format!("−{}", label(-value));
+        return format!("−{}", tick_label(-value));
     }
     let plain = value.to_string();
     match plain.split_once('.') {
@@ -167,11 +168,11 @@ fn scientific(value: f64) -> String {
     }
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    let raised: String = exponent.chars().map(raised).collect();
-    if mantissa == "1" { format!("10{raised}") } else { format!("{mantissa}·10{raised}") }
+    let superscripts: String = exponent.chars().map(superscript).collect();
+    if mantissa == "1" { format!("10{superscripts}") } else { format!("{mantissa}·10{superscripts}") }
 }
 
-fn raised(digit: char) -> char {
+fn superscript(digit: char) -> char {
     match digit {
         '-' => '⁻',
         '1' => '¹',
@@ -189,15 +190,15 @@ mod tests {
     fn ranks_read_as_ranks() {
         let axis = Axis::new("rank", Scale::Log, [50.0, 100.0, 2000.0]).unwrap();
         assert_eq!(axis.ticks, [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]);
-        assert_eq!(axis.place(0.0, 0.0, 1.0), None);
-        let places: Vec<f64> = axis.ticks.iter().map(|tick| axis.place(*tick, 0.0, 400.0).unwrap()).collect();
+        assert_eq!(axis.position(0.0, 0.0, 1.0), None);
+        let places: Vec<f64> = axis.ticks.iter().map(|tick| axis.position(*tick, 0.0, 400.0).unwrap()).collect();
         assert!(places.windows(2).all(|pair| pair[1] > pair[0] + 20.0), "{places:?}");
     }
 
     #[test]
     fn many_decades_have_few_ticks() {
         let axis = Axis::new("error", Scale::Log, [1e-13, 1.0]).unwrap();
-        assert!(axis.ticks.len() <= MOST_TICKS && axis.ticks.len() >= 4, "{:?}", axis.ticks);
+        assert!(axis.ticks.len() <= MAX_TICKS && axis.ticks.len() >= 4, "{:?}", axis.ticks);
         let axis = Axis::new("error", Scale::Log, [0.011, 0.97]).unwrap();
         assert_eq!(axis.ticks, [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]);
     }
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn an_axis_has_one_notation() {
         let texts = |values: [f64; 2], scale| -> Vec<String> {
-            Axis::new("", scale, values).unwrap().written().map(|(_, text)| text).collect()
+            Axis::new("", scale, values).unwrap().labelled_ticks().map(|(_, text)| text).collect()
         };
         assert_eq!(texts([1e-5, 0.1], Scale::Log), ["10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹"]);
         assert_eq!(texts([1e-3, 1.0], Scale::Log), ["0.001", "0.01", "0.1", "1"]);
@@ -231,16 +232,16 @@ mod tests {
     fn a_single_number_and_none_are_no_trouble() {
         for scale in [Scale::Linear, Scale::Log] {
             let axis = Axis::new("", scale, [3.0]).unwrap();
-            let place = axis.place(3.0, 0.0, 100.0).unwrap();
+            let place = axis.position(3.0, 0.0, 100.0).unwrap();
             assert!((place - 50.0).abs() < 1e-9 && !axis.ticks.is_empty(), "{axis:?}");
         }
         assert!(Axis::new("", Scale::Log, [0.0, -1.0, f64::NAN, f64::INFINITY]).is_none());
-        assert!(Axis::new("", Scale::Linear, [0.0]).unwrap().place(f64::NAN, 0.0, 1.0).is_none());
+        assert!(Axis::new("", Scale::Linear, [0.0]).unwrap().position(f64::NAN, 0.0, 1.0).is_none());
     }
 
     #[test]
     fn labels_are_as_people_write_them() {
-        let texts = [0.0, 50.0, 2000.0, 20_000.0, 1e6, 2e6, 0.001, 0.0001, 1e-5, 5e-12, 0.35, -200.0].map(label);
+        let texts = [0.0, 50.0, 2000.0, 20_000.0, 1e6, 2e6, 0.001, 0.0001, 1e-5, 5e-12, 0.35, -200.0].map(tick_label);
         let expected =
             ["0", "50", "2000", "20,000", "10⁶", "2·10⁶", "0.001", "0.0001", "10⁻⁵", "5·10⁻¹²", "0.35", "−200"];
         assert_eq!(texts, expected);

@@ -1,22 +1,22 @@
 //! Charts: lines with bands, points and bars over two axes, on any canvas.
 
-use super::{COLOURS, axis::Axis, note};
-use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg, text};
+use super::{PALETTE_SIZE, axis::Axis, note};
+use crate::drawing::{Anchor, Canvas, FONT_SIZE, Point, Svg, escape_html};
 use crate::table::number;
 use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 
 /// Width and height of a chart on a page, in units of the drawing. Style rules set the font size
 /// for narrow and wide screens.
-const SIZE: Point = (480.0, 330.0);
+const CHART_SIZE: Point = (480.0, 330.0);
 
 /// Area between the axes of a chart on a page.
-const PLANE: Edges = Edges { left: 66.0, right: SIZE.0 - 14.0, top: 14.0, bottom: SIZE.1 - 52.0 };
+const PLOT_EDGES: Edges = Edges { left: 66.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
 
 /// Number of series with solid lines and distinct marks; the lines of further series are dashed.
-const WHOLE: usize = 7;
+const SOLID_LINES: usize = 7;
 
 /// Distance below which the mark of one line hides that of another, in units of the drawing.
-const HIDES: f64 = 2.0;
+const OVERLAP_DISTANCE: f64 = 2.0;
 
 /// The edges of the area between two axes, in units of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,34 +36,38 @@ pub(crate) struct Plane<'a> {
 
 impl Plane<'_> {
     /// Returns the position of a point; `None` if one of its coordinates has no position.
-    pub(crate) fn place(&self, (x, y): (f64, f64)) -> Option<Point> {
+    pub(crate) fn position(&self, (x, y): (f64, f64)) -> Option<Point> {
         let Edges { left, right, top, bottom } = self.edges;
-        Some((self.x.place(x, left, right)?, self.y.place(y, bottom, top)?))
+        Some((self.x.position(x, left, right)?, self.y.position(y, bottom, top)?))
     }
 
-    pub(crate) fn grid(&self, canvas: &mut dyn Canvas) {
+    pub(crate) fn draw_grid(&self, canvas: &mut dyn Canvas) {
         let Edges { left, right, top, bottom } = self.edges;
-        let across = self.x.ticks.iter().filter_map(|tick| self.x.place(*tick, left, right));
-        let up = self.y.ticks.iter().filter_map(|tick| self.y.place(*tick, bottom, top));
-        let lines = across.map(|x| [(x, top), (x, bottom)]).chain(up.map(|y| [(left, y), (right, y)]));
+        let x_positions = self.x.ticks.iter().filter_map(|tick| self.x.position(*tick, left, right));
+        let y_positions = self.y.ticks.iter().filter_map(|tick| self.y.position(*tick, bottom, top));
+        let lines = x_positions.map(|x| [(x, top), (x, bottom)]).chain(y_positions.map(|y| [(left, y), (right, y)]));
         canvas.lines("grid", &lines.collect::<Vec<_>>(), None);
     }
 
-    pub(crate) fn axes(&self, canvas: &mut dyn Canvas) {
+    pub(crate) fn draw_axes(&self, canvas: &mut dyn Canvas) {
         let Edges { left, right, top, bottom } = self.edges;
         canvas.path("axis", &[(left, top), (left, bottom), (right, bottom)], false, None);
-        for (words, x) in self.x.written().filter_map(|(tick, words)| Some((words, self.x.place(tick, left, right)?))) {
+        for (words, x) in
+            self.x.labelled_ticks().filter_map(|(tick, words)| Some((words, self.x.position(tick, left, right)?)))
+        {
             canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
         }
-        for (words, y) in self.y.written().filter_map(|(tick, words)| Some((words, self.y.place(tick, bottom, top)?))) {
+        for (words, y) in
+            self.y.labelled_ticks().filter_map(|(tick, words)| Some((words, self.y.position(tick, bottom, top)?)))
+        {
             // the middle of a digit is a third of the font size above the baseline
-            canvas.word("tick", &words, (left - 7.0, y + 0.34 * LETTERS), Anchor::End);
+            canvas.word("tick", &words, (left - 7.0, y + 0.34 * FONT_SIZE), Anchor::End);
         }
         canvas.word("name", &self.x.label, ((left + right) / 2.0, bottom + 40.0), Anchor::Middle);
     }
 
     /// Draws the name of the vertical axis at `x`.
-    pub(crate) fn name_upwards(&self, canvas: &mut dyn Canvas, name: &str, x: f64) {
+    pub(crate) fn draw_y_name(&self, canvas: &mut dyn Canvas, name: &str, x: f64) {
         canvas.word("name", name, (x, (self.edges.top + self.edges.bottom) / 2.0), Anchor::Upwards);
     }
 }
@@ -90,7 +94,7 @@ impl Mark {
 pub(crate) struct Series {
     pub(crate) name: String,
     /// Palette index, which determines colour, dashes and mark shape.
-    pub(crate) place: usize,
+    pub(crate) palette_index: usize,
     /// Marks of the line, in ascending order of x.
     pub(crate) marks: Vec<Mark>,
 }
@@ -105,114 +109,117 @@ pub(crate) struct Chart {
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
     /// Points without a line.
-    pub(crate) cloud: Vec<(f64, f64)>,
+    pub(crate) scatter_points: Vec<(f64, f64)>,
     /// Bars on the horizontal axis: start, end and height.
     pub(crate) bars: Vec<(f64, f64, f64)>,
     /// Reference line with its name, such as a lower bound of all lines.
-    pub(crate) floor: Option<(String, Vec<(f64, f64)>)>,
+    pub(crate) reference_line: Option<(String, Vec<(f64, f64)>)>,
 }
 
 impl Chart {
     /// Returns an empty chart with two axes.
     pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
         let (id, title) = (id.into(), title.into());
-        Self { id, title, x, y, series: Vec::new(), cloud: Vec::new(), bars: Vec::new(), floor: None }
+        Self { id, title, x, y, series: Vec::new(), scatter_points: Vec::new(), bars: Vec::new(), reference_line: None }
     }
 
     /// Draws the chart between edges, without its title and the name of the vertical axis.
     pub(crate) fn draw(&self, canvas: &mut dyn Canvas, edges: Edges) {
         let plane = Plane { x: &self.x, y: &self.y, edges };
-        plane.grid(canvas);
-        plane.axes(canvas);
+        plane.draw_grid(canvas);
+        plane.draw_axes(canvas);
         self.draw_bars(canvas, plane);
         self.draw_cloud(canvas, plane);
-        if let Some((name, points)) = &self.floor {
+        if let Some((name, points)) = &self.reference_line {
             // clipped to an edge, points outside the axes would draw a false line along it
-            let shown = points.iter().filter(|(x, y)| self.x.holds(*x) && self.y.holds(*y));
-            let places: Vec<Point> = shown.filter_map(|point| plane.place(*point)).collect();
-            if places.len() > 1 {
-                canvas.path("floor", &places, false, Some(name));
+            let shown = points.iter().filter(|(x, y)| self.x.contains_value(*x) && self.y.contains_value(*y));
+            let positions: Vec<Point> = shown.filter_map(|point| plane.position(*point)).collect();
+            if positions.len() > 1 {
+                canvas.path("floor", &positions, false, Some(name));
             }
         }
         self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
     /// Lists the lines that are hidden under later ones, in a sentence.
-    pub(crate) fn hidden(&self) -> Option<String> {
-        let plane = Plane { x: &self.x, y: &self.y, edges: PLANE };
-        let place = |series: &Series| series.marks.iter().filter_map(|mark| plane.place((mark.x, mark.y))).collect();
-        let places: Vec<Vec<Point>> = self.series.iter().map(place).collect();
-        let near = |a: &Point, b: &Point| (a.0 - b.0).hypot(a.1 - b.1) < HIDES;
-        let lies_under = |under: &[Point], over: &[Point]| under.iter().all(|a| over.iter().any(|b| near(a, b)));
-        let told = (0..places.len()).filter(|at| !places[*at].is_empty()).filter_map(|at| {
-            let over = (at + 1..places.len()).find(|over| lies_under(&places[at], &places[*over]))?;
-            Some(format!("{} lies under {}", self.series[at].name, self.series[over].name))
-        });
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join("; "))
+    pub(crate) fn hidden_lines(&self) -> Option<String> {
+        let plane = Plane { x: &self.x, y: &self.y, edges: PLOT_EDGES };
+        let positions_of =
+            |series: &Series| series.marks.iter().filter_map(|mark| plane.position((mark.x, mark.y))).collect();
+        let positions: Vec<Vec<Point>> = self.series.iter().map(positions_of).collect();
+        let is_near = |a: &Point, b: &Point| (a.0 - b.0).hypot(a.1 - b.1) < OVERLAP_DISTANCE;
+        let lies_under = |under: &[Point], over: &[Point]| under.iter().all(|a| over.iter().any(|b| is_near(a, b)));
+        let sentences =
+            (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(|at| {
+                let over = (at + 1..positions.len()).find(|over| lies_under(&positions[at], &positions[*over]))?;
+                Some(format!("{} lies under {}", self.series[at].name, self.series[over].name))
+            });
+        let sentences: Vec<String> = sentences.collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
     /// Draws unconnected points as lines of zero length with round caps, which takes a few
     /// characters per point.
     fn draw_cloud(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
-        let placed: Vec<_> = self.cloud.iter().filter_map(|point| Some((point, plane.place(*point)?))).collect();
-        if placed.is_empty() {
+        let positions: Vec<_> =
+            self.scatter_points.iter().filter_map(|point| Some((point, plane.position(*point)?))).collect();
+        if positions.is_empty() {
             return;
         }
         // the values in the same order, for the tooltip
-        let numbers: String =
-            placed.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
-        let names = [&self.x.label, &self.y.label].map(|name| text(name)).join("|");
-        canvas.mark(format!("data-names=\"{names}\" data-values=\"{numbers}\""));
-        canvas.lines("cloud", &placed.iter().map(|(_, place)| [*place; 2]).collect::<Vec<_>>(), None);
+        let values: String =
+            positions.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
+        let names = [&self.x.label, &self.y.label].map(|name| escape_html(name)).join("|");
+        canvas.set_attributes(format!("data-names=\"{names}\" data-values=\"{values}\""));
+        canvas.lines("cloud", &positions.iter().map(|(_, place)| [*place; 2]).collect::<Vec<_>>(), None);
     }
 
     fn draw_bars(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         for (low, high, height) in &self.bars {
-            let ends = (plane.place((*low, *height)), plane.place((*high, *height)));
+            let ends = (plane.position((*low, *height)), plane.position((*high, *height)));
             let (Some((left, top)), Some((right, _))) = ends else { continue };
-            let says = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
+            let tooltip = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
             // a gap between neighbours
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
-            canvas.rectangle("bar c0", (left, top), size, Some(&says));
+            canvas.rectangle("bar c0", (left, top), size, Some(&tooltip));
         }
     }
 }
 
 impl Series {
     fn draw(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
-        let (place, name, colour) = (self.place, text(&self.name), colour(self.place));
-        canvas.begin(format!("class=\"series s{place}\" data-name=\"{name}\""));
-        let placed: Vec<(&Mark, Point)> =
-            self.marks.iter().filter_map(|mark| Some((mark, plane.place((mark.x, mark.y))?))).collect();
-        if placed.len() > 1 && placed.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
-            let end = |mark: &Mark, value: f64, own: Point| plane.place((mark.x, value)).unwrap_or(own);
-            let upper = placed.iter().map(|(mark, own)| end(mark, mark.band.1, *own));
-            let lower = placed.iter().rev().map(|(mark, own)| end(mark, mark.band.0, *own));
+        let (place, name, colour) = (self.palette_index, escape_html(&self.name), colour_class(self.palette_index));
+        canvas.begin_group(format!("class=\"series s{place}\" data-name=\"{name}\""));
+        let positions: Vec<(&Mark, Point)> =
+            self.marks.iter().filter_map(|mark| Some((mark, plane.position((mark.x, mark.y))?))).collect();
+        if positions.len() > 1 && positions.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
+            let band_end = |mark: &Mark, value: f64, own: Point| plane.position((mark.x, value)).unwrap_or(own);
+            let upper = positions.iter().map(|(mark, own)| band_end(mark, mark.band.1, *own));
+            let lower = positions.iter().rev().map(|(mark, own)| band_end(mark, mark.band.0, *own));
             canvas.path(&format!("band {colour}"), &upper.chain(lower).collect::<Vec<_>>(), true, None);
         }
-        let line: Vec<Point> = placed.iter().map(|(_, place)| *place).collect();
-        canvas.path(&stroke(place), &line, false, None);
-        for (Mark { x, y, band: (low, high), note }, (cx, cy)) in placed {
-            canvas.mark(format!(
+        let line: Vec<Point> = positions.iter().map(|(_, place)| *place).collect();
+        canvas.path(&line_classes(place), &line, false, None);
+        for (Mark { x, y, band: (low, high), note }, (cx, cy)) in positions {
+            canvas.set_attributes(format!(
                 "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \
                  data-high=\"{high:e}\" data-note=\"{}\"",
-                text(note)
+                escape_html(note)
             ));
-            shape(canvas, place, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
+            draw_mark(canvas, place, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
         }
-        canvas.end();
+        canvas.end_group();
     }
 }
 
 impl fmt::Display for Chart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (title, y) = (text(&self.title), text(&self.y.label));
+        let (title, y) = (escape_html(&self.title), escape_html(&self.y.label));
         let name = format!("{}: {} against {}", self.title, self.y.label, self.x.label);
-        let mut svg = Svg::new(&text(&self.id), &name, SIZE, "");
-        self.draw(&mut svg, PLANE);
+        let mut svg = Svg::new(&escape_html(&self.id), &name, CHART_SIZE, "");
+        self.draw(&mut svg, PLOT_EDGES);
         let drawing = svg.finish();
-        let hidden = self.hidden().map_or(String::new(), |words| note(&words));
+        let hidden = self.hidden_lines().map_or(String::new(), |words| note(&words));
         write!(
             f,
             "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}{hidden}</figure>"
@@ -220,49 +227,49 @@ impl fmt::Display for Chart {
     }
 }
 
-fn colour(place: usize) -> String {
-    format!("c{}", place % COLOURS)
+fn colour_class(palette_index: usize) -> String {
+    format!("c{}", palette_index % PALETTE_SIZE)
 }
 
 /// Returns the style classes of a line; dashed if all mark shapes are used up.
-fn stroke(place: usize) -> String {
-    format!("line {}{}", colour(place), if place >= WHOLE { " dashed" } else { "" })
+fn line_classes(palette_index: usize) -> String {
+    format!("line {}{}", colour_class(palette_index), if palette_index >= SOLID_LINES { " dashed" } else { "" })
 }
 
 /// Returns the corners of a cross: the corners of one arm, rotated by quarter turns.
-fn cross() -> [Point; 12] {
+fn cross_corners() -> [Point; 12] {
     let arm = [(-1.4, -4.6), (1.4, -4.6), (1.4, -1.4)];
     std::array::from_fn(|i| (0..i / 3).fold(arm[i % 3], |(x, y): Point, _| (-y, x)))
 }
 
 /// Draws the mark of a line at a point; its shape distinguishes lines without colour.
-fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str>) {
-    let class = format!("mark {}", colour(place));
-    let mut corners = |points: &[Point]| {
+fn draw_mark(canvas: &mut dyn Canvas, palette_index: usize, (x, y): Point, tooltip: Option<&str>) {
+    let class = format!("mark {}", colour_class(palette_index));
+    let mut draw_polygon = |points: &[Point]| {
         let points: Vec<Point> = points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
-        canvas.path(&class, &points, true, says);
+        canvas.path(&class, &points, true, tooltip);
     };
-    match place % WHOLE {
-        0 => canvas.circle(&class, (x, y), 3.6, says),
-        1 => corners(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
-        2 => corners(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
-        3 => corners(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
-        4 => corners(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
-        5 => corners(&cross().map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
-        _ => corners(&cross()),
+    match palette_index % SOLID_LINES {
+        0 => canvas.circle(&class, (x, y), 3.6, tooltip),
+        1 => draw_polygon(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
+        2 => draw_polygon(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
+        3 => draw_polygon(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
+        4 => draw_polygon(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
+        5 => draw_polygon(&cross_corners().map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
+        _ => draw_polygon(&cross_corners()),
     }
 }
 
 /// Draws a short line with the mark of a palette index, for a legend.
-pub(crate) fn key(canvas: &mut dyn Canvas, place: usize, (x, y): Point) {
-    canvas.path(&stroke(place), &[(x, y), (x + 24.0, y)], false, None);
-    shape(canvas, place, (x + 12.0, y), None);
+pub(crate) fn draw_key(canvas: &mut dyn Canvas, palette_index: usize, (x, y): Point) {
+    canvas.path(&line_classes(palette_index), &[(x, y), (x + 24.0, y)], false, None);
+    draw_mark(canvas, palette_index, (x + 12.0, y), None);
 }
 
-pub(crate) fn swatch(place: usize) -> String {
+pub(crate) fn swatch(palette_index: usize) -> String {
     let mut svg = Svg::default();
-    key(&mut svg, place, (0.0, 6.0));
-    format!("<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{}</svg>", svg.elements())
+    draw_key(&mut svg, palette_index, (0.0, 6.0));
+    format!("<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{}</svg>", svg.into_elements())
 }
 
 #[cfg(test)]
@@ -275,10 +282,14 @@ mod tests {
         let x = Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap();
         let y = Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap();
         Chart {
-            series: vec![Series { name: "a&b".to_string(), place: 8, marks: values.iter().map(mark).collect() }],
-            cloud: vec![(50.0, 0.1), (f64::NAN, 1.0)],
+            series: vec![Series {
+                name: "a&b".to_string(),
+                palette_index: 8,
+                marks: values.iter().map(mark).collect(),
+            }],
+            scatter_points: vec![(50.0, 0.1), (f64::NAN, 1.0)],
             bars: vec![(100.0, 200.0, 0.1)],
-            floor: Some(("floor".to_string(), vec![(50.0, 0.1), (100.0, 0.0), (200.0, 0.01)])),
+            reference_line: Some(("floor".to_string(), vec![(50.0, 0.1), (100.0, 0.0), (200.0, 0.01)])),
             ..Chart::new("c", "<b>", x, y)
         }
     }
@@ -299,9 +310,9 @@ mod tests {
     #[test]
     fn larger_numbers_are_higher_and_to_the_right() {
         let chart = chart(&[]);
-        let plane = Plane { x: &chart.x, y: &chart.y, edges: PLANE };
-        let place = |x, y| plane.place((x, y)).unwrap();
+        let plane = Plane { x: &chart.x, y: &chart.y, edges: PLOT_EDGES };
+        let place = |x, y| plane.position((x, y)).unwrap();
         assert!(place(100.0, 0.5).0 > place(50.0, 0.5).0 && place(50.0, 0.5).1 < place(50.0, 0.1).1);
-        assert!(place(1e9, 1e9) == (PLANE.right, PLANE.top), "clamped to the plane");
+        assert!(place(1e9, 1e9) == (PLOT_EDGES.right, PLOT_EDGES.top), "clamped to the plane");
     }
 }

@@ -8,12 +8,15 @@ mod axis;
 mod chart;
 mod parts;
 
-pub(crate) use axis::{Axis, Scale, extent, label as tick};
-pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, key, swatch};
-pub use parts::facts;
-pub(crate) use parts::{SHOWN_FEATURES, bars, beside, charts, data, details, grid, heat, note, run, table};
+pub(crate) use axis::{Axis, Scale, extent, tick_label as tick};
+pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, draw_key, swatch};
+pub use parts::fact_list;
+pub(crate) use parts::{
+    MAX_FEATURES, bar_table, charts, data_html, details, grid_table, heat_map, html_table, note, run_section,
+    side_by_side,
+};
 
-use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, text};
+use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, escape_html};
 use crate::output;
 use kstore::Result;
 use std::fmt::{self, Write};
@@ -25,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Number of colours in the palette; further classes and series repeat them.
-pub(crate) const COLOURS: usize = 24;
+pub(crate) const PALETTE_SIZE: usize = 24;
 
 /// A page with its sections.
 #[derive(Clone, Debug, Default)]
@@ -63,16 +66,16 @@ impl Page {
     /// # Errors
     /// Errors of writing.
     pub fn write(&self, path: &Path) -> Result<()> {
-        output::file(path, self.to_string().as_bytes())
+        output::write_file(path, self.to_string().as_bytes())
     }
 }
 
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (title, subtitle) = (text(&self.title), text(&self.subtitle));
+        let (title, subtitle) = (escape_html(&self.title), escape_html(&self.subtitle));
         let mut sections = String::new();
         for section in &self.sections {
-            writeln!(sections, "<section>\n<h2>{}</h2>\n{}\n</section>", text(&section.title), section.body)?;
+            writeln!(sections, "<section>\n<h2>{}</h2>\n{}\n</section>", escape_html(&section.title), section.body)?;
         }
         write!(
             f,
@@ -99,7 +102,7 @@ mod tests {
         let page = Page {
             title: evil.to_string(),
             subtitle: evil.to_string(),
-            sections: vec![Section::new(evil, table(&[evil], &[vec![evil.to_string()]]))],
+            sections: vec![Section::new(evil, html_table(&[evil], &[vec![evil.to_string()]]))],
             data: serde_json::json!({ "name": evil }),
             ..Page::default()
         };

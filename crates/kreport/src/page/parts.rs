@@ -1,129 +1,139 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
-use super::{COLOURS, Chart, Scale, Section, axis::extent};
-use crate::drawing::{Canvas, Svg, text};
+use super::{Chart, PALETTE_SIZE, Scale, Section, axis::extent};
+use crate::drawing::{Canvas, Svg, escape_html};
 use crate::machine;
 use crate::table::{self, Grid, count};
 
 /// Formats names and values as an HTML list.
-pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
-    let row = |(name, value): (&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", text(name), text(&value));
+pub fn fact_list<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let row =
+        |(name, value): (&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape_html(name), escape_html(&value));
     format!("<dl>\n{}</dl>", pairs.into_iter().map(row).collect::<String>())
 }
 
 /// Formats an HTML table: the first column names the row, the others are numbers.
-pub(crate) fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
-    let heads: String = head.iter().map(|head| format!("<th>{}</th>", text(head.as_ref()))).collect();
+pub(crate) fn html_table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
+    let heads: String = head.iter().map(|head| format!("<th>{}</th>", escape_html(head.as_ref()))).collect();
     let cell = |(i, cell): (usize, &String)| match i {
-        0 => format!("<th scope=\"row\">{}</th>", text(cell)),
-        _ => format!("<td>{}</td>", text(cell)),
+        0 => format!("<th scope=\"row\">{}</th>", escape_html(cell)),
+        _ => format!("<td>{}</td>", escape_html(cell)),
     };
     let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
-    sheet(&heads, &rows.iter().map(row).collect::<String>())
+    table_html(&heads, &rows.iter().map(row).collect::<String>())
 }
 
 /// Formats a table from its HTML cells.
-fn sheet(heads: &str, rows: &str) -> String {
-    format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>")
+fn table_html(headings: &str, rows: &str) -> String {
+    format!(
+        "<div class=\"scroll\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
+    )
 }
 
 /// Formats a grid as HTML, without shading.
-pub(crate) fn grid(grid: &Grid) -> String {
+pub(crate) fn grid_table(grid: &Grid) -> String {
     let head: Vec<&String> = std::iter::once(&grid.corner).chain(&grid.columns).collect();
     let row = |(name, cells): &(String, Vec<String>)| std::iter::once(name).chain(cells).cloned().collect();
-    table(&head, &grid.rows.iter().map(row).collect::<Vec<_>>())
+    html_table(&head, &grid.rows.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Formats names with fractions as HTML, each with a bar proportional to its fraction.
-pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String {
-    let largest = shares.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
+pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) -> String {
+    let largest = fractions.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
     let row = |(name, share, shown): &(String, f64, String)| {
         let width = if largest > 0.0 { 100.0 * share.max(0.0) / largest } else { 0.0 };
         format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" \
              aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
-            text(name),
-            text(shown)
+            escape_html(name),
+            escape_html(shown)
         )
     };
-    let rows: String = shares.iter().map(row).collect();
-    let [name, value] = head.map(text);
-    sheet(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
+    let rows: String = fractions.iter().map(row).collect();
+    let [name, value] = head.map(escape_html);
+    table_html(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
 /// Formats a grid as HTML with cells shaded by their scores, row by row; smaller scores are
 /// lighter, and a cell without a score is blank. Linear shading, for fractions, ranges from 0 to
 /// the largest. Logarithmic shading, for errors, ranges from the smallest to the largest; it is
 /// linear between them if a score is not positive.
-pub(crate) fn heat(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
-    let all = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
-    let logs = shading == Scale::Log && all().all(|score| score > 0.0);
-    let height = |score: f64| if logs { score.ln() } else { score };
-    let (low, high) = extent(all().map(height));
+pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
+    let finite_scores = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
+    let is_log = shading == Scale::Log && finite_scores().all(|score| score > 0.0);
+    let scaled = |score: f64| if is_log { score.ln() } else { score };
+    let (low, high) = extent(finite_scores().map(scaled));
     let low = if shading == Scale::Linear { low.min(0.0) } else { low };
     let shade = |score: Option<f64>| {
-        let share = (height(score?) - low) / (high - low);
-        share.is_finite().then_some(share)
+        let fraction = (scaled(score?) - low) / (high - low);
+        fraction.is_finite().then_some(fraction)
     };
-    let heads: String = grid.columns.iter().map(|head| format!("<th>{}</th>", text(head))).collect();
+    let heads: String = grid.columns.iter().map(|head| format!("<th>{}</th>", escape_html(head))).collect();
     let cell = |i: usize, j: usize, cell: &String| {
         let score = scores.get(i).and_then(|row| row.get(j)).copied().flatten();
-        let share = shade(score).unwrap_or(0.0);
-        let chosen = if grid.marked == Some((i, j)) { " data-chosen" } else { "" };
-        format!("<td class=\"heat\"{chosen} style=\"--heat: {:.0}%\">{}</td>", 70.0 * share, text(cell))
+        let fraction = shade(score).unwrap_or(0.0);
+        let chosen_attribute = if grid.marked == Some((i, j)) { " data-chosen" } else { "" };
+        format!(
+            "<td class=\"heat\"{chosen_attribute} style=\"--heat: {:.0}%\">{}</td>",
+            70.0 * fraction,
+            escape_html(cell)
+        )
     };
     let row = |(i, (name, cells)): (usize, &(String, Vec<String>))| {
         let cells: String = cells.iter().enumerate().map(|(j, text)| cell(i, j, text)).collect();
-        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(name))
+        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape_html(name))
     };
     let rows: String = grid.rows.iter().enumerate().map(row).collect();
-    let sheet = sheet(&format!("<th>{}</th>{heads}", text(&grid.corner)), &rows);
+    let sheet = table_html(&format!("<th>{}</th>{heads}", escape_html(&grid.corner)), &rows);
     format!("<figure class=\"sheet\" aria-label=\"{title}\">{sheet}</figure>")
 }
 
 /// Width of the whole bar, in units of the drawing.
-const BAR: f64 = 1000.0;
+const BAR_WIDTH: f64 = 1000.0;
 
 /// Formats the times of named stages, in seconds, as an HTML bar with a table.
-fn stages(stages: &[(String, f64)]) -> String {
+fn stage_bar(stages: &[(String, f64)]) -> String {
     let total: f64 = stages.iter().map(|(_, seconds)| seconds.max(0.0)).sum();
     if total <= 0.0 {
         return String::new();
     }
-    let (mut bar, mut at, mut rows) = (Svg::default(), 0.0, Vec::new());
+    let (mut bar, mut offset, mut rows) = (Svg::default(), 0.0, Vec::new());
     for (i, (name, seconds)) in stages.iter().enumerate() {
-        let (share, time) = (seconds.max(0.0) / total, table::seconds(*seconds));
-        let (class, says) = (format!("c{}", i % COLOURS), format!("{name}: {time}"));
-        bar.rectangle(&class, (at, 0.0), (share * BAR, 26.0), Some(&says));
-        at += share * BAR;
-        let key = format!(
+        let (fraction, time) = (seconds.max(0.0) / total, table::seconds(*seconds));
+        let (class, tooltip) = (format!("c{}", i % PALETTE_SIZE), format!("{name}: {time}"));
+        bar.rectangle(&class, (offset, 0.0), (fraction * BAR_WIDTH, 26.0), Some(&tooltip));
+        offset += fraction * BAR_WIDTH;
+        let swatch = format!(
             "<svg class=\"swatch\" viewBox=\"0 0 1 1\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"1\" height=\"1\"/></svg>"
         );
-        let share = format!("{:.1} %", 100.0 * share);
-        rows.push(format!("<tr><th scope=\"row\">{key}{}</th><td>{time}</td><td>{share}</td></tr>\n", text(name)));
+        let percentage = format!("{:.1} %", 100.0 * fraction);
+        rows.push(format!(
+            "<tr><th scope=\"row\">{swatch}{}</th><td>{time}</td><td>{percentage}</td></tr>\n",
+            escape_html(name)
+        ));
     }
     let label = "Stages of the run";
     format!(
         "<figure class=\"sheet\" aria-label=\"{label}\">\
-         <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
+         <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR_WIDTH} 26\" preserveAspectRatio=\"none\" \
          role=\"img\" aria-label=\"{label}\">{}</svg>\n{}</figure>",
-        bar.elements(),
-        sheet("<th>stage</th><th>time</th><th>fraction</th>", &rows.concat())
+        bar.into_elements(),
+        table_html("<th>stage</th><th>time</th><th>fraction</th>", &rows.concat())
     )
 }
 
 /// Returns the section on the run behind a page: its command line if there was one, the version,
 /// the machine, other facts and the times of its stages.
-pub(crate) fn run(by_command: bool, more: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
-    let typed = || format!("<pre class=\"command\">{}</pre>", text(&machine::command()));
-    let command = if by_command { typed() } else { String::new() };
-    let own = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::machine())];
-    let facts = facts(own.into_iter().chain(more));
-    Section::new("Run", format!("{command}\n{}", beside(&facts, &stages(seconds))))
+pub(crate) fn run_section(by_command: bool, other_facts: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
+    let command_html = || format!("<pre class=\"command\">{}</pre>", escape_html(&machine::command_line()));
+    let command = if by_command { command_html() } else { String::new() };
+    let version_facts = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::describe_machine())];
+    let facts = fact_list(version_facts.into_iter().chain(other_facts));
+    Section::new("Run", format!("{command}\n{}", side_by_side(&facts, &stage_bar(seconds))))
 }
 
 /// Places two parts side by side if they fit, as HTML.
-pub(crate) fn beside(left: &str, right: &str) -> String {
+pub(crate) fn side_by_side(left: &str, right: &str) -> String {
     format!("<div class=\"pair\"><div>{left}</div><div>{right}</div></div>")
 }
 
@@ -133,31 +143,31 @@ pub(crate) fn charts<'c>(charts: impl IntoIterator<Item = &'c Chart>) -> String 
     format!("<div class=\"charts\">\n{}\n</div>", charts.join("\n"))
 }
 
-pub(crate) fn note(words: &str) -> String {
-    format!("<p class=\"note\">{}</p>", text(words))
+pub(crate) fn note(sentence: &str) -> String {
+    format!("<p class=\"note\">{}</p>", escape_html(sentence))
 }
 
 /// Formats a part that is shown when its title is clicked, as HTML.
 pub(crate) fn details(title: &str, body: &str) -> String {
-    format!("<details><summary>{}</summary>{body}</details>", text(title))
+    format!("<details><summary>{}</summary>{body}</details>", escape_html(title))
 }
 
 /// Places facts next to a table of the first features, as HTML.
-pub(crate) fn data<const N: usize>(
+pub(crate) fn data_html<const N: usize>(
     facts: Vec<(&str, String)>,
     title: &str,
     head: [&str; N],
     features: impl ExactSizeIterator<Item = [String; N]>,
 ) -> String {
-    let more = match features.len().saturating_sub(SHOWN_FEATURES) {
+    let more = match features.len().saturating_sub(MAX_FEATURES) {
         0 => String::new(),
         more => note(&format!("and {} more", count(more as u64))),
     };
-    let rows: Vec<Vec<String>> = features.take(SHOWN_FEATURES).map(|row| row.to_vec()).collect();
-    beside(&self::facts(facts), &details(title, &(table(&head, &rows) + &more)))
+    let rows: Vec<Vec<String>> = features.take(MAX_FEATURES).map(|row| row.to_vec()).collect();
+    side_by_side(&self::fact_list(facts), &details(title, &(html_table(&head, &rows) + &more)))
 }
 
-pub(crate) const SHOWN_FEATURES: usize = 100;
+pub(crate) const MAX_FEATURES: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -165,19 +175,19 @@ mod tests {
 
     #[test]
     fn a_table_names_its_rows() {
-        let html = table(&["method", "50"], &[vec!["a<b".to_string(), "0.1".to_string()]]);
+        let html = html_table(&["method", "50"], &[vec!["a<b".to_string(), "0.1".to_string()]]);
         assert!(html.contains("<tr><th>method</th><th>50</th></tr>"), "{html}");
         assert!(html.contains("<tr><th scope=\"row\">a&lt;b</th><td>0.1</td></tr>"), "{html}");
     }
 
     #[test]
     fn bars_are_as_long_as_their_shares() {
-        let html = bars(
+        let html = bar_table(
             ["feature", "importance"],
             &[("<x>".to_string(), 0.6, "most".to_string()), ("y".to_string(), 0.15, "few".to_string())],
         );
         assert!(html.contains("&lt;x&gt;</th><td>most</td>") && html.contains("width=\"25.0\""), "{html}");
-        assert!(!bars(["a", "b"], &[("x".to_string(), 0.0, String::new())]).contains("NaN"));
+        assert!(!bar_table(["a", "b"], &[("x".to_string(), 0.0, String::new())]).contains("NaN"));
     }
 
     #[test]
@@ -188,7 +198,7 @@ mod tests {
             rows: vec![("a".to_string(), vec!["73".to_string(), "27".to_string()])],
             marked: None,
         };
-        let heat = |shading, shares: [f64; 2]| heat("t", &grid, shading, &[shares.map(Some).to_vec()]);
+        let heat = |shading, shares: [f64; 2]| heat_map("t", &grid, shading, &[shares.map(Some).to_vec()]);
         // 70 % is the strongest shade: 27 of 73 have 26 %
         let shares = heat(Scale::Linear, [0.73, 0.27]);
         assert!(shares.contains("--heat: 70%") && shares.contains("--heat: 26%"), "{shares}");
@@ -199,8 +209,8 @@ mod tests {
 
     #[test]
     fn stages_share_the_bar() {
-        let html = stages(&[("a".to_string(), 1.0), ("b".to_string(), 3.0)]);
+        let html = stage_bar(&[("a".to_string(), 1.0), ("b".to_string(), 3.0)]);
         assert!(html.contains("x=\"250.00\" y=\"0.00\" width=\"750.00\"") && html.contains("75.0 %"), "{html}");
-        assert_eq!(stages(&[]), "");
+        assert_eq!(stage_bar(&[]), "");
     }
 }

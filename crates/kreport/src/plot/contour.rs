@@ -17,50 +17,50 @@ pub(super) struct FunctionGrid {
 }
 
 /// A line segment, in units of the grid.
-pub(super) type Piece = [(f64, f64); 2];
+pub(super) type Segment = [(f64, f64); 2];
 
 impl FunctionGrid {
-    pub(super) fn at(&self, column: usize, row: usize) -> f64 {
+    pub(super) fn value_at(&self, column: usize, row: usize) -> f64 {
         self.values[row * self.width + column]
     }
 
     /// Returns the segments of the contour line at `level`.
-    pub(super) fn contour(&self, level: f64) -> Vec<Piece> {
-        let mut pieces = Vec::new();
+    pub(super) fn contour(&self, level: f64) -> Vec<Segment> {
+        let mut segments = Vec::new();
         for row in 0..self.height.saturating_sub(1) {
             for column in 0..self.width.saturating_sub(1) {
-                self.square(column, row, level, &mut pieces);
+                self.add_square(column, row, level, &mut segments);
             }
         }
-        pieces
+        segments
     }
 
-    fn square(&self, column: usize, row: usize, level: f64, pieces: &mut Vec<Piece>) {
+    fn add_square(&self, column: usize, row: usize, level: f64, segments: &mut Vec<Segment>) {
         // corners counter-clockwise from the lower left, with their heights above the level
         let corners = [(0, 0), (1, 0), (1, 1), (0, 1)].map(|(x, y)| (column + x, row + y));
-        let above = corners.map(|(x, y)| self.at(x, y) - level);
-        if above.iter().any(|height| !height.is_finite()) {
+        let heights = corners.map(|(x, y)| self.value_at(x, y) - level);
+        if heights.iter().any(|height| !height.is_finite()) {
             return;
         }
-        let crossing = |i: usize| {
-            let (j, (a, b)) = ((i + 1) % 4, (above[i], above[(i + 1) % 4]));
+        let edge_crossing = |i: usize| {
+            let (j, (a, b)) = ((i + 1) % 4, (heights[i], heights[(i + 1) % 4]));
             if (a > 0.0) == (b > 0.0) {
                 return None;
             }
-            let share = a / (a - b);
-            let end = |at: fn((usize, usize)) -> usize| {
-                at(corners[i]) as f64 + share * (at(corners[j]) as f64 - at(corners[i]) as f64)
+            let fraction = a / (a - b);
+            let coordinate = |at: fn((usize, usize)) -> usize| {
+                at(corners[i]) as f64 + fraction * (at(corners[j]) as f64 - at(corners[i]) as f64)
             };
-            Some((end(|corner| corner.0), end(|corner| corner.1)))
+            Some((coordinate(|corner| corner.0), coordinate(|corner| corner.1)))
         };
-        let crossed: Vec<(f64, f64)> = (0..4).filter_map(crossing).collect();
-        match crossed[..] {
-            [a, b] => pieces.push([a, b]),
+        let crossings: Vec<(f64, f64)> = (0..4).filter_map(edge_crossing).collect();
+        match crossings[..] {
+            [a, b] => segments.push([a, b]),
             [a, b, c, d] => {
                 // a saddle: the middle belongs to one of the two pairs of corners
-                let middle: f64 = above.iter().sum();
-                let joined = (middle > 0.0) == (above[0] > 0.0);
-                pieces.extend(if joined { [[a, b], [c, d]] } else { [[d, a], [b, c]] });
+                let middle: f64 = heights.iter().sum();
+                let connects_first = (middle > 0.0) == (heights[0] > 0.0);
+                segments.extend(if connects_first { [[a, b], [c, d]] } else { [[d, a], [b, c]] });
             }
             _ => {}
         }
@@ -89,7 +89,7 @@ mod tests {
         let grid = |values: [f64; 4]| FunctionGrid { width: 2, height: 2, values: values.to_vec() };
         // opposite corners above: the middle is above, so they are connected
         assert_eq!(grid([2.0, -1.0, -1.0, 2.0]).contour(0.0).len(), 2);
-        assert_eq!(grid([1.0, 1.0, 1.0, 1.0]).contour(0.0), Vec::<Piece>::new());
-        assert_eq!(grid([1.0, f64::NAN, -1.0, 1.0]).contour(0.0), Vec::<Piece>::new());
+        assert_eq!(grid([1.0, 1.0, 1.0, 1.0]).contour(0.0), Vec::<Segment>::new());
+        assert_eq!(grid([1.0, f64::NAN, -1.0, 1.0]).contour(0.0), Vec::<Segment>::new());
     }
 }

@@ -1,53 +1,55 @@
 //! Legends: the names of classes, and the values of shades.
 
-use crate::drawing::{Anchor, Canvas, LETTERS};
-use crate::page::{Axis, COLOURS, Edges};
+use crate::drawing::{Anchor, Canvas, FONT_SIZE};
+use crate::page::{Axis, Edges, PALETTE_SIZE};
 use std::collections::HashMap;
 
 /// Number of shades between the smallest and the largest value.
 pub(super) const SHADES: usize = 12;
 
-const LINE: f64 = 21.0;
+const LINE_HEIGHT: f64 = 21.0;
 
 /// Maximum number of characters of a name.
-const SHOWN: usize = 14;
+const MAX_NAME: usize = 14;
 
 /// Number of cells around the middle of a region that a name needs.
-const ROOM: usize = 7;
+const MIN_ROOM: usize = 7;
 
-pub(super) fn short(name: &str) -> String {
+pub(super) fn shorten(name: &str) -> String {
     let letters = name.chars().count();
-    if letters <= SHOWN { name.to_string() } else { name.chars().take(SHOWN - 1).chain(['…']).collect() }
+    if letters <= MAX_NAME { name.to_string() } else { name.chars().take(MAX_NAME - 1).chain(['…']).collect() }
 }
 
 /// Draws the names of the classes next to their colours, to the right of the plot area.
-pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
+pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
     let Edges { right, top, bottom, .. } = plane;
-    let most = ((bottom - top) / LINE) as usize;
-    let shown = if names.len() > most { most - 1 } else { names.len() };
-    let at = |line: usize| top + LINE * (line as f64 + 0.5);
+    let max_lines = ((bottom - top) / LINE_HEIGHT) as usize;
+    let shown = if names.len() > max_lines { max_lines - 1 } else { names.len() };
+    let line_y = |line: usize| top + LINE_HEIGHT * (line as f64 + 0.5);
     for (class, name) in names[..shown].iter().enumerate() {
-        canvas.circle(&format!("key c{}", class % COLOURS), (right + 18.0, at(class)), 5.0, None);
-        canvas.word("tick", &short(name), (right + 28.0, at(class) + 0.34 * LETTERS), Anchor::Start);
+        canvas.circle(&format!("key c{}", class % PALETTE_SIZE), (right + 18.0, line_y(class)), 5.0, None);
+        canvas.word("tick", &shorten(name), (right + 28.0, line_y(class) + 0.34 * FONT_SIZE), Anchor::Start);
     }
     if shown < names.len() {
         let more = format!("and {} more", names.len() - shown);
-        canvas.word("tick", &more, (right + 28.0, at(shown) + 0.34 * LETTERS), Anchor::Start);
+        canvas.word("tick", &more, (right + 28.0, line_y(shown) + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
 /// Draws a colour bar from the smallest to the largest value, with ticks, to the right of the plot
 /// area; the style classes are `name` followed by a number.
-pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), plane: Edges) {
+pub(super) fn draw_shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), plane: Edges) {
     let Edges { right, top, bottom, .. } = plane;
     let height = (bottom - top) / shades as f64;
     for shade in 0..shades {
         let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
         canvas.rectangle(&format!("{name}{shade}"), corner, (16.0, height), None);
     }
-    let axis = Axis::within("", range);
-    for (y, words) in axis.written().filter_map(|(value, words)| Some((axis.place(value, bottom, top)?, words))) {
-        canvas.word("tick", &words, (right + 38.0, y + 0.34 * LETTERS), Anchor::Start);
+    let axis = Axis::with_range("", range);
+    for (y, words) in
+        axis.labelled_ticks().filter_map(|(value, words)| Some((axis.position(value, bottom, top)?, words)))
+    {
+        canvas.word("tick", &words, (right + 38.0, y + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
@@ -57,40 +59,41 @@ pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name):
 /// The room of a cell is the number of steps to the nearest cell of another class, computed in two
 /// passes over the grid: Rosenfeld and Pfaltz, "Sequential operations in digital picture
 /// processing", 1966.
-pub(super) fn middles(regions: &[usize], width: usize, classes: usize) -> Vec<(usize, (usize, usize))> {
+pub(super) fn label_positions(regions: &[usize], width: usize, classes: usize) -> Vec<(usize, (usize, usize))> {
     let height = regions.len() / width.max(1);
-    let same = |a: usize, b: usize| regions[a] == regions[b];
+    let is_same_class = |a: usize, b: usize| regions[a] == regions[b];
     // close to the edge a name would be cut off
-    let mut room: Vec<usize> = (0..regions.len())
+    let mut distances: Vec<usize> = (0..regions.len())
         .map(|at| {
             [at % width, width - 1 - at % width, at / width, height - 1 - at / width].into_iter().min().unwrap_or(0) + 1
         })
         .collect();
     for at in 0..regions.len() {
         for before in [at.checked_sub(1).filter(|_| at % width > 0), at.checked_sub(width)].into_iter().flatten() {
-            room[at] = room[at].min(if same(at, before) { room[before] + 1 } else { 1 });
+            distances[at] = distances[at].min(if is_same_class(at, before) { distances[before] + 1 } else { 1 });
         }
     }
     for at in (0..regions.len()).rev() {
         for after in [(at + 1) * usize::from((at + 1) % width > 0), at + width].into_iter().filter(|after| *after > at)
         {
             if after < regions.len() {
-                room[at] = room[at].min(if same(at, after) { room[after] + 1 } else { 1 });
+                distances[at] = distances[at].min(if is_same_class(at, after) { distances[after] + 1 } else { 1 });
             }
         }
     }
     let mut best: HashMap<usize, usize> = HashMap::new();
     for (at, class) in regions.iter().enumerate() {
-        let held = best.entry(*class).or_insert(at);
-        if room[at] > room[*held] {
-            *held = at;
+        let best_cell = best.entry(*class).or_insert(at);
+        if distances[at] > distances[*best_cell] {
+            *best_cell = at;
         }
     }
-    let place = |class| best.get(&class).filter(|at| room[**at] >= ROOM).map(|at| (class, (at % width, at / width)));
-    (0..classes).filter_map(place).collect()
+    let label_position =
+        |class| best.get(&class).filter(|at| distances[**at] >= MIN_ROOM).map(|at| (class, (at % width, at / width)));
+    (0..classes).filter_map(label_position).collect()
 }
 
-pub(super) fn shade(value: f64, (low, high): (f64, f64)) -> usize {
+pub(super) fn shade_index(value: f64, (low, high): (f64, f64)) -> usize {
     (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1)
 }
 
@@ -111,7 +114,7 @@ mod tests {
             }
         };
         let regions: Vec<usize> = (0..width * height).map(class).collect();
-        let found = middles(&regions, width, 3);
+        let found = label_positions(&regions, width, 3);
         let [(0, zero), (1, one)] = found[..] else { panic!("{found:?}") };
         assert!((zero.0 as f64 - 20.0).abs() < 12.0 && (15..45).contains(&zero.1), "{zero:?}");
         assert!((one.0 as f64 - 50.0).abs() <= 2.0 && (one.1 as f64 - 30.0).abs() <= 2.0, "{one:?}");
@@ -119,7 +122,7 @@ mod tests {
 
     #[test]
     fn long_names_are_cut() {
-        assert_eq!(short("cat"), "cat");
-        assert_eq!(short("a very long name of a class"), "a very long n…");
+        assert_eq!(shorten("cat"), "cat");
+        assert_eq!(shorten("a very long name of a class"), "a very long n…");
     }
 }

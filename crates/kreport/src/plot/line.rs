@@ -1,52 +1,58 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
-use super::points::{Drawn, Points};
-use super::{DRAWING, HEADING, PLANE, Plot, PlotReport, SIZE, about, component, legend, what};
+use super::points::{DrawnRow, Points};
+use super::{
+    DRAWING_BYTES, PICTURE_SIZE, PLOT_EDGES, Plot, PlotReport, TITLE_POSITION, component_index, describe_model, legend,
+    quantity_name,
+};
 use crate::drawing::{Canvas, Drawing, Point};
-use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
+use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick};
 use crate::table::number;
 use ksolve::job::Run;
 use ksolve::{Error, Result, Task, predict::Predictor};
-use kstore::budget::Term;
+use kstore::budget::MemoryTerm;
 use std::path::Path;
 
 /// Number of points of the line: one per two units of the drawing.
-const STEPS: usize = 300;
+const LINE_POINTS: usize = 300;
 
-struct Line<'a> {
+struct LinePlot<'a> {
     feature: &'a str,
-    what: String,
+    quantity: String,
     bounds: (f64, f64),
     /// Palette index and values at equal steps of each output that is drawn.
     functions: Vec<(usize, Vec<f64>)>,
     points: &'a Points,
     /// Decision boundary: equal scores, the boundary of novelty, or probability ½.
-    border: Option<f64>,
+    boundary: Option<f64>,
 }
 
 /// Draws a model with one feature, writes the picture and returns the report.
-pub(super) fn write(
+pub(super) fn write_line_plot(
     predictor: &Predictor,
     feature: &String,
     plot: &Plot,
     output: &Path,
     run: &Run,
 ) -> Result<PlotReport> {
-    for (option, given) in [("x", &plot.x), ("y", &plot.y)] {
-        if let Some(name) = given.as_ref().filter(|name| *name != feature || option == "y") {
+    for (option, requested) in [("x", &plot.x), ("y", &plot.y)] {
+        if let Some(name) = requested.as_ref().filter(|name| *name != feature || option == "y") {
             let why = format!("the model has one feature, {feature}, which is the horizontal axis; omit this option");
             return Err(Error::option(option, name, why));
         }
     }
-    let (card, outputs, component) = (predictor.card(), predictor.outputs(), component(predictor, plot)?);
-    let terms = vec![predictor.term(0), Term::new("line and drawing", 8 * STEPS * (outputs + 2) + DRAWING, "")];
-    let points = Points::read(card, plot, output, std::slice::from_ref(feature), terms, run)?;
+    let (metadata, outputs, component) = (predictor.metadata(), predictor.outputs(), component_index(predictor, plot)?);
+    let terms = vec![
+        predictor.plan_term(0),
+        MemoryTerm::new("line and drawing", 8 * LINE_POINTS * (outputs + 2) + DRAWING_BYTES, ""),
+    ];
+    let points = Points::for_model(metadata, plot, output, std::slice::from_ref(feature), terms, run)?;
     let bounds = points.bounds()[0];
-    let x: Vec<f64> = (0..STEPS).map(|i| bounds.0 + share(i) * (bounds.1 - bounds.0)).collect();
-    let mut scores = vec![0.0; STEPS * outputs];
+    let x: Vec<f64> = (0..LINE_POINTS).map(|i| bounds.0 + fraction(i) * (bounds.1 - bounds.0)).collect();
+    let mut scores = vec![0.0; LINE_POINTS * outputs];
     predictor.predict(&x, &mut scores)?;
     // if the model has probabilities, those of all classes are drawn
-    let (values, width) = match &card.link {
+    let (values, width) = match &metadata.link {
         Some(link) => {
             let (mut all, mut row) = (Vec::new(), Vec::new());
             for scores in scores.chunks_exact(outputs) {
@@ -57,79 +63,80 @@ pub(super) fn write(
         }
         None => (scores, outputs),
     };
-    let drawn: Vec<usize> = if card.classes.is_empty() { vec![component] } else { (0..width).collect() };
-    let function = |k: usize| (k, values.iter().skip(k).step_by(width).copied().collect::<Vec<f64>>());
-    let functions: Vec<_> = drawn.into_iter().map(function).collect();
+    let drawn_outputs: Vec<usize> = if metadata.classes.is_empty() { vec![component] } else { (0..width).collect() };
+    let output_values = |k: usize| (k, values.iter().skip(k).step_by(width).copied().collect::<Vec<f64>>());
+    let functions: Vec<_> = drawn_outputs.into_iter().map(output_values).collect();
     let scores = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
-    let border = match (card.task, &card.link) {
+    let boundary = match (metadata.task, &metadata.link) {
         (Task::Classification, Some(_)) => (width == 2).then_some(0.5),
         (Task::Classification, None) => (width == 1).then_some(0.0),
         (Task::Novelty, _) => Some(0.0),
         _ => None,
     };
-    let what = match (card.task, &card.link) {
-        (Task::Classification, Some(_)) => format!("{}: probability", what(card, component, outputs)),
-        (Task::Classification, None) => format!("{}: score", what(card, component, outputs)),
-        _ => what(card, component, outputs),
+    let quantity = match (metadata.task, &metadata.link) {
+        (Task::Classification, Some(_)) => format!("{}: probability", quantity_name(metadata, component, outputs)),
+        (Task::Classification, None) => format!("{}: score", quantity_name(metadata, component, outputs)),
+        _ => quantity_name(metadata, component, outputs),
     };
-    let line = Line { feature, what, bounds, functions, points: &points, border };
-    super::write(&line, about(card, plot), output)?;
-    Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, output))
+    let line = LinePlot { feature, quantity, bounds, functions, points: &points, boundary };
+    super::write(&line, describe_model(metadata, plot), output)?;
+    Ok(PlotReport::new([feature.clone(), line.quantity.clone()], &points, scores, output))
 }
 
-fn share(i: usize) -> f64 {
-    i as f64 / (STEPS - 1) as f64
+fn fraction(i: usize) -> f64 {
+    i as f64 / (LINE_POINTS - 1) as f64
 }
 
-impl Drawing for Line<'_> {
+impl Drawing for LinePlot<'_> {
     fn size(&self) -> (f64, f64) {
-        SIZE
+        PICTURE_SIZE
     }
 
-    fn name(&self) -> String {
-        format!("{} against {}", self.what, self.feature)
+    fn title(&self) -> String {
+        format!("{} against {}", self.quantity, self.feature)
     }
 
-    fn heading(&self) -> Option<Point> {
-        Some(HEADING)
+    fn title_position(&self) -> Option<Point> {
+        Some(TITLE_POSITION)
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
-        let truths = self.points.drawn.iter().map(|row| row.place[1]).filter(|_| self.points.truth);
+        let truths = self.points.drawn.iter().map(|row| row.position[1]).filter(|_| self.points.has_target);
         let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
-        let across = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
-        let up = Axis::new(&self.what, Scale::Linear, heights.chain(self.border));
+        let x_axis = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
+        let y_axis = Axis::new(&self.quantity, Scale::Linear, heights.chain(self.boundary));
         // predictions are finite, so the axes exist
-        let (Some(x), Some(y)) = (across, up) else { return };
-        let plane = Plane { x: &x, y: &y, edges: PLANE };
-        let place = |point: (f64, f64)| plane.place(point).unwrap_or((PLANE.left, PLANE.bottom));
-        plane.grid(canvas);
+        let (Some(x), Some(y)) = (x_axis, y_axis) else { return };
+        let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
+        let place = |point: (f64, f64)| plane.position(point).unwrap_or((PLOT_EDGES.left, PLOT_EDGES.bottom));
+        plane.draw_grid(canvas);
         for row in &self.points.drawn {
-            let (x, y) = place(row.place.into());
+            let (x, y) = place(row.position.into());
             // without a target, the rows are drawn on the axis
-            let place = (x, if self.points.truth { y } else { PLANE.bottom - 6.0 });
-            self.points.circle(canvas, row, place, &self.says(row));
+            let place = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
+            self.points.draw_row(canvas, row, place, &self.tooltip(row));
         }
         let (low, high) = self.bounds;
-        if let Some(border) = self.border {
-            let y = place((low, border)).1;
-            canvas.lines("floor", &[[(PLANE.left, y), (PLANE.right, y)]], Some(&tick(border)));
+        if let Some(boundary) = self.boundary {
+            let y = place((low, boundary)).1;
+            canvas.lines("floor", &[[(PLOT_EDGES.left, y), (PLOT_EDGES.right, y)]], Some(&tick(boundary)));
         }
         for (colour, values) in &self.functions {
-            let at = |(i, value): (usize, &f64)| place((low + share(i) * (high - low), *value));
-            let places: Vec<Point> = values.iter().enumerate().map(at).collect();
+            let line_point = |(i, value): (usize, &f64)| place((low + fraction(i) * (high - low), *value));
+            let places: Vec<Point> = values.iter().enumerate().map(line_point).collect();
             let name = self.points.labels.get(*colour).filter(|_| self.functions.len() > 1);
-            canvas.path(&format!("line c{}", colour % COLOURS), &places, false, name.map(String::as_str));
+            canvas.path(&format!("line c{}", colour % PALETTE_SIZE), &places, false, name.map(String::as_str));
         }
-        plane.axes(canvas);
-        plane.name_upwards(canvas, &self.what, 16.0);
-        legend::classes(canvas, &self.points.labels, PLANE);
+        plane.draw_axes(canvas);
+        plane.draw_y_name(canvas, &self.quantity, 16.0);
+        legend::draw_classes(canvas, &self.points.labels, PLOT_EDGES);
     }
 }
 
-impl Line<'_> {
-    fn says(&self, Drawn { place: [x, y], .. }: &Drawn) -> String {
-        let truth = if self.points.truth { format!(", {} {}", self.what, number(*y, 4)) } else { String::new() };
+impl LinePlot<'_> {
+    fn tooltip(&self, DrawnRow { position: [x, y], .. }: &DrawnRow) -> String {
+        let truth =
+            if self.points.has_target { format!(", {} {}", self.quantity, number(*y, 4)) } else { String::new() };
         format!("{} {}{truth}", self.feature, number(*x, 4))
     }
 }

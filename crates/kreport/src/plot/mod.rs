@@ -16,11 +16,11 @@ mod scatter;
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output;
 use crate::page::{self, Edges, Page, Section, extent};
-use crate::table::{count, rounded};
+use crate::table::{count, rounded_kernel};
 use contour::FunctionGrid;
-use ksolve::job::{Run, Stages};
-use ksolve::{Card, Error, Result, Task, predict::Predictor};
-use kstore::{Condition, Missing, Selection, Table, TextOptions, budget::Term, shown};
+use ksolve::job::{Run, StageObserver};
+use ksolve::{Error, ModelMetadata, Result, Task, predict::Predictor};
+use kstore::{Condition, Missing, Selection, Table, TextOptions, budget::MemoryTerm, shown};
 use picture::Picture;
 use points::Points;
 use std::ops::Range;
@@ -54,14 +54,14 @@ pub struct Plot {
 }
 
 /// Width and height of a picture, and the edges of the plot area.
-const SIZE: Point = (760.0, 520.0);
-const PLANE: Edges = Edges { left: 76.0, right: 626.0, top: 34.0, bottom: 460.0 };
+const PICTURE_SIZE: Point = (760.0, 520.0);
+const PLOT_EDGES: Edges = Edges { left: 76.0, right: 626.0, top: 34.0, bottom: 460.0 };
 
 /// Centre of the title of a standalone picture.
-const HEADING: Point = ((PLANE.left + PLANE.right) / 2.0, PLANE.top - 14.0);
+const TITLE_POSITION: Point = ((PLOT_EDGES.left + PLOT_EDGES.right) / 2.0, PLOT_EDGES.top - 14.0);
 
 /// Number of grid points along the two features; a cell is about three pixels wide.
-const GRID: (usize, usize) = (200, 150);
+const GRID_SIZE: (usize, usize) = (200, 150);
 
 /// The report of a picture.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -99,7 +99,7 @@ impl std::fmt::Display for PlotReport {
 struct Axes {
     names: [String; 2],
     /// Indices among the features of the model.
-    at: [usize; 2],
+    indices: [usize; 2],
 }
 
 impl Plot {
@@ -111,34 +111,34 @@ impl Plot {
     /// Axes, components and colours that the model or table lacks; an output that is an input;
     /// errors of reading, of the memory plan and of writing.
     pub fn write(&self, output: &Path, run: &Run) -> Result<PlotReport> {
-        if !ksolve::job::is_model(&self.model) {
-            return scatter::table(self, output, run);
+        if !ksolve::job::is_model_file(&self.model) {
+            return scatter::write_table_plot(self, output, run);
         }
         let predictor = Predictor::load_within(&self.model, run)?;
-        if let Some(components) = scatter::components(&predictor, self) {
-            return scatter::of_components(&predictor, components, self, output, run);
+        if let Some(components) = scatter::requested_components(&predictor, self) {
+            return scatter::write_component_plot(&predictor, components, self, output, run);
         }
         if let Some(colour) = &self.colour {
             let why = "in a picture of this model colours show its predictions; omit this option, or draw a table: \
                 kmill predict --keep '*', then kmill plot PREDICTIONS";
             return Err(Error::option("colour", colour, why));
         }
-        if let [feature] = &predictor.card().features[..] {
-            return line::write(&predictor, feature, self, output, run);
+        if let [feature] = &predictor.metadata().features[..] {
+            return line::write_line_plot(&predictor, feature, self, output, run);
         }
-        let axes = axes(predictor.card(), self)?;
-        let terms = vec![predictor.term(0), picture_term(&predictor)];
-        let mut points = Points::read(predictor.card(), self, output, &axes.names, terms, run)?;
-        if predictor.card().task == Task::Clusters {
-            points.group(&scatter::scores(&predictor, self, run)?, predictor.outputs());
+        let axes = resolve_axes(predictor.metadata(), self)?;
+        let terms = vec![predictor.plan_term(0), picture_term(&predictor)];
+        let mut points = Points::for_model(predictor.metadata(), self, output, &axes.names, terms, run)?;
+        if predictor.metadata().task == Task::Clusters {
+            points.colour_by_cluster(&scatter::scores_by_key(&predictor, self, run)?, predictor.outputs());
         }
-        draw(&predictor, axes, &points, self, output, run)
+        write_grid_plot(&predictor, axes, &points, self, output, run)
     }
 
     /// Opens the table whose rows are drawn, and rejects a picture that would replace it.
-    fn open(&self, paths: &[PathBuf], text: &TextOptions, output: &Path) -> Result<Table> {
+    fn open_table(&self, paths: &[PathBuf], text: &TextOptions, output: &Path) -> Result<Table> {
         let table = Table::open_with(paths, text)?;
-        output::protect_inputs([output], output::inputs(&table).chain([self.model.as_path()]))?;
+        output::protect_inputs([output], output::table_files(&table).chain([self.model.as_path()]))?;
         Ok(table)
     }
 
@@ -155,31 +155,35 @@ impl Plot {
     }
 }
 
-fn axes(card: &Card, plot: &Plot) -> Result<Axes> {
-    let place = |option: &'static str, given: &Option<String>, default: usize| match given {
-        None if card.features.len() == 2 => Ok(default),
+fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
+    let feature_index = |option: &'static str, requested: &Option<String>, default: usize| match requested {
+        None if metadata.features.len() == 2 => Ok(default),
         None => {
-            let why = format!("the model has {} features, and a picture shows two", card.features.len());
-            let first = card.features.first().map_or(String::new(), |name| format!(", such as `{option}` {name}"));
+            let why = format!("the model has {} features, and a picture shows two", metadata.features.len());
+            let first = metadata.features.first().map_or(String::new(), |name| format!(", such as `{option}` {name}"));
             Err(Error::option(option, "", format!("{why}; name one of them{first} (kmill inspect MODEL lists them)")))
         }
-        Some(name) => card.features.iter().position(|feature| feature == name).ok_or_else(|| {
+        Some(name) => metadata.features.iter().position(|feature| feature == name).ok_or_else(|| {
             Error::option(option, name, "the model has no such feature; kmill inspect MODEL lists them")
         }),
     };
-    let at = [place("x", &plot.x, 0)?, place("y", &plot.y, 1)?];
-    if at[0] == at[1] {
-        return Err(Error::option("y", &card.features[at[1]], "this feature is already `x`; choose another one"));
+    let indices = [feature_index("x", &plot.x, 0)?, feature_index("y", &plot.y, 1)?];
+    if indices[0] == indices[1] {
+        return Err(Error::option(
+            "y",
+            &metadata.features[indices[1]],
+            "this feature is already `x`; choose another one",
+        ));
     }
-    let flags = card.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.flags());
-    if let Some((option, i)) = ["x", "y"].into_iter().zip(at).find(|(_, i)| flags.get(*i) == Some(&true)) {
+    let flags = metadata.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.flags());
+    if let Some((option, i)) = ["x", "y"].into_iter().zip(indices).find(|(_, i)| flags.get(*i) == Some(&true)) {
         let why = "this feature is 0 or 1, but an axis needs a numeric column; choose a numeric column";
-        return Err(Error::option(option, &card.features[i], why));
+        return Err(Error::option(option, &metadata.features[i], why));
     }
-    Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
+    Ok(Axes { names: indices.map(|i| metadata.features[i].clone()), indices })
 }
 
-fn draw(
+fn write_grid_plot(
     predictor: &Predictor,
     axes: Axes,
     points: &Points,
@@ -187,39 +191,39 @@ fn draw(
     output: &Path,
     run: &Run,
 ) -> Result<PlotReport> {
-    let (outputs, component) = (predictor.outputs(), component(predictor, plot)?);
+    let (outputs, component) = (predictor.outputs(), component_index(predictor, plot)?);
     let bounds = points.bounds();
-    let watch = run.watched();
+    let watch = run.stage_recorder();
     let stage = watch.stage("grid", None);
-    let scores = evaluate(predictor, &axes, bounds)?;
+    let scores = evaluate_grid(predictor, &axes, bounds)?;
     drop(stage);
     let values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
     let grids: Vec<FunctionGrid> =
-        (0..outputs).map(|j| FunctionGrid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
-    let card = predictor.card();
-    let regions = match (predictor.classes(), card.task) {
+        (0..outputs).map(|j| FunctionGrid { width: GRID_SIZE.0, height: GRID_SIZE.1, values: values(j) }).collect();
+    let metadata = predictor.metadata();
+    let regions = match (predictor.classes(), metadata.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
         // at the mean of the other features, regions would not show the clusters of the rows
-        (None, Task::Clusters) if card.features.len() == 2 => Some(scores.chunks(outputs).map(largest).collect()),
+        (None, Task::Clusters) if metadata.features.len() == 2 => Some(scores.chunks(outputs).map(argmax).collect()),
         _ => None,
     };
-    let shown = if regions.is_none() && card.task == Task::Clusters { &[][..] } else { &grids };
-    let what = what(card, component, outputs);
-    let border = (card.task == Task::Novelty).then_some(0.0);
+    let drawn_grids = if regions.is_none() && metadata.task == Task::Clusters { &[][..] } else { &grids };
+    let quantity = quantity_name(metadata, component, outputs);
+    let boundary = (metadata.task == Task::Novelty).then_some(0.0);
     let rows = Picture::new(&axes.names, points);
-    let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
-    write(&picture, about(card, plot), output)?;
+    let picture = Picture { bounds, grids: drawn_grids, regions, component, quantity, boundary, ..rows };
+    write(&picture, describe_model(metadata, plot), output)?;
     let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
     Ok(PlotReport::new(axes.names, points, scores, output))
 }
 
 /// Returns the index of the largest score: the cluster of a row.
-fn largest(scores: &[f64]) -> usize {
+fn argmax(scores: &[f64]) -> usize {
     (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
 }
 
 /// Returns the index of the output that is drawn, from 0.
-fn component(predictor: &Predictor, plot: &Plot) -> Result<usize> {
+fn component_index(predictor: &Predictor, plot: &Plot) -> Result<usize> {
     let (outputs, component) = (predictor.outputs(), plot.component.unwrap_or(1));
     if component > outputs {
         let why = format!("the model has {outputs} outputs; choose a number from 1 to {outputs}");
@@ -229,39 +233,43 @@ fn component(predictor: &Predictor, plot: &Plot) -> Result<usize> {
 }
 
 /// Describes what is drawn: the name of the target, or which score or component.
-fn what(card: &Card, component: usize, outputs: usize) -> String {
-    match (card.task, &card.targets[..]) {
+fn quantity_name(metadata: &ModelMetadata, component: usize, outputs: usize) -> String {
+    match (metadata.task, &metadata.targets[..]) {
         (Task::Regression | Task::Classification, targets) => match targets.get(component).or(targets.first()) {
             Some(target) => target.clone(),
-            None => card.solver.clone(),
+            None => metadata.solver.clone(),
         },
-        (Task::Ranking | Task::Novelty, _) => format!("{}: score", card.solver),
-        (Task::Clusters, _) => format!("clusters of {}", card.solver),
-        (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
+        (Task::Ranking | Task::Novelty, _) => format!("{}: score", metadata.solver),
+        (Task::Clusters, _) => format!("clusters of {}", metadata.solver),
+        (Task::Components, _) => format!("{}: component {} of {outputs}", metadata.solver, component + 1),
     }
 }
 
 /// Memory of a drawing: its pixels or its text, and the encoded file, in bytes.
-const DRAWING: usize = 8 << 20;
+const DRAWING_BYTES: usize = 8 << 20;
 
 /// Returns the memory term of the picture: the scores of the grid twice, a line of it, and the
 /// drawing.
-fn picture_term(predictor: &Predictor) -> Term {
-    let line = 2 * 8 * GRID.0 * predictor.features() + predictor.scratch_bytes();
-    Term::new("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * predictor.outputs() + line + DRAWING, "")
+fn picture_term(predictor: &Predictor) -> MemoryTerm {
+    let line_bytes = 2 * 8 * GRID_SIZE.0 * predictor.features() + predictor.scratch_bytes();
+    MemoryTerm::new(
+        "grid and drawing",
+        2 * 8 * GRID_SIZE.0 * GRID_SIZE.1 * predictor.outputs() + line_bytes + DRAWING_BYTES,
+        "",
+    )
 }
 
 /// Returns the scores of the model at every grid point, row-major, one row per point. The other
 /// features have their means over the training rows.
-fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Result<Vec<f64>> {
+fn evaluate_grid(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Result<Vec<f64>> {
     let (d, t) = (predictor.features(), predictor.outputs());
-    let mut x: Vec<f64> = (0..GRID.0).flat_map(|_| predictor.means()).copied().collect();
-    let mut scores = vec![0.0; GRID.0 * GRID.1 * t];
-    for (line, scores) in scores.chunks_mut(GRID.0 * t).enumerate() {
+    let mut x: Vec<f64> = (0..GRID_SIZE.0).flat_map(|_| predictor.means()).copied().collect();
+    let mut scores = vec![0.0; GRID_SIZE.0 * GRID_SIZE.1 * t];
+    for (line, scores) in scores.chunks_mut(GRID_SIZE.0 * t).enumerate() {
         for (i, row) in x.chunks_mut(d).enumerate() {
-            let share = [i as f64 / (GRID.0 - 1) as f64, line as f64 / (GRID.1 - 1) as f64];
-            for ((at, (low, high)), share) in axes.at.iter().zip(bounds).zip(share) {
-                row[*at] = low + share * (high - low);
+            let fraction = [i as f64 / (GRID_SIZE.0 - 1) as f64, line as f64 / (GRID_SIZE.1 - 1) as f64];
+            for ((at, (low, high)), fraction) in axes.indices.iter().zip(bounds).zip(fraction) {
+                row[*at] = low + fraction * (high - low);
             }
         }
         predictor.predict(&x, scores)?;
@@ -270,26 +278,26 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
 }
 
 /// The description of a picture on a page: a line below its title, and facts.
-type About = (String, Vec<(&'static str, String)>);
+type PageDescription = (String, Vec<(&'static str, String)>);
 
-fn about(card: &Card, plot: &Plot) -> About {
-    let kernel = rounded(&card.kernel);
-    let title = format!("{} by {kernel}", card.solver);
+fn describe_model(metadata: &ModelMetadata, plot: &Plot) -> PageDescription {
+    let kernel = rounded_kernel(&metadata.kernel);
+    let title = format!("{} by {kernel}", metadata.solver);
     (title, vec![("model", plot.model.display().to_string()), ("kernel", kernel)])
 }
 
-fn write(picture: &dyn Drawing, (subtitle, facts): About, path: &Path) -> Result<()> {
-    if !output::is_page(path) {
+fn write(picture: &dyn Drawing, (subtitle, facts): PageDescription, path: &Path) -> Result<()> {
+    if !output::is_html(path) {
         return Ok(drawing::write(picture, path)?);
     }
-    let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");
+    let mut drawing = Svg::new("picture", &picture.title(), picture.size(), "");
     picture.draw(&mut drawing);
-    let caption = format!("<figcaption>{}</figcaption>", drawing::text(&picture.name()));
+    let caption = format!("<figcaption>{}</figcaption>", drawing::escape_html(&picture.title()));
     let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{}</figure></div>", drawing.finish());
     let page = Page {
-        title: picture.name(),
+        title: picture.title(),
         subtitle,
-        sections: vec![Section::new("Picture", body), page::run(true, facts, &[])],
+        sections: vec![Section::new("Picture", body), page::run_section(true, facts, &[])],
         ..Page::default()
     };
     Ok(page.write(path)?)

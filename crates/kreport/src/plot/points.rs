@@ -1,32 +1,32 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use super::{Plot, largest, legend::shade};
+use super::{Plot, argmax, legend::shade_index};
 use crate::drawing::{Canvas, Point};
-use crate::page::COLOURS;
-use ksolve::job::{Run, Stages};
-use ksolve::{Card, Error, Result};
+use crate::page::PALETTE_SIZE;
+use ksolve::job::{Run, StageObserver};
+use ksolve::{Error, ModelMetadata, Result};
 use kstore::encoding::{CodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
-use kstore::pass::lanes::{self, Lane};
-use kstore::{Coded, Kind, Label, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
+use kstore::pass::lanes::{self, LaneMemory};
+use kstore::{Kind, Label, LabelCodes, Missing, Reading, RowBlock, Selection, Table, Workers, budget::MemoryTerm};
 use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of rows that are drawn; more would hide each other.
-pub(super) const DRAWN: usize = 2_000;
+pub(super) const MAX_DRAWN: usize = 2_000;
 
 /// Fraction of the rows' range that is left free around them.
 const MARGIN: f64 = 0.05;
 
 /// Returns the random keys of rows; the rows with the smallest keys are drawn.
-pub(super) fn keys() -> Stream {
+pub(super) fn row_keys() -> Stream {
     Stream::new(0, Purpose::Quality, 0)
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Drawn {
+pub(super) struct DrawnRow {
     pub(super) key: u64,
-    pub(super) place: [f64; 2],
+    pub(super) position: [f64; 2],
     /// Value that colours the row, if it is a number.
     pub(super) value: f64,
     label: Option<Label>,
@@ -38,24 +38,24 @@ pub(super) struct Drawn {
 pub(super) struct Points {
     pub(super) rows: u64,
     /// Sampled rows in random order, so that no class is always on top.
-    pub(super) drawn: Vec<Drawn>,
-    pub(super) range: Option<[(f64, f64); 2]>,
+    pub(super) drawn: Vec<DrawnRow>,
+    pub(super) ranges: Option<[(f64, f64); 2]>,
     /// True if the second coordinate is the target of a model with one feature. Such a model may
     /// lack a target; both coordinates are then the feature.
-    pub(super) truth: bool,
+    pub(super) has_target: bool,
     /// Names of the colours; empty if the rows have no colours, or if the colours are shades.
     pub(super) labels: Vec<String>,
     /// Values of the palest and the strongest colour, if colours represent numbers.
-    pub(super) shades: Option<(f64, f64)>,
+    pub(super) shade_range: Option<(f64, f64)>,
 }
 
 /// The columns that are read.
-pub(super) struct Columns<'a> {
+pub(super) struct PointColumns<'a> {
     /// Columns of the coordinates, followed by a number that colours the row.
-    pub(super) places: Vec<String>,
+    pub(super) coordinates: Vec<String>,
     /// Column of labels that colours the row.
     pub(super) label: Option<&'a str>,
-    pub(super) known: Option<&'a [Label]>,
+    pub(super) classes: Option<&'a [Label]>,
     pub(super) missing: Missing,
     /// Encoding of columns as features, if the coordinates are features of a model with categories
     /// or times.
@@ -64,54 +64,64 @@ pub(super) struct Columns<'a> {
 
 /// Returns the columns of an encoding that produce these features; a name that no column produces
 /// is a numeric column.
-fn making(encoding: &Encoding, features: &[String]) -> Encoding {
+fn encoding_of(encoding: &Encoding, features: &[String]) -> Encoding {
     let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).names();
-    let makes = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
-    let mut columns: Vec<CodedColumn> = encoding.columns().iter().filter(makes).cloned().collect();
-    let made: Vec<String> = columns.iter().flat_map(names).collect();
-    let numbers: Vec<String> = features.iter().filter(|name| !made.contains(name)).cloned().collect();
-    columns.extend(Encoding::of_numbers(&numbers).columns().iter().cloned());
+    let is_source = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
+    let mut columns: Vec<CodedColumn> = encoding.columns().iter().filter(is_source).cloned().collect();
+    let encoded: Vec<String> = columns.iter().flat_map(names).collect();
+    let numbers: Vec<String> = features.iter().filter(|name| !encoded.contains(name)).cloned().collect();
+    columns.extend(Encoding::numeric(&numbers).columns().iter().cloned());
     Encoding::new(columns)
 }
 
 impl Points {
     /// Reads the rows of a table for a model: their values of two features, or of one feature and
     /// the target if the table has it. `terms` is the memory that the run uses in addition.
-    pub(super) fn read(
-        card: &Card,
+    pub(super) fn for_model(
+        metadata: &ModelMetadata,
         plot: &Plot,
         output: &Path,
         features: &[String],
-        terms: Vec<Term>,
+        terms: Vec<MemoryTerm>,
         run: &Run,
     ) -> Result<Self> {
-        let table = plot.open(&plot.data, &plot.text, output)?;
-        let there = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
-        let target = card.targets.first().filter(there);
-        let label = target.filter(|_| !card.classes.is_empty()).map(String::as_str);
-        let truth = target.filter(|_| features.len() == 1 && card.classes.is_empty());
-        let missing = match (plot.missing, card.missing()) {
+        let table = plot.open_table(&plot.data, &plot.text, output)?;
+        let is_in_table = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
+        let target = metadata.targets.first().filter(is_in_table);
+        let label = target.filter(|_| !metadata.classes.is_empty()).map(String::as_str);
+        let truth = target.filter(|_| features.len() == 1 && metadata.classes.is_empty());
+        let missing = match (plot.missing, metadata.missing()) {
             (Some(missing), _) => missing,
             (None, Missing::Error) => Missing::Error,
             // a row without coordinates is not drawn
             (None, _) => Missing::Drop,
         };
         let places = features.iter().chain(truth).cloned().collect();
-        let encoding = card.encoding.as_deref();
-        let columns = Columns { places, label, known: label.map(|_| &card.classes[..]), missing, encoding };
-        let points = Self::of(&table, plot, columns, terms, run)?;
+        let encoding = metadata.encoding.as_deref();
+        let columns = PointColumns {
+            coordinates: places,
+            label,
+            classes: label.map(|_| &metadata.classes[..]),
+            missing,
+            encoding,
+        };
+        let points = Self::read_rows(&table, plot, columns, terms, run)?;
         // regions have names even if the rows have none
-        Ok(Self { truth: truth.is_some(), labels: card.classes.iter().map(ToString::to_string).collect(), ..points })
+        Ok(Self {
+            has_target: truth.is_some(),
+            labels: metadata.classes.iter().map(ToString::to_string).collect(),
+            ..points
+        })
     }
 
     /// Reads rows of a table that are coloured by a column: text and Boolean values by value;
     /// numbers by size, or by value if they are a few distinct integers.
-    pub(super) fn coloured(
+    pub(super) fn coloured_by(
         table: &Table,
         plot: &Plot,
         axes: &[String],
         colour: Option<&str>,
-        terms: Vec<Term>,
+        terms: Vec<MemoryTerm>,
         run: &Run,
     ) -> Result<Self> {
         let kind =
@@ -127,8 +137,13 @@ impl Points {
         let places = axes.iter().cloned().chain(number.clone()).collect();
         let label = colour.filter(|_| is_label);
         let missing = plot.missing.unwrap_or(Missing::Drop);
-        let mut points =
-            Self::of(table, plot, Columns { places, label, known: None, missing, encoding: None }, terms, run)?;
+        let mut points = Self::read_rows(
+            table,
+            plot,
+            PointColumns { coordinates: places, label, classes: None, missing, encoding: None },
+            terms,
+            run,
+        )?;
         if number.is_some() {
             points.colour_by_number();
         }
@@ -137,23 +152,23 @@ impl Points {
 
     /// Draws a row in the colour of its class or value, with a tooltip of its class, if known, and
     /// `says`.
-    pub(super) fn circle(&self, canvas: &mut dyn Canvas, drawn: &Drawn, place: Point, says: &str) {
-        let class = match (drawn.class, self.shades) {
-            (Some(class), _) => format!("row c{}", class % COLOURS),
-            (None, Some(ends)) => format!("row v{}", shade(drawn.value, ends)),
+    pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, place: Point, tooltip: &str) {
+        let class = match (drawn.class, self.shade_range) {
+            (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),
+            (None, Some(ends)) => format!("row v{}", shade_index(drawn.value, ends)),
             (None, None) => "row".to_string(),
         };
         let name = drawn.class.and_then(|class| self.labels.get(class));
         let name = name.map_or(String::new(), |name| format!("{name}: "));
-        canvas.circle(&class, place, 2.2, Some(&format!("{name}{says}")));
+        canvas.circle(&class, place, 2.2, Some(&format!("{name}{tooltip}")));
     }
 
     fn colour_by_number(&mut self) {
         let mut values: Vec<f64> = self.drawn.iter().map(|drawn| drawn.value).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
-        if values.len() > COLOURS || values.iter().any(|value| value.fract() != 0.0) {
-            self.shades = values.first().copied().zip(values.last().copied());
+        if values.len() > PALETTE_SIZE || values.iter().any(|value| value.fract() != 0.0) {
+            self.shade_range = values.first().copied().zip(values.last().copied());
             return;
         }
         self.labels = values.iter().map(ToString::to_string).collect();
@@ -161,27 +176,33 @@ impl Points {
         self.drawn.iter_mut().for_each(|drawn| drawn.class = class(drawn.value));
     }
 
-    fn of(table: &Table, plot: &Plot, columns: Columns<'_>, terms: Vec<Term>, run: &Run) -> Result<Self> {
+    fn read_rows(
+        table: &Table,
+        plot: &Plot,
+        columns: PointColumns<'_>,
+        terms: Vec<MemoryTerm>,
+        run: &Run,
+    ) -> Result<Self> {
         let targets: Vec<String> = columns.label.map(String::from).into_iter().collect();
-        let (class_target, without_features) = (!targets.is_empty(), columns.places.is_empty());
-        let selection = plot.selection(&columns.places, targets);
-        let encoding = columns.encoding.map(|encoding| Arc::new(making(encoding, &columns.places)));
+        let (class_target, without_features) = (!targets.is_empty(), columns.coordinates.is_empty());
+        let selection = plot.selection(&columns.coordinates, targets);
+        let encoding = columns.encoding.map(|encoding| Arc::new(encoding_of(encoding, &columns.coordinates)));
         let selection = Selection { class_target, without_features, missing: columns.missing, encoding, ..selection };
         let selected = table.select(&selection)?;
         let names = selected.feature_names();
-        let at = |place: &String| names.iter().position(|name| name == place);
-        let at: Vec<usize> = columns.places.iter().filter_map(at).collect();
-        let classes = columns.known.map(|labels| Arc::new(labels.to_vec()));
+        let column_index = |place: &String| names.iter().position(|name| name == place);
+        let columns_at: Vec<usize> = columns.coordinates.iter().filter_map(column_index).collect();
+        let classes = columns.classes.map(|labels| Arc::new(labels.to_vec()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
-        let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
-        let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: terms };
+        let sample_bytes = (MAX_DRAWN + lanes::TILE_ROWS) * size_of::<DrawnRow>();
+        let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "rows drawn", bytes: 2 * sample_bytes, shared: terms };
         // the picture does not depend on the number of lanes, and the pass is short
-        lanes::lanes("plot", &source, &lane, run.bytes(), run.workers().threads())?;
-        let (workers, watch) = (Workers::sequential(), run.watched());
-        let stage = watch.stage("rows", selected.known_rows());
+        lanes::fitting_lanes("plot", &source, &lane, run.memory_budget(), run.workers().threads())?;
+        let (workers, watch) = (Workers::sequential(), run.stage_recorder());
+        let stage = watch.stage("rows", selected.row_count_if_known());
         let mut points = Self::default();
         lanes::scan(1, &workers, &*stage).visit(&source, |block| {
-            points.add(block, &at);
+            points.add(block, &columns_at);
             Ok::<_, Error>(())
         })?;
         drop(stage);
@@ -190,13 +211,13 @@ impl Points {
             let why = "no row is selected; check --rows, --where and --missing".to_string();
             return Err(Error::from(kstore::Error::Empty { what, why }));
         }
-        let found = || {
+        let drawn_labels = || {
             let mut labels: Vec<Label> = points.drawn.iter().filter_map(|drawn| drawn.label.clone()).collect();
             labels.sort_unstable();
             labels.dedup();
             labels
         };
-        let labels = columns.known.map_or_else(found, <[Label]>::to_vec);
+        let labels = columns.classes.map_or_else(drawn_labels, <[Label]>::to_vec);
         for drawn in &mut points.drawn {
             drawn.class = drawn.label.as_ref().and_then(|own| labels.iter().position(|label| label == own));
         }
@@ -206,47 +227,47 @@ impl Points {
 
     /// Returns the ranges of the two axes of the picture, with a margin.
     pub(super) fn bounds(&self) -> [(f64, f64); 2] {
-        self.range.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
-            let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
-            (low - room, high + room)
+        self.ranges.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
+            let margin = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            (low - margin, high + margin)
         })
     }
 
     /// Colours the rows by cluster; `scores` has the cluster scores by row key.
-    pub(super) fn group(&mut self, scores: &BTreeMap<u64, Vec<f64>>, groups: usize) {
-        self.drawn.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| largest(scores)));
-        self.labels = (0..groups).map(|group| format!("cluster {group}")).collect();
+    pub(super) fn colour_by_cluster(&mut self, scores: &BTreeMap<u64, Vec<f64>>, clusters: usize) {
+        self.drawn.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| argmax(scores)));
+        self.labels = (0..clusters).map(|group| format!("cluster {group}")).collect();
     }
 
     /// Sets the ranges to those of the rows that are drawn.
-    pub(super) fn measure(&mut self) {
-        self.range = self.drawn.iter().map(|drawn| drawn.place.map(|v| (v, v))).reduce(wider);
+    pub(super) fn update_ranges(&mut self) {
+        self.ranges = self.drawn.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
     }
 
     /// Adds the rows of a block, whose coordinates are the features `at`, and keeps those with the
     /// smallest random keys.
     fn add(&mut self, block: &RowBlock<'_, f64>, at: &[usize]) {
-        let (width, keys) = (block.x.len() / block.rows.len().max(1), keys());
+        let (width, keys) = (block.x.len() / block.rows.len().max(1), row_keys());
         for (i, row) in block.rows.iter().enumerate() {
-            let row_of: Vec<f64> = at.iter().map(|j| block.x[i * width + j]).collect();
-            let value = row_of.last().copied().unwrap_or(f64::NAN);
-            let place = match row_of[..] {
+            let coordinates: Vec<f64> = at.iter().map(|j| block.x[i * width + j]).collect();
+            let value = coordinates.last().copied().unwrap_or(f64::NAN);
+            let place = match coordinates[..] {
                 [x, y, ..] => [x, y],
                 _ => [value; 2],
             };
             let range = place.map(|v| (v, v));
-            self.range = Some(self.range.map_or(range, |held| wider(held, range)));
-            let label = block.classes.as_ref().filter(|coded| coded.codes[i] != Coded::UNKNOWN);
+            self.ranges = Some(self.ranges.map_or(range, |held| union(held, range)));
+            let label = block.classes.as_ref().filter(|coded| coded.codes[i] != LabelCodes::UNKNOWN);
             let label = label.map(|coded| coded.labels[coded.codes[i] as usize].clone());
-            self.drawn.push(Drawn { key: keys.word(*row), place, value, label, class: None });
+            self.drawn.push(DrawnRow { key: keys.word(*row), position: place, value, label, class: None });
         }
         self.rows += block.len() as u64;
         self.drawn.sort_by_key(|drawn| drawn.key);
-        self.drawn.truncate(DRAWN);
+        self.drawn.truncate(MAX_DRAWN);
     }
 }
 
 /// Returns the union of two pairs of ranges.
-fn wider(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
+fn union(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
     std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))
 }

@@ -16,7 +16,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    pub(super) fn and(self, more: Self) -> Self {
+    pub(super) fn plus(self, more: Self) -> Self {
         Self {
             seconds: self.seconds + more.seconds,
             evaluations: self.evaluations + more.evaluations,
@@ -67,20 +67,20 @@ impl Observer for Milestones<'_> {
     fn advance(&self, rows: u64) {
         self.inner.advance(rows);
     }
-    fn restored(&self, rows: u64) {
-        self.inner.restored(rows);
+    fn report_restored(&self, rows: u64) {
+        self.inner.report_restored(rows);
     }
-    fn stop(&self) -> bool {
-        self.inner.stop()
+    fn should_stop(&self) -> bool {
+        self.inner.should_stop()
     }
-    fn reached(&self, count: usize, passes: u64, evaluations: u64) {
+    fn report_selection(&self, count: usize, passes: u64, evaluations: u64) {
         let cost = self.meter.cost(passes, evaluations);
         lock(&self.reached).push((count, cost));
     }
 }
 
 /// Computes the features of every row in one pass and discards them, to measure the cost.
-pub(super) fn form<T: Real>(
+pub(super) fn time_features<T: Real>(
     map: &dyn FeatureMap<T>,
     source: &dyn RowSource<T>,
     pass: Pass<'_>,
@@ -88,7 +88,7 @@ pub(super) fn form<T: Real>(
 ) -> Result<Cost> {
     let meter = Meter::start(table);
     let features = || Mat::zeros(pass.tile, map.dims().1);
-    pass.each(source, features, |phi: &mut Mat<T>, block, workers| {
+    pass.for_each_tile(source, features, |phi: &mut Mat<T>, block, workers| {
         let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
         map.apply(x, phi.as_mut().subrows_mut(0, block.len()), workers);
         Ok::<(), kstore::Error>(())
@@ -99,7 +99,7 @@ pub(super) fn form<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kstore::pass::Unobserved;
+    use kstore::pass::NoObserver;
 
     #[test]
     fn a_rank_costs_what_the_run_had_cost_when_it_was_first_there() {
@@ -107,9 +107,9 @@ mod tests {
         let path = folder.path().join("a.csv");
         std::fs::write(&path, "a,b\n1,2\n").unwrap();
         let table = Table::open(&[&path]).unwrap();
-        let milestones = Milestones::new(&Unobserved, &table);
+        let milestones = Milestones::new(&NoObserver, &table);
         for (count, passes, evaluations) in [(4, 1, 100), (9, 2, 220), (10, 3, 300)] {
-            milestones.reached(count, passes, evaluations);
+            milestones.report_selection(count, passes, evaluations);
         }
         let whole = milestones.meter.cost(4, 400);
         let at = |count| (milestones.at(count, whole).passes, milestones.at(count, whole).evaluations);

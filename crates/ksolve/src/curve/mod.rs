@@ -37,14 +37,14 @@
 //! Nyström method", JMLR 13, 2012; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
 
 mod cost;
-mod measuring;
+mod error_folds;
+mod execution;
 mod method;
-mod plan;
-mod run;
+mod run_plan;
 mod setting;
 
 pub use method::{CurveRun, Method};
-pub use setting::{Floor, Setting, Tested};
+pub use setting::{MinimumErrors, Setting, TestErrorKind};
 
 use crate::{Intercept, request::Scaling, task::Task};
 use kapprox::kernel::Kernel;

@@ -1,22 +1,22 @@
 //! The setting that all runs share: the rows, their scaling, the kernel, and the minimum errors.
 
-use super::plan::{columns, floor_rows, plan};
+use super::run_plan::{columns, floor_rows, plan};
 use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::candidates;
-use crate::prepare::landmarks::{check_values, settle};
+use crate::prepare::map_builder::{check_values, resolve_length_scale};
 use crate::prepare::survey::{Survey, survey};
 use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
-use crate::train::prepared::{self, check};
+use crate::train::prepared::{self, check_plans};
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Kernel};
-use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
-use kapprox::map::{Making, WithoutRows};
+use kapprox::landmark::{LandmarkRule, RowSample, RpCholesky, Scan, uniform_sample};
+use kapprox::map::{MapConstructor, RowFreeInputs};
 use kapprox::quality::{Approximation, Measure, SampleSpectrum, sample_spectrum};
 use kapprox::{NystromMap, Real};
 use kstore::key::Purpose;
 use kstore::pass::Observer;
-use kstore::{MemoryRows, Pass, Plan, RowSource, Selected, Statistics, TableRows, Workers};
+use kstore::{MemoryPlan, MemoryRows, Pass, RowSource, SelectedTable, Statistics, TableRows, Workers};
 use std::sync::Arc;
 
 /// Number of landmarks of the map that bounds ‖K‖₂ from below; few suffice for the leading
@@ -25,7 +25,7 @@ const NORM_RANK: usize = 256;
 
 /// The minimum error of any matrix of a given rank.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Floor {
+pub struct MinimumErrors {
     /// Number of rows of the matrix whose spectrum was computed. With fewer than all rows, the
     /// errors are estimates, too low for ranks close to this number.
     pub rows: usize,
@@ -42,7 +42,7 @@ pub struct Floor {
 /// The kind of test error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tested {
+pub enum TestErrorKind {
     /// Mean squared error.
     Mse,
     /// Error rate.
@@ -55,19 +55,19 @@ pub struct Setting<'a, T: Real> {
     pub(super) resources: &'a Resources<'a>,
     /// Resources of passes over the rows; without a journal for rows in memory, which every process
     /// has and whose passes are not shared.
-    pub(super) own: Resources<'a>,
-    pub(super) selected: &'a Selected,
+    pub(super) row_resources: Resources<'a>,
+    pub(super) selected: &'a SelectedTable,
     survey: Survey,
     /// Rows of the table, or a sample of them in memory.
     source: Box<dyn RowSource<T>>,
     pub(super) test: Option<TableRows<T>>,
     pub(super) n: u64,
     kernel: Kernel,
-    pub(super) any: Arc<dyn AnyKernel>,
+    pub(super) any_kernel: Arc<dyn AnyKernel>,
     pub(super) targets: Targets,
     spectrum: Option<SampleSpectrum>,
     /// ‖K‖₂ and the rows for estimating spectral errors, if runs do not compute them.
-    pub(super) beyond: Option<(Measure, MemoryRows<T>)>,
+    pub(super) spectral_sample: Option<(Measure, MemoryRows<T>)>,
 }
 
 impl<T: Real> std::fmt::Debug for Setting<'_, T> {
@@ -88,48 +88,63 @@ impl<'a, T: Real> Setting<'a, T> {
     /// [`kstore::Error::OverBudget`] before the first pass if a run exceeds the memory; invalid
     /// rows, with their position; a map that does not support the kernel.
     pub fn open(
-        selected: &'a Selected,
-        test: Option<&Selected>,
+        selected: &'a SelectedTable,
+        test: Option<&SelectedTable>,
         options: &'a CurveOptions,
         resources: &'a Resources<'a>,
     ) -> Result<Self> {
-        options.kernel.check_features(selected.shape().features)?;
+        options.kernel.check_input_count(selected.shape().inputs)?;
         let largest = options.ranks.last().copied().unwrap_or(1);
-        let known = |method| prepared::known(selected, &super::plan::training(options, method, largest), resources);
+        let known =
+            |method| prepared::count_targets(selected, &super::run_plan::training(options, method, largest), resources);
         let t = test.and(options.methods.first()).map(known).transpose()?.map(|(t, _)| t);
         let mut first = None;
         for method in &options.methods {
-            let (cut, plans) = plan::<T>(selected, options, method, largest, t, resources)?;
-            check(plans)?;
-            first.get_or_insert(cut);
+            let (pass_shape, plans) = plan::<T>(selected, options, method, largest, t, resources)?;
+            check_plans(plans)?;
+            first.get_or_insert(pass_shape);
         }
-        let Some(cut) = first else {
+        let Some(pass_shape) = first else {
             return Err(crate::Error::option("methods", "", "name a landmark scheme or a map"));
         };
-        let training = super::plan::training(options, &options.methods[0], largest);
-        let survey = survey(selected, &training, cut, resources)?;
+        let training = super::run_plan::training(options, &options.methods[0], largest);
+        let survey = survey(selected, &training, pass_shape, resources)?;
         let rows: TableRows<T> = selected.rows(survey.reading())?;
-        let opening = Opening { options, resources, cut };
+        let opening = SettingBuilder { options, resources, pass_shape };
         let stored = RowSource::<T>::range(&rows);
-        check_values(&rows, &options.kernel, (stored.end - stored.start, 1), (cut, resources))?;
-        let held = opening.sample(&rows, &survey, test.is_some())?;
-        let n = held.as_ref().map_or(survey.rows(), |held| held.len() as u64);
-        let own = Resources { journal: resources.journal.filter(|_| held.is_none()), ..*resources };
-        let held = held.map_or_else(|| Box::new(rows) as Box<dyn RowSource<T>>, |held| Box::new(held));
-        let (source, opening) = (&*held, Opening { resources: &own, ..opening });
+        check_values(&rows, &options.kernel, (stored.end - stored.start, 1), (pass_shape, resources))?;
+        let sample_rows = opening.sample(&rows, &survey, test.is_some())?;
+        let n = sample_rows.as_ref().map_or(survey.rows(), |held| held.len() as u64);
+        let row_resources = Resources { journal: resources.journal.filter(|_| sample_rows.is_none()), ..*resources };
+        let row_source = sample_rows.map_or_else(|| Box::new(rows) as Box<dyn RowSource<T>>, |held| Box::new(held));
+        let (source, opening) = (&*row_source, SettingBuilder { resources: &row_resources, ..opening });
         let kernel = opening.kernel(source, n)?;
-        let any = kernel.build()?;
-        opening.try_maps::<T>(&kernel, source.shape().features)?;
-        let definite = any.typed::<T>().positive_definite();
-        let beyond = match n > EXACT_ROWS && definite {
-            true => Some((opening.norm(source, n, &any)?, opening.few(source, n)?)),
+        let any_kernel = kernel.build()?;
+        opening.try_maps::<T>(&kernel, source.shape().inputs)?;
+        let definite = any_kernel.typed::<T>().positive_definite();
+        let spectral_sample = match n > EXACT_ROWS && definite {
+            true => Some((opening.norm(source, n, &any_kernel)?, opening.draw_spectral_rows(source, n)?)),
             false => None,
         };
-        let spectrum = if definite { Some(opening.spectrum(source, n, &any)?) } else { None };
+        let spectrum = if definite { Some(opening.spectrum(source, n, &any_kernel)?) } else { None };
         let test = test.map(|test| test.rows(survey.reading())).transpose()?;
-        let targets = survey.targets_of_regression();
-        let source = held;
-        Ok(Self { options, resources, own, selected, survey, source, test, n, kernel, any, targets, spectrum, beyond })
+        let targets = survey.regression_targets();
+        let source = row_source;
+        Ok(Self {
+            options,
+            resources,
+            row_resources,
+            selected,
+            survey,
+            source,
+            test,
+            n,
+            kernel,
+            any_kernel,
+            targets,
+            spectrum,
+            spectral_sample,
+        })
     }
 
     /// Returns the number of rows whose kernel matrix is approximated.
@@ -148,10 +163,10 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the kind of test error; `None` without test rows.
-    pub fn tested(&self) -> Option<Tested> {
+    pub fn tested(&self) -> Option<TestErrorKind> {
         self.test.as_ref().map(|_| match self.options.task {
-            Task::Classification => Tested::Error,
-            _ => Tested::Mse,
+            Task::Classification => TestErrorKind::Error,
+            _ => TestErrorKind::Mse,
         })
     }
 
@@ -162,10 +177,10 @@ impl<'a, T: Real> Setting<'a, T> {
 
     /// Returns the minimum errors at the ranks of the options; `None` for kernels that are not
     /// positive definite.
-    pub fn floor(&self) -> Option<Floor> {
+    pub fn floor(&self) -> Option<MinimumErrors> {
         let spectrum = self.spectrum.as_ref()?;
         let at = |error: &dyn Fn(usize) -> f64| self.options.ranks.iter().map(|rank| error(*rank)).collect();
-        Some(Floor {
+        Some(MinimumErrors {
             rows: spectrum.values.len(),
             ranks: self.options.ranks.clone(),
             trace: at(&|rank| spectrum.trace_floor(rank)),
@@ -178,7 +193,7 @@ impl<'a, T: Real> Setting<'a, T> {
     ///
     /// # Errors
     /// The errors of opening the rows.
-    pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<Plan>)> {
+    pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<MemoryPlan>)> {
         let t = self.test.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
     }
@@ -190,17 +205,17 @@ impl<'a, T: Real> Setting<'a, T> {
 
 /// Returns a pass with one worker lane that uses all threads within its steps, so that measured
 /// times do not include waits between lanes.
-pub(super) fn pass<'o>(cut: PassShape, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
-    cut.pass(1, resources, observer)
+pub(super) fn pass<'o>(pass_shape: PassShape, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
+    pass_shape.pass(1, resources, observer)
 }
 
-struct Opening<'a> {
+struct SettingBuilder<'a> {
     options: &'a CurveOptions,
     resources: &'a Resources<'a>,
-    cut: PassShape,
+    pass_shape: PassShape,
 }
 
-impl Opening<'_> {
+impl SettingBuilder<'_> {
     /// Runs `work` on the rows as a separate stage.
     fn stage<T: Real, R>(
         &self,
@@ -209,8 +224,8 @@ impl Opening<'_> {
         count: u64,
         work: impl FnOnce(Scan<'_, T>) -> Result<R>,
     ) -> Result<R> {
-        let observer = self.resources.over(name, source.range());
-        work(Scan { source, pass: pass(self.cut, self.resources, &*observer), count })
+        let observer = self.resources.stage_over(name, source.range());
+        work(Scan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
     }
 
     /// Returns a sample of the rows, with targets if requested; `None` if all rows are used.
@@ -224,8 +239,8 @@ impl Opening<'_> {
         let draw = |count: usize| {
             self.stage("sampling rows", rows, survey.rows(), |data| {
                 let sample = uniform_sample(&data, count, Purpose::Candidates, self.options.seed)?;
-                let held = candidates::in_row_order(sample)?;
-                if with_targets { candidates::with_targets(held, rows, data.pass) } else { Ok(held) }
+                let sample_rows = candidates::in_row_order(sample)?;
+                if with_targets { candidates::with_targets(sample_rows, rows, data.pass) } else { Ok(sample_rows) }
             })
         };
         smaller.map(draw).transpose()
@@ -234,10 +249,10 @@ impl Opening<'_> {
     fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Kernel> {
         let (kernel, seed) = (&self.options.kernel, self.options.seed);
         if !kernel.needs_median() {
-            return settle::<T>(kernel, &RowSample::default(), seed);
+            return resolve_length_scale::<T>(kernel, &RowSample::default(), seed);
         }
         self.stage("median distance", source, n, |data| {
-            settle(kernel, &uniform_sample(&data, MEDIAN_ROWS, Purpose::Candidates, seed)?, seed)
+            resolve_length_scale(kernel, &uniform_sample(&data, MEDIAN_ROWS, Purpose::Candidates, seed)?, seed)
         })
     }
 
@@ -247,8 +262,8 @@ impl Opening<'_> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
             let spec = method.map();
-            if let Making::WithoutRows(make) = spec.making::<T>() {
-                make(&WithoutRows { spec: &spec, kernel, d, rank, seed })?;
+            if let MapConstructor::WithoutRows(make) = spec.builder::<T>() {
+                make(&RowFreeInputs { spec: &spec, kernel, d, rank, seed })?;
             }
         }
         Ok(())
@@ -256,25 +271,30 @@ impl Opening<'_> {
 
     /// Bounds ‖K‖₂: from below by the largest eigenvalue of a Nyström approximation, from above by
     /// this plus the norm of the residual.
-    fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any: &Arc<dyn AnyKernel>) -> Result<Measure> {
+    fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any_kernel: &Arc<dyn AnyKernel>) -> Result<Measure> {
         self.stage("norm of the kernel matrix", source, n, |data| {
             let seed = self.options.seed;
-            let set = RpCholesky.select(&data, any, NORM_RANK, seed)?;
-            let map = NystromMap::new(any, set, &Workers::sequential())?;
-            let approximation = Approximation { data, kernel: any, map: &map };
+            let set = RpCholesky.select(&data, any_kernel, NORM_RANK, seed)?;
+            let map = NystromMap::new(any_kernel, set, &Workers::sequential())?;
+            let approximation = Approximation { data, kernel: any_kernel, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
-            Ok(errors[0].spectral_bounds(approximation.largest_eigenvalue()?).whole)
+            Ok(errors[0].spectral_bounds(approximation.largest_eigenvalue()?).kernel)
         })
     }
 
-    fn few<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
+    fn draw_spectral_rows<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
         self.stage("rows of the spectral error", source, n, |data| {
             candidates::in_row_order(uniform_sample(&data, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)
         })
     }
 
-    fn spectrum<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any: &Arc<dyn AnyKernel>) -> Result<SampleSpectrum> {
+    fn spectrum<T: Real>(
+        &self,
+        source: &dyn RowSource<T>,
+        n: u64,
+        any_kernel: &Arc<dyn AnyKernel>,
+    ) -> Result<SampleSpectrum> {
         let count = floor_rows(n, self.options);
-        self.stage("floor", source, n, |data| Ok(sample_spectrum(&data, any, count, self.options.seed)?))
+        self.stage("floor", source, n, |data| Ok(sample_spectrum(&data, any_kernel, count, self.options.seed)?))
     }
 }

@@ -13,7 +13,7 @@ pub struct InMemory;
 
 /// Marks tables, whose columns have names.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored;
+pub struct InTable;
 
 /// Rows: either columns of numbers named `x0`, `x1`, …, or a table.
 #[doc(hidden)]
@@ -48,7 +48,7 @@ impl Rows {
 
 /// Rows that an estimator fits or predicts; see [the list of types](crate::estimator).
 pub trait Inputs {
-    /// [`InMemory`] or [`Stored`]: determines which target types the rows accept.
+    /// [`InMemory`] or [`InTable`]: determines which target types the rows accept.
     type Kind;
 
     /// Returns the rows; values in memory are copied.
@@ -108,7 +108,7 @@ in_memory!(
 );
 
 impl Inputs for Table {
-    type Kind = Stored;
+    type Kind = InTable;
 
     fn rows(&self) -> Result<Rows> {
         Ok(Rows::Table(self.clone()))
@@ -116,7 +116,7 @@ impl Inputs for Table {
 }
 
 impl Inputs for RecordBatch {
-    type Kind = Stored;
+    type Kind = InTable;
 
     fn rows(&self) -> Result<Rows> {
         Ok(Rows::Table(Table::from_batches(vec![self.clone()])?))

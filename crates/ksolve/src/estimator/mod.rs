@@ -46,14 +46,14 @@
 //! [`Fit::solver`](crate::job::Fit::solver) offers all other solvers, and every parameter as text.
 
 mod inputs;
-mod predicted;
+mod predictions;
 mod setup;
 mod solvers;
 mod targets;
 mod trained;
 
-pub use inputs::{InMemory, Inputs, Stored};
-pub use predicted::Predicted;
+pub use inputs::{InMemory, InTable, Inputs};
+pub use predictions::Predictions;
 pub use solvers::{Estimator, Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
 pub use targets::{LabelTarget, LabelValue, NumberTarget};
 pub use trained::{Clustering, OutlierDetector, Trained, Transformer};

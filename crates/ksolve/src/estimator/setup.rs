@@ -1,7 +1,7 @@
 //! The state of every estimator: a fit and its resources.
 
 use super::inputs::{Inputs, Rows};
-use super::predicted::Predicted;
+use super::predictions::Predictions;
 use super::trained::{Resources, Trained};
 use crate::job::Fit;
 use crate::{Error, Result, Task};
@@ -33,7 +33,7 @@ impl Setup {
     }
 
     /// Fits rows with a target, which `attach` adds to the table.
-    pub(super) fn fit<X: Inputs + ?Sized, P: Predicted>(
+    pub(super) fn fit<X: Inputs + ?Sized, P: Predictions>(
         &self,
         x: &X,
         attach: impl FnOnce(Rows) -> Result<(Table, Vec<String>)>,
@@ -50,7 +50,7 @@ impl Setup {
     ///
     /// # Errors
     /// A fit whose `task` is not regression: its scores are not predictions of the target.
-    pub(super) fn fit_numbers<X: Inputs + ?Sized, P: Predicted>(
+    pub(super) fn fit_numbers<X: Inputs + ?Sized, P: Predictions>(
         &self,
         x: &X,
         attach: impl FnOnce(Rows) -> Result<(Table, Vec<String>)>,
@@ -65,7 +65,7 @@ impl Setup {
     }
 
     /// Fits rows without a target.
-    pub(super) fn fit_rows<X: Inputs + ?Sized, P: Predicted>(&self, x: &X) -> Result<Trained<P>> {
+    pub(super) fn fit_rows<X: Inputs + ?Sized, P: Predictions>(&self, x: &X) -> Result<Trained<P>> {
         self.fit(x, |rows| Ok((rows.table(Vec::new())?, Vec::new())))
     }
 }

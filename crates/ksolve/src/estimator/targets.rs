@@ -1,7 +1,7 @@
 //! The targets that an estimator learns.
 
-use super::inputs::{InMemory, Rows, Stored};
-use super::predicted::{OwnedLabel, Predicted};
+use super::inputs::{InMemory, InTable, Rows};
+use super::predictions::{OwnedLabel, Predictions};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Points;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Numeric targets for regression, one or several per row, for rows of `Kind`.
 pub trait NumberTarget<Kind> {
     /// The type of the predictions: `Vec<f64>` for one target, `Mat<f64>` for several.
-    type Predicted: Predicted;
+    type Predicted: Predictions;
 
     /// Returns the table of the rows with these targets, and the names of the target columns.
     ///
@@ -25,7 +25,7 @@ pub trait NumberTarget<Kind> {
 /// Labels for classification, one per row, for rows of `Kind`.
 pub trait LabelTarget<Kind> {
     /// The type of the predictions.
-    type Predicted: Predicted;
+    type Predicted: Predictions;
 
     /// Returns the table of the rows with these labels, and the name of their column.
     ///
@@ -92,7 +92,7 @@ numbers!(
     [] MatRef<'_, f64> => Mat<f64>,
 );
 
-impl NumberTarget<Stored> for str {
+impl NumberTarget<InTable> for str {
     type Predicted = Vec<f64>;
 
     fn attach(&self, rows: Rows) -> Result<(Table, Vec<String>)> {
@@ -100,7 +100,7 @@ impl NumberTarget<Stored> for str {
     }
 }
 
-impl NumberTarget<Stored> for [&str] {
+impl NumberTarget<InTable> for [&str] {
     type Predicted = Mat<f64>;
 
     fn attach(&self, rows: Rows) -> Result<(Table, Vec<String>)> {
@@ -108,11 +108,11 @@ impl NumberTarget<Stored> for [&str] {
     }
 }
 
-impl<const T: usize> NumberTarget<Stored> for [&str; T] {
+impl<const T: usize> NumberTarget<InTable> for [&str; T] {
     type Predicted = Mat<f64>;
 
     fn attach(&self, rows: Rows) -> Result<(Table, Vec<String>)> {
-        NumberTarget::<Stored>::attach(self.as_slice(), rows)
+        NumberTarget::<InTable>::attach(self.as_slice(), rows)
     }
 }
 
@@ -140,7 +140,7 @@ impl<L: LabelValue, const N: usize> LabelTarget<InMemory> for [L; N] {
     }
 }
 
-impl LabelTarget<Stored> for str {
+impl LabelTarget<InTable> for str {
     type Predicted = Vec<Label>;
 
     fn attach(&self, rows: Rows) -> Result<(Table, Vec<String>)> {

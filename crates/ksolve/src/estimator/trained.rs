@@ -1,7 +1,7 @@
 //! The result of an estimator: a model that predicts.
 
 use super::inputs::Inputs;
-use super::predicted::{Predicted, Scored};
+use super::predictions::{Predictions, ScoreMatrix};
 use crate::job::{Fitted, Run};
 use crate::predict::{Extras, Predictor};
 use crate::train::FitReport;
@@ -34,7 +34,7 @@ pub struct Trained<P> {
     predicted: PhantomData<fn() -> P>,
 }
 
-impl<P: Predicted> Trained<P> {
+impl<P: Predictions> Trained<P> {
     pub(super) fn new(fitted: Fitted, resources: Resources) -> Result<Self> {
         let Fitted { model, report, .. } = fitted;
         Ok(Self { predictor: Predictor::new(model)?, report, resources, predicted: PhantomData })
@@ -46,7 +46,7 @@ impl<P: Predicted> Trained<P> {
     /// Columns that differ from the fit; a value or a prediction that is not finite.
     pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<P> {
         let scores = self.scores(x)?;
-        Ok(P::collect(scores, self.predictor.decisions().as_ref()))
+        Ok(P::collect(scores, self.predictor.decision_classes().as_ref()))
     }
 
     /// Returns the scores of the rows, n x t: one per target, one per class for more than two
@@ -64,7 +64,7 @@ impl<P: Predicted> Trained<P> {
     /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm)
     /// with `probabilities`; the errors of [`Trained::predict`].
     pub fn predict_proba<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
-        if self.predictor.card().link.is_none() {
+        if self.predictor.metadata().link.is_none() {
             let why = "the scores of this model are not probabilities; fit logistic, or svm with `probabilities`";
             return Err(Error::option("probabilities", "", why));
         }
@@ -74,7 +74,7 @@ impl<P: Predicted> Trained<P> {
             self.predictor.probabilities(scores, &mut row);
             numbers.extend_from_slice(&row);
         }
-        Ok(Scored { n: scores.n, numbers }.matrix())
+        Ok(ScoreMatrix { n: scores.n, numbers }.matrix())
     }
 
     /// Returns the labels of the classes; empty for a regression.
@@ -100,10 +100,10 @@ impl<P: Predicted> Trained<P> {
         self.predictor.save(path.as_ref())
     }
 
-    fn scores<X: Inputs + ?Sized>(&self, x: &X) -> Result<Scored> {
+    fn scores<X: Inputs + ?Sized>(&self, x: &X) -> Result<ScoreMatrix> {
         let table = x.rows()?.table(Vec::new())?;
         let selected = self.predictor.select(&table, Selection::default())?;
-        let mut all = Scored::default();
+        let mut all = ScoreMatrix::default();
         self.predictor.scores(&selected, Extras::default(), Vec::new(), &self.resources.run(), |scores| {
             all.n += scores.rows.len();
             all.numbers.extend_from_slice(&scores.scores);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// The metadata of a file of statistics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StatisticsCard {
+pub(super) struct StatisticsMetadata {
     pub(super) job_mark: String,
     pub(super) extent: Extent,
     /// Pieces of the prepared rows that the shard has only a part of, with the digest of this part
@@ -16,9 +16,9 @@ pub(super) struct StatisticsCard {
     pub(super) edges: Vec<(u64, u64)>,
 }
 
-impl StatisticsCard {
+impl StatisticsMetadata {
     pub(super) fn of(file: &StateFile) -> Result<Self> {
-        Self::deserialize(file.about()).map_err(|error| {
+        Self::deserialize(file.metadata()).map_err(|error| {
             let why = format!("it is not a file of shard statistics: {error}");
             Error::Statistics { path: file.path().to_path_buf(), why }
         })
@@ -35,7 +35,7 @@ pub(super) struct Extent {
 }
 
 /// Key of the statistics of the columns of a shard, distinct from every pass of a fit.
-const COLUMNS: PassKey = PassKey {
+const COLUMN_PASS: PassKey = PassKey {
     number: 0,
     name: String::new(),
     // segments of one row
@@ -43,18 +43,18 @@ const COLUMNS: PassKey = PassKey {
 };
 
 /// Returns the key of the column statistics of some stored rows, of which `selected` are used.
-pub(super) fn of_columns(stored: &Range<u64>, selected: u64) -> StateKey {
-    StateKey { pass: COLUMNS, node: Node { segments: stored.clone(), rows: selected } }
+pub(super) fn column_key(stored: &Range<u64>, selected: u64) -> StateKey {
+    StateKey { pass: COLUMN_PASS, node: Node { segments: stored.clone(), rows: selected } }
 }
 
 /// Returns true for a state of rows, false for a state of columns.
-pub(super) fn is_of_rows(state: &StateKey) -> bool {
-    state.pass.number != COLUMNS.number
+pub(super) fn is_row_state(state: &StateKey) -> bool {
+    state.pass.number != COLUMN_PASS.number
 }
 
 /// The location of some rows in a file of statistics.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum RowLocation {
     /// Index of the state that includes the rows.
     State(usize),
     /// Index among the rows that are stored without a state.
@@ -75,33 +75,33 @@ impl Extent {
         let (start, end) = (rows.start.clamp(cut.start, cut.end), rows.end.clamp(cut.start, cut.end));
         let first = if start == cut.start { start / size } else { start.div_ceil(size) };
         let last = if end == cut.end { end.div_ceil(size) } else { end / size };
-        let whole = first..last.max(first);
-        let inner = cut.rows(&whole);
+        let complete = first..last.max(first);
+        let inner = cut.rows(&complete);
         let edges = [start..inner.start.min(end), inner.end.max(start)..end];
         let edges = if inner.start >= end || inner.end <= start { [start..end, end..end] } else { edges };
-        (whole, edges.into_iter().filter(|rows| !rows.is_empty()).collect())
+        (complete, edges.into_iter().filter(|rows| !rows.is_empty()).collect())
     }
 
     /// Returns the rows of a file, in order, with their locations.
-    pub(super) fn covered(&self, file: &StateFile) -> Vec<(Range<u64>, Place)> {
-        let states = file.states().iter().enumerate().filter(|(_, state)| is_of_rows(state));
-        let states = states.map(|(i, state)| (self.cut().rows(&state.node.segments), Place::State(i)));
-        let rows = file.rows().iter().enumerate().map(|(i, key)| (key.stored.clone(), Place::Rows(i)));
+    pub(super) fn locate_rows(&self, file: &StateFile) -> Vec<(Range<u64>, RowLocation)> {
+        let states = file.states().iter().enumerate().filter(|(_, state)| is_row_state(state));
+        let states = states.map(|(i, state)| (self.cut().rows(&state.node.segments), RowLocation::State(i)));
+        let rows = file.rows().iter().enumerate().map(|(i, key)| (key.stored.clone(), RowLocation::Rows(i)));
         let mut all: Vec<_> = states.chain(rows).collect();
         all.sort_by_key(|(rows, _)| rows.start);
         all
     }
 
     pub(super) fn end(&self, file: &StateFile) -> u64 {
-        self.covered(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end)
+        self.locate_rows(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end)
     }
 
     /// Returns the stored rows that are missing in a file, up to its last row or the last prepared
     /// row.
-    pub(super) fn holes(&self, file: &StateFile) -> Vec<Range<u64>> {
+    pub(super) fn missing_rows(&self, file: &StateFile) -> Vec<Range<u64>> {
         let (mut holes, mut at) = (Vec::new(), self.pass.cut.start);
         let end = self.end(file);
-        for rows in self.covered(file).into_iter().map(|(rows, _)| rows).chain(std::iter::once(end..end)) {
+        for rows in self.locate_rows(file).into_iter().map(|(rows, _)| rows).chain(std::iter::once(end..end)) {
             if rows.start > at {
                 holes.push(at..rows.start);
             }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn rows_are_whole_segments_and_pieces_of_others() {
         let growing = extent(0..35, true);
-        for (rows, whole, begun) in [
+        for (rows, complete, partial) in [
             (0..35, 0..3, vec![30..35]),
             (0..10, 0..1, vec![]),
             (3..27, 1..2, vec![3..10, 20..27]),
@@ -138,7 +138,7 @@ mod tests {
             (10..13, 1..1, vec![10..13]),
             (35..61, 4..6, vec![35..40, 60..61]),
         ] {
-            assert_eq!(growing.split(&rows), (whole, begun), "{rows:?}");
+            assert_eq!(growing.split(&rows), (complete, partial), "{rows:?}");
         }
         // the first segment starts at the selection, and the last one ends with a table that does
         // not grow

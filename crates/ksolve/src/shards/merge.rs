@@ -1,6 +1,6 @@
 //! Merging and removing statistics.
 
-use super::extent::{Extent, Place, StatisticsCard, is_of_rows, listed};
+use super::extent::{Extent, RowLocation, StatisticsMetadata, is_row_state, listed};
 use crate::{Error, Result};
 use kstore::checkpoint::{RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::Node;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The contents of a file of merged statistics.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Merged {
+pub struct MergeSummary {
     /// Number of states.
     pub states: usize,
     /// Number of rows, both folded into states and stored for later folding.
@@ -25,13 +25,13 @@ pub struct Merged {
 }
 
 /// Rows of a file, and their location.
-struct Part {
+struct RowPart {
     rows: Range<u64>,
     file: usize,
-    place: Place,
+    location: RowLocation,
 }
 
-/// Merges statistics of one job, in any order, and writes them to `path`. The stored rows `without`
+/// Merges statistics of one job, in any order, and writes them to `path`. The stored rows `removed`
 /// are removed; the result is the same as if they had never been added.
 ///
 /// States stay separate until [`PreparedJob::solve`](super::PreparedJob::solve) combines them.
@@ -47,14 +47,14 @@ struct Part {
 /// # Errors
 /// Statistics of another job; rows that are in two files; a state that includes both removed and
 /// other rows.
-pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<Merged> {
+pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<MergeSummary> {
     let mut files = files.iter().map(|path| Ok(StateFile::open(path)?)).collect::<Result<Vec<StateFile>>>()?;
     let Some(first) = files.first() else {
         return Err(Error::option("statistics", "", "no files to merge; name at least one file of statistics"));
     };
-    let mut card = StatisticsCard::of(first)?;
+    let mut card = StatisticsMetadata::of(first)?;
     for file in &files[1..] {
-        let StatisticsCard { job_mark, edges, .. } = StatisticsCard::of(file)?;
+        let StatisticsMetadata { job_mark, edges, .. } = StatisticsMetadata::of(file)?;
         if job_mark != card.job_mark {
             let why = format!(
                 "it does not have statistics of the same job as {}; merge statistics of one job",
@@ -65,29 +65,29 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
         add(&mut card.edges, edges);
     }
     let parts = parts(&files, &card.extent)?;
-    let takes_away = |part: &Part| is_taken_away(&part.rows, without, files[part.file].path());
-    let away = parts.iter().map(takes_away).collect::<Result<Vec<bool>>>()?;
+    let is_part_removed = |part: &RowPart| are_removed(&part.rows, removed, files[part.file].path());
+    let removed_parts = parts.iter().map(is_part_removed).collect::<Result<Vec<bool>>>()?;
     let mut out = StateWriter::create(path)?;
-    for (part, away) in parts.into_iter().zip(away) {
-        put(&mut out, &mut files[part.file], part.place, away)?;
+    for (part, is_removed) in parts.into_iter().zip(removed_parts) {
+        copy_part(&mut out, &mut files[part.file], part.location, is_removed)?;
     }
     for file in &mut files {
-        copy_columns(&mut out, file, without)?;
+        copy_columns(&mut out, file, removed)?;
     }
-    out.finish(serde_json::to_value(&card).map_err(|error| super::unreadable(path, &error))?)?;
+    out.finish(serde_json::to_value(&card).map_err(|error| super::not_a_job(path, &error))?)?;
     let merged = StateFile::open(path)?;
-    let begun = merged.rows().iter().map(|key| key.rows).sum();
-    Ok(Merged {
-        states: merged.states().iter().filter(|state| is_of_rows(state)).count(),
+    let deferred_rows = merged.rows().iter().map(|key| key.rows).sum();
+    Ok(MergeSummary {
+        states: merged.states().iter().filter(|state| is_row_state(state)).count(),
         rows: rows(&merged),
-        begun,
+        begun: deferred_rows,
         next: card.extent.end(&merged),
-        missing: card.extent.holes(&merged),
+        missing: card.extent.missing_rows(&merged),
     })
 }
 
 pub(super) fn rows(file: &StateFile) -> u64 {
-    let folded = file.states().iter().filter(|state| is_of_rows(state)).map(|state| state.node.rows);
+    let folded = file.states().iter().filter(|state| is_row_state(state)).map(|state| state.node.rows);
     folded.chain(file.rows().iter().map(|key| key.rows)).sum()
 }
 
@@ -102,12 +102,12 @@ fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
 }
 
 /// Returns the rows of all files, in order, each once.
-fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
+fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
     let of = |(i, file): (usize, &StateFile)| {
-        let parts = extent.covered(file).into_iter();
-        parts.map(move |(rows, place)| Part { rows, file: i, place }).collect::<Vec<_>>()
+        let parts = extent.locate_rows(file).into_iter();
+        parts.map(move |(rows, place)| RowPart { rows, file: i, location: place }).collect::<Vec<_>>()
     };
-    let mut parts: Vec<Part> = files.iter().enumerate().flat_map(of).collect();
+    let mut parts: Vec<RowPart> = files.iter().enumerate().flat_map(of).collect();
     parts.sort_by_key(|part| part.rows.start);
     if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
         let both = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
@@ -119,17 +119,17 @@ fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
 }
 
 /// Copies a state or rows of a file, or marks them as removed.
-fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) -> Result<()> {
+fn copy_part(out: &mut StateWriter, file: &mut StateFile, place: RowLocation, is_removed: bool) -> Result<()> {
     match place {
-        Place::State(place) if !away => out.copy(file, place)?,
-        Place::State(place) => {
+        RowLocation::State(place) if !is_removed => out.copy(file, place)?,
+        RowLocation::State(place) => {
             let StateKey { pass, node } = file.states()[place].clone();
             out.push(StateKey { pass, node: Node { rows: 0, ..node } }, None)?;
         }
-        Place::Rows(place) => {
+        RowLocation::Rows(place) => {
             let key = file.rows()[place].clone();
-            let bytes = if away { Vec::new() } else { file.load_rows(place)? };
-            out.push_rows(if away { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
+            let bytes = if is_removed { Vec::new() } else { file.load_rows(place)? };
+            out.push_rows(if is_removed { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
         }
     }
     Ok(())
@@ -137,12 +137,12 @@ fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) ->
 
 /// Copies the column statistics except for ranges that are removed completely: minima and maxima of
 /// a part of the rows are unknown.
-fn copy_columns(out: &mut StateWriter, file: &mut StateFile, without: &[Range<u64>]) -> Result<()> {
+fn copy_columns(out: &mut StateWriter, file: &mut StateFile, removed: &[Range<u64>]) -> Result<()> {
     for place in 0..file.states().len() {
         let state = &file.states()[place];
         let rows = &state.node.segments;
-        let away = without.iter().any(|away| away.start <= rows.start && rows.end <= away.end);
-        if !is_of_rows(state) && !away {
+        let is_removed = removed.iter().any(|away| away.start <= rows.start && rows.end <= away.end);
+        if !is_row_state(state) && !is_removed {
             out.copy(file, place)?;
         }
     }
@@ -150,13 +150,13 @@ fn copy_columns(out: &mut StateWriter, file: &mut StateFile, without: &[Range<u6
 }
 
 /// Returns true if all of these rows are removed.
-fn is_taken_away(rows: &Range<u64>, without: &[Range<u64>], path: &Path) -> Result<bool> {
+fn are_removed(rows: &Range<u64>, removed: &[Range<u64>], path: &Path) -> Result<bool> {
     let touched = |away: &&Range<u64>| away.start < rows.end && rows.start < away.end;
-    let Some(away) = without.iter().find(touched) else { return Ok(false) };
-    if away.start <= rows.start && rows.end <= away.end {
+    let Some(removed_rows) = removed.iter().find(touched) else { return Ok(false) };
+    if removed_rows.start <= rows.start && rows.end <= removed_rows.end {
         return Ok(true);
     }
-    let (rows, away) = (listed(std::slice::from_ref(rows)), listed(std::slice::from_ref(away)));
+    let (rows, away) = (listed(std::slice::from_ref(rows)), listed(std::slice::from_ref(removed_rows)));
     let why = format!(
         "rows {rows} are one state, and removing {away} would split it; recompute the statistics of the remaining rows of {rows}, and merge those"
     );

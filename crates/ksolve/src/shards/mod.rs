@@ -14,24 +14,24 @@
 //! of the job. The ranges of the features, to which new rows are clipped, cover all rows: each file
 //! of statistics has the ranges of its rows.
 
-mod card;
 mod extent;
 mod merge;
+mod metadata;
 mod replay;
 
-pub use merge::{Merged, merge};
+pub use merge::{MergeSummary, merge};
 
 use crate::job::{Fit, Fitted, Run};
-use crate::prepare::survey::weight_of;
+use crate::prepare::survey::total_weight_of;
 use crate::request::{MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
-use crate::train::ENDLESS;
+use crate::train::UNBOUNDED;
 use crate::{AnyModel, Error, Result, model::either};
-use card::JobCard;
-use extent::{Extent, StatisticsCard, listed, of_columns};
+use extent::{Extent, StatisticsMetadata, column_key, listed};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
-use kstore::pass::{Node, PassKey, STRETCH};
-use kstore::{Merge, RowDigests, Selected, Selection, Statistics, Table};
+use kstore::pass::{Node, PassKey, STRETCH_SEGMENTS};
+use kstore::{Merge, RowDigests, SelectedTable, Selection, Statistics, Table};
+use metadata::JobMetadata;
 use replay::{Replay, Role};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ use std::{ops::Range, sync::Arc};
 
 /// The metadata of a job file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct About {
-    job: JobCard,
+struct JobHeader {
+    job: JobMetadata,
     extent: Extent,
 }
 
@@ -50,44 +50,44 @@ const DIGESTS: &str = "digests of the rows";
 #[derive(Debug)]
 pub struct PreparedJob {
     path: PathBuf,
-    about: About,
+    header: JobHeader,
     mark: String,
 }
 
 /// Returns the pass that folds the shards. Rejects fits that make another pass over features, or a
 /// pass that a file cannot replace.
 fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
-    let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::only_pass(&*fit.checked()?.solver, training));
+    let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed()?.solver, training));
     let only = pass(fit)?.map_err(|why| {
         let can = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
         let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
-        refused(fit, &format!("{why} ({} need only one)", able.join(", ")))
+        unsupported(fit, &format!("{why} ({} need only one)", able.join(", ")))
     })?;
     if training.metric != MetricSource::None {
         let why = "a prepared job does not support it, because its shards use the scaled features; leave it out";
         return Err(Error::option("metric", &training.metric, why));
     }
     if training.map.passes() > 0 {
-        return Err(refused(fit, "building this `map` takes another pass; choose another map"));
+        return Err(unsupported(fit, "building this `map` takes another pass; choose another map"));
     }
     match training.landmarks.scheme() {
-        None => Err(refused(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
+        None => Err(unsupported(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
         Some(scheme) if scheme.needs_targets => {
-            Err(refused(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
+            Err(unsupported(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
         }
         Some(_) => Ok(only),
     }
 }
 
-fn refused(fit: &Fit, why: &str) -> Error {
+fn unsupported(fit: &Fit, why: &str) -> Error {
     Error::option("solver", fit.family.name, format!("shards are folded in one pass over features: {why}"))
 }
 
 /// Returns the column statistics of all rows.
-fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
+fn columns(states: &mut StateFile, selected: &SelectedTable) -> Result<Statistics> {
     let mut all = Statistics::new(&selected.shape());
     for place in 0..states.states().len() {
-        if !extent::is_of_rows(&states.states()[place]) {
+        if !extent::is_row_state(&states.states()[place]) {
             let mut own = Statistics::new(&selected.shape());
             states.load(place, &mut own)?;
             all.merge(&own);
@@ -97,10 +97,10 @@ fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
     Ok(all)
 }
 
-fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
+fn not_a_job(path: &Path, error: &serde_json::Error) -> Error {
     Error::Statistics {
         path: path.to_path_buf(),
-        why: format!("it is not a prepared job: {}", kstore::shown::json(error)),
+        why: format!("it is not a prepared job: {}", kstore::shown::json_error(error)),
     }
 }
 
@@ -112,28 +112,31 @@ impl PreparedJob {
     /// # Errors
     /// A solver or options that make more than one pass over features; the errors of [`Fit::run`].
     pub fn prepare(fit: &Fit, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<Self> {
-        let selected = run.coded(&table.select(selection)?)?;
+        let selected = run.resolve_categories(&table.select(selection)?)?;
         if let Some(column) = selected.effect_columns().first() {
             let why = format!(
                 "a shard does not read the targets of other shards, by which column {column} is encoded; use `hash` 256, or leave the column out"
             );
-            return Err(refused(fit, &why));
+            return Err(unsupported(fit, &why));
         }
         let training = fit.training(&selected)?;
         let only = only_pass(fit, &training)?;
         let digests = Arc::new(RowDigests::new(table.stored_rows()));
-        let replay = Replay::preparing(only, StateWriter::create(path)?, &digests);
-        let outcome = fit.run(&selected.digested(&digests), &run.clone().engine(&replay));
-        let Some(pass) = replay.found() else {
+        let replay = Replay::for_preparation(only, StateWriter::create(path)?, &digests);
+        let outcome = fit.run(&selected.with_digests(&digests), &run.clone().engine(&replay));
+        let Some(pass) = replay.shared_pass() else {
             outcome?;
-            return Err(refused(fit, "this fit has no Gram matrix; set `method` to direct, or allow more `memory`"));
+            return Err(unsupported(
+                fit,
+                "this fit has no Gram matrix; set `method` to direct, or allow more `memory`",
+            ));
         };
-        let job = JobCard::new(fit, selection, &selected, &training.folds);
+        let job = JobMetadata::new(fit, selection, &selected, &training.folds);
         let node = Node { segments: pass.cut.segments(), rows: table.stored_rows() };
         let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
-        let about = About { extent: Extent { pass, grows: job.closed.is_none() }, job };
-        let json = serde_json::to_value(&about).map_err(|error| unreadable(path, &error))?;
-        if let Some(mut out) = replay.written() {
+        let about = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
+        let json = serde_json::to_value(&about).map_err(|error| not_a_job(path, &error))?;
+        if let Some(mut out) = replay.into_writer() {
             out.push(key, Some(&*digests))?;
             out.finish(json)?;
         }
@@ -147,7 +150,7 @@ impl PreparedJob {
     /// bit-identical.
     pub fn open(path: &Path) -> Result<Self> {
         let file = StateFile::open(path)?;
-        let about: About = About::deserialize(file.about()).map_err(|error| unreadable(path, &error))?;
+        let about: JobHeader = JobHeader::deserialize(file.metadata()).map_err(|error| not_a_job(path, &error))?;
         let (version, set) = (env!("CARGO_PKG_VERSION"), kapprox::instruction_set());
         if (about.job.version.as_str(), &about.job.instruction_set) != (version, &set) {
             let (there, on) = (&about.job.version, &about.job.instruction_set);
@@ -156,23 +159,23 @@ impl PreparedJob {
             );
             return Err(Error::Statistics { path: path.to_path_buf(), why });
         }
-        Ok(Self { path: path.to_path_buf(), about, mark: file.mark() })
+        Ok(Self { path: path.to_path_buf(), header: about, mark: file.digest() })
     }
 
     /// Returns the number of stored rows of the table that the job was prepared on.
     pub fn stored_rows(&self) -> u64 {
-        self.about.job.stored
+        self.header.job.stored
     }
 
     /// Returns the options that read text files in the same way as the prepared rows.
     pub fn reading(&self, options: kstore::TextOptions) -> kstore::TextOptions {
-        self.about.job.text(options)
+        self.header.job.text(options)
     }
 
     /// Returns the number of rows of a segment; statistics of this many stored rows, starting at a
     /// multiple of it, are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
-        self.about.extent.pass.cut.segment
+        self.header.extent.pass.cut.segment
     }
 
     /// Returns the stored rows of part `part` of `parts`, counted from 1, of a table with `stored`
@@ -183,8 +186,8 @@ impl PreparedJob {
     /// # Errors
     /// A part outside of 1 to `parts`.
     pub fn part(&self, part: u64, parts: u64, stored: u64) -> Result<Range<u64>> {
-        let cut = self.about.extent.pass.cut;
-        let cut = if self.about.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
+        let cut = self.header.extent.pass.cut;
+        let cut = if self.header.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
         let all = cut.segments();
         let count = all.end - all.start;
         if part == 0 || part > parts {
@@ -192,7 +195,7 @@ impl PreparedJob {
         }
         // with at least eight blocks per part, the largest part exceeds the others by an eighth at
         // most
-        let unit = if count >= 8 * parts * STRETCH { STRETCH } else { 1 };
+        let unit = if count >= 8 * parts * STRETCH_SEGMENTS { STRETCH_SEGMENTS } else { 1 };
         let units = (count / unit) as u128;
         let at = |part: u64| match part == parts {
             true => all.end,
@@ -209,10 +212,10 @@ impl PreparedJob {
     ///
     /// # Errors
     /// Statistics of another job.
-    pub fn after(&self, statistics: &Path) -> Result<u64> {
+    pub fn next_row(&self, statistics: &Path) -> Result<u64> {
         let file = StateFile::open(statistics)?;
         self.card(&file)?;
-        Ok(self.about.extent.end(&file))
+        Ok(self.header.extent.end(&file))
     }
 
     /// Folds the stored rows `rows`, possibly none, and writes their statistics to `path`. The
@@ -232,33 +235,33 @@ impl PreparedJob {
             );
             return Err(Error::option("rows", format!("of a table of {stored}"), why));
         }
-        if let Some(why) = self.about.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
-            let why = format!("the job has no rows after {}, because {why}", self.about.extent.pass.cut.end);
+        if let Some(why) = self.header.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
+            let why = format!("the job has no rows after {}, because {why}", self.header.extent.pass.cut.end);
             return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
         }
         let out = StateWriter::create(path)?;
-        let extent = &self.about.extent;
+        let extent = &self.header.extent;
         let digests = Arc::new(RowDigests::new(self.stored_rows()));
         let card = |edges| {
-            let card = StatisticsCard { job_mark: self.mark.clone(), extent: extent.clone(), edges };
-            serde_json::to_value(&card).map_err(|error| unreadable(path, &error))
+            let card = StatisticsMetadata { job_mark: self.mark.clone(), extent: extent.clone(), edges };
+            serde_json::to_value(&card).map_err(|error| not_a_job(path, &error))
         };
         let split = extent.split(&rows);
         if split.0.is_empty() && split.1.is_empty() {
             return Ok(out.finish(card(Vec::new())?)?);
         }
         let role = Role::fold(split, extent.pass.cut.segment, out);
-        let replay = Replay::of(&self.path, extent.pass.clone(), role)?;
-        let selected = self.about.job.select(table)?.digested(&digests);
+        let replay = Replay::open(&self.path, extent.pass.clone(), role)?;
+        let selected = self.header.job.select(table)?.with_digests(&digests);
         match self.run(&selected, &run.clone().engine(&replay)) {
             Err(_) if replay.is_done() => {}
             Err(error) => return Err(error),
             Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
         }
-        let edges = self.compared(&digests, &rows)?;
-        let columns = run.statistics(&self.about.job.select(table)?.within(&rows))?;
-        if let Some(mut out) = replay.written() {
-            out.push(of_columns(&rows, columns.rows), Some(&columns))?;
+        let edges = self.check_digests(&digests, &rows)?;
+        let columns = run.statistics(&self.header.job.select(table)?.restricted_to(&rows))?;
+        if let Some(mut out) = replay.into_writer() {
+            out.push(column_key(&rows, columns.rows), Some(&columns))?;
             out.finish(card(edges)?)?;
         }
         Ok(())
@@ -271,47 +274,47 @@ impl PreparedJob {
     pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
         let mut states = StateFile::open(statistics)?;
         let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
-        let (card, extent) = (self.card(&states)?, &self.about.extent);
-        let holes = extent.holes(&states);
+        let (card, extent) = (self.card(&states)?, &self.header.extent);
+        let holes = extent.missing_rows(&states);
         if !holes.is_empty() {
             return refused(format!("rows {} are missing; compute and merge their statistics", listed(&holes)));
         }
         let prepared = self.digests()?;
-        if let Some((piece, _)) = card.edges.iter().find(|(piece, sum)| prepared.sum(*piece) != *sum) {
-            return refused(self.other_rows(prepared.piece(*piece)));
+        if let Some((piece, _)) = card.edges.iter().find(|(piece, sum)| prepared.piece_digest(*piece) != *sum) {
+            return refused(self.changed_rows_message(prepared.piece(*piece)));
         }
         let (rows, end) = (merge::rows(&states), extent.end(&states));
-        let table = Table::absent(self.about.job.schema(), end.max(self.stored_rows()));
-        let selected = self.about.job.select(&table)?;
+        let table = Table::absent(self.header.job.schema(), end.max(self.stored_rows()));
+        let selected = self.header.job.select(&table)?;
         let columns = columns(&mut states, &selected)?;
-        let replay = Replay::of(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
+        let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
-        let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.card, &model.scaler));
+        let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
         (card.rows, fitted.report.rows) = (rows, rows);
-        card.reading.clone_from(&self.about.job.reading);
-        fitted.report.weight = weight_of(&columns);
-        let known = card.ranges.iter_mut().zip(&columns.features).filter(|(range, _)| **range != ENDLESS);
+        card.reading.clone_from(&self.header.job.reading);
+        fitted.report.weight = total_weight_of(&columns);
+        let known = card.ranges.iter_mut().zip(&columns.inputs).filter(|(range, _)| **range != UNBOUNDED);
         known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);
-        let names = card.features.iter().zip(&scaler.scale).zip(&columns.features);
+        let names = card.features.iter().zip(&scaler.scale).zip(&columns.inputs);
         let new = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
         let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
         if !new.is_empty() {
             let new = new.join(", ");
-            run.stages().warn(format!("{new} did not vary in the rows that the job was prepared on, so these columns have no effect; prepare the job again with rows in which they vary"));
+            run.stage_observer().warn(format!("{new} did not vary in the rows that the job was prepared on, so these columns have no effect; prepare the job again with rows in which they vary"));
         }
         Ok(fitted)
     }
 
-    fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
+    fn run(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Fitted> {
         // absent rows cannot be cached, and present rows are read only once
         let mut run = run.clone();
         run.scratch = None;
-        self.about.job.fit.run(selected, &run)
+        self.header.job.fit.run(selected, &run)
     }
 
-    fn card(&self, file: &StateFile) -> Result<StatisticsCard> {
-        let card = StatisticsCard::of(file)?;
+    fn card(&self, file: &StateFile) -> Result<StatisticsMetadata> {
+        let card = StatisticsMetadata::of(file)?;
         if card.job_mark == self.mark {
             return Ok(card);
         }
@@ -329,15 +332,15 @@ impl PreparedJob {
 
     /// Compares the digests of the rows that were read with those of the prepared rows, piece by
     /// piece; returns the digests of pieces that the rows cover only partly.
-    fn compared(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
+    fn check_digests(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
         let prepared = self.digests()?;
         let mut edges = Vec::new();
-        for (piece, sum) in read.of(rows) {
+        for (piece, sum) in read.pieces_in(rows) {
             let its = prepared.piece(piece);
             if its.start < rows.start || rows.end < its.end {
                 edges.push((piece, sum));
-            } else if prepared.sum(piece) != sum {
-                let why = self.other_rows(its);
+            } else if prepared.piece_digest(piece) != sum {
+                let why = self.changed_rows_message(its);
                 return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
             }
         }
@@ -345,7 +348,7 @@ impl PreparedJob {
     }
 
     /// Returns the message for rows whose values differ from the prepared rows.
-    fn other_rows(&self, rows: Range<u64>) -> String {
+    fn changed_rows_message(&self, rows: Range<u64>) -> String {
         let (rows, job) = (listed(&[rows]), self.path.display());
         format!(
             "the values of rows {rows} differ from those that {job} was prepared on; use the same table, or give the first row of a shard in another table, with `first_row` or `after`"

@@ -4,10 +4,10 @@
 //! reads no rows and recomputes the steps between the passes, bit-identically. It therefore reaches
 //! the shared pass with the same scaler, kernel, landmarks and folds on every machine.
 
-use super::extent::is_of_rows;
+use super::extent::is_row_state;
 use crate::linalg::strips::lock;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
-use kstore::pass::{BegunRows, Engine, LotRows, Node, Observer, PassKey, Share, Taken};
+use kstore::pass::{Engine, FoldMode, LotRows, Node, NodeOutcome, Observer, PartialRows, PassKey};
 use kstore::{Error, Result, RowDigests};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -22,38 +22,39 @@ pub(super) enum Role {
     Prepare {
         name: &'static str,
         out: Mutex<Option<StateWriter>>,
-        found: Mutex<Option<PassKey>>,
+        shared_pass: Mutex<Option<PassKey>>,
         digests: Arc<RowDigests>,
     },
     /// Folds these work units of segments, each claimed once, writes their states, and ends. For
-    /// segments that the shard covers only partly, listed in `begun`, it writes the rows.
-    Fold { own: Mutex<VecDeque<Range<u64>>>, begun: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
+    /// segments that the shard covers only partly, listed in `partial_rows`, it writes the rows.
+    Fold { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
     /// Reads the states of segments, keyed by the first segment of each node, and folds segments
     /// that are stored as rows.
-    Solve { states: Mutex<StateFile>, places: BTreeMap<u64, usize>, kept: BTreeMap<u64, Tiles> },
+    Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
 }
 
 /// Tiles of the rows of a segment, with their indices.
-type Tiles = Vec<(usize, RowsKey)>;
+type RowTiles = Vec<(usize, RowsKey)>;
 
 impl Role {
     /// Returns the role that folds a shard with segments of `size` rows.
-    pub(super) fn fold((whole, begun): (Range<u64>, Vec<Range<u64>>), size: u64, out: StateWriter) -> Self {
+    pub(super) fn fold((complete, partial_rows): (Range<u64>, Vec<Range<u64>>), size: u64, out: StateWriter) -> Self {
         let one = |rows: &Range<u64>| segment_of(rows, size)..segment_of(rows, size) + 1;
-        let own = std::iter::once(whole).filter(|lot| !lot.is_empty()).chain(begun.iter().map(one)).collect();
-        Self::Fold { own: Mutex::new(own), begun, out: Mutex::new(Some(out)) }
+        let work_units =
+            std::iter::once(complete).filter(|lot| !lot.is_empty()).chain(partial_rows.iter().map(one)).collect();
+        Self::Fold { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
     }
 
     /// Returns the role that combines the contents of a file with segments of `size` rows.
     pub(super) fn solve(states: StateFile, size: u64) -> Self {
-        let of_rows = states.states().iter().enumerate().filter(|(_, state)| is_of_rows(state));
-        let places = of_rows.map(|(i, state)| (state.node.segments.start, i)).collect();
-        let mut kept: BTreeMap<u64, Tiles> = BTreeMap::new();
+        let of_rows = states.states().iter().enumerate().filter(|(_, state)| is_row_state(state));
+        let state_indices = of_rows.map(|(i, state)| (state.node.segments.start, i)).collect();
+        let mut row_tiles: BTreeMap<u64, RowTiles> = BTreeMap::new();
         for (i, key) in states.rows().iter().enumerate() {
-            kept.entry(segment_of(&key.stored, size)).or_default().push((i, key.clone()));
+            row_tiles.entry(segment_of(&key.stored, size)).or_default().push((i, key.clone()));
         }
-        kept.values_mut().for_each(|tiles| tiles.sort_by_key(|(_, key)| key.stored.start));
-        Self::Solve { states: Mutex::new(states), places, kept }
+        row_tiles.values_mut().for_each(|tiles| tiles.sort_by_key(|(_, key)| key.stored.start));
+        Self::Solve { states: Mutex::new(states), state_indices, row_tiles }
     }
 }
 
@@ -70,13 +71,13 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn preparing(name: &'static str, out: StateWriter, digests: &Arc<RowDigests>) -> Self {
+    pub(super) fn for_preparation(name: &'static str, out: StateWriter, digests: &Arc<RowDigests>) -> Self {
         let digests = Arc::clone(digests);
-        let role = Role::Prepare { name, out: Mutex::new(Some(out)), found: Mutex::new(None), digests };
+        let role = Role::Prepare { name, out: Mutex::new(Some(out)), shared_pass: Mutex::new(None), digests };
         Self { job: None, role, next: AtomicU64::new(1), done: AtomicBool::new(false) }
     }
 
-    pub(super) fn of(job: &Path, pass: PassKey, role: Role) -> Result<Self> {
+    pub(super) fn open(job: &Path, pass: PassKey, role: Role) -> Result<Self> {
         let job = Some((Mutex::new(StateFile::open(job)?), pass));
         Ok(Self { job, role, next: AtomicU64::new(1), done: AtomicBool::new(false) })
     }
@@ -87,14 +88,14 @@ impl Replay {
     }
 
     /// Returns the pass before which a preparing fit ended.
-    pub(super) fn found(&self) -> Option<PassKey> {
+    pub(super) fn shared_pass(&self) -> Option<PassKey> {
         match &self.role {
-            Role::Prepare { found, .. } => lock(found).clone(),
+            Role::Prepare { shared_pass, .. } => lock(shared_pass).clone(),
             Role::Fold { .. } | Role::Solve { .. } => None,
         }
     }
 
-    pub(super) fn written(self) -> Option<StateWriter> {
+    pub(super) fn into_writer(self) -> Option<StateWriter> {
         match self.role {
             Role::Prepare { out, .. } | Role::Fold { out, .. } => lock(&out).take(),
             Role::Solve { .. } => None,
@@ -102,7 +103,7 @@ impl Replay {
     }
 
     /// Marks the role as complete and returns the error that ends the fit.
-    fn end(&self) -> Error {
+    fn complete(&self) -> Error {
         self.done.store(true, Ordering::Relaxed);
         Error::Interrupted
     }
@@ -118,32 +119,32 @@ impl Replay {
     }
 }
 
-fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<Taken> {
-    Ok(Taken::State(lock(states).load(place, state)?))
+fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<NodeOutcome> {
+    Ok(NodeOutcome::Received(lock(states).load(place, state)?))
 }
 
 impl Engine for Replay {
-    fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let key = PassKey { number, name: name.to_string(), cut };
         let Some((job, shared)) = &self.job else {
             return match &self.role {
-                Role::Prepare { name: until, found, .. } if name == *until => {
-                    *lock(found) = Some(key);
-                    Err(self.end())
+                Role::Prepare { name: until, shared_pass, .. } if name == *until => {
+                    *lock(shared_pass) = Some(key);
+                    Err(self.complete())
                 }
-                _ => Ok((key, Share::Whole)),
+                _ => Ok((key, FoldMode::Whole)),
             };
         };
         let job = lock(job);
         let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
-        let alike = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
+        let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
         // rows may have been appended since; the totals remain those of the prepared rows
         let there = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
         let detail = match there.or(Some(shared).filter(|shared| is_it(shared))) {
-            Some(pass) if alike(pass) => {
+            Some(pass) if has_same_shape(pass) => {
                 let key = if is_it(shared) { key } else { pass.clone() };
-                return Ok((key, Share::Lots));
+                return Ok((key, FoldMode::Lots));
             }
             Some(_) => "it was prepared on fewer rows than its rank; prepare it again on more rows".to_string(),
             None => {
@@ -153,19 +154,21 @@ impl Engine for Replay {
         Err(Error::Damaged { path: job.path().to_path_buf(), detail })
     }
 
-    fn begun(&self) -> Option<&dyn BegunRows> {
+    fn partial_rows(&self) -> Option<&dyn PartialRows> {
         Some(self)
     }
 
-    fn claim(&self, pass: &PassKey, _: &dyn Observer) -> Result<Option<Range<u64>>> {
+    fn claim_lot(&self, pass: &PassKey, _: &dyn Observer) -> Result<Option<Range<u64>>> {
         Ok(match (&self.job, &self.role) {
-            (Some((_, shared)), Role::Fold { own, .. }) if pass.number == shared.number => lock(own).pop_front(),
+            (Some((_, shared)), Role::Fold { work_units, .. }) if pass.number == shared.number => {
+                lock(work_units).pop_front()
+            }
             _ => None,
         })
     }
 
-    fn give(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
-        match (&self.job, BegunRows::of(self, &node.segments)) {
+    fn store_node(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
+        match (&self.job, PartialRows::lot_rows(self, &node.segments)) {
             // written with the key of the prepared pass, so that statistics of one job are
             // interchangeable
             (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
@@ -173,11 +176,17 @@ impl Engine for Replay {
         }
     }
 
-    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
+    fn wait_for_node(
+        &self,
+        pass: &PassKey,
+        segment: u64,
+        state: &mut dyn Persist,
+        observer: &dyn Observer,
+    ) -> Result<NodeOutcome> {
         let Some((job, shared)) = &self.job else {
             unreachable!("a fit that prepares a job executes its passes completely")
         };
-        if observer.stop() {
+        if observer.should_stop() {
             return Err(Error::Interrupted);
         }
         if pass.number != shared.number {
@@ -185,15 +194,17 @@ impl Engine for Replay {
             return load(job, place.unwrap_or(usize::MAX), state);
         }
         match &self.role {
-            Role::Solve { kept, .. } if kept.contains_key(&segment) => Ok(Taken::Here(segment..segment + 1)),
-            Role::Solve { states, places, .. } => {
+            Role::Solve { row_tiles, .. } if row_tiles.contains_key(&segment) => {
+                Ok(NodeOutcome::Local(segment..segment + 1))
+            }
+            Role::Solve { states, state_indices: places, .. } => {
                 load(states, places.get(&segment).copied().unwrap_or(usize::MAX), state)
             }
-            Role::Prepare { .. } | Role::Fold { .. } => Err(self.end()),
+            Role::Prepare { .. } | Role::Fold { .. } => Err(self.complete()),
         }
     }
 
-    fn total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
+    fn store_total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
         let Role::Prepare { digests, .. } = &self.role else { return Ok(()) };
         // the first pass reads every row
         digests.close();
@@ -201,23 +212,24 @@ impl Engine for Replay {
     }
 }
 
-impl BegunRows for Replay {
-    fn of(&self, lot: &Range<u64>) -> LotRows {
+impl PartialRows for Replay {
+    fn lot_rows(&self, lot: &Range<u64>) -> LotRows {
         let Some((_, shared)) = &self.job else { return LotRows::Whole };
         let size = shared.cut.segment;
         match &self.role {
             Role::Prepare { .. } => LotRows::Whole,
-            Role::Fold { begun, .. } => {
-                let its = begun.iter().find(|rows| segment_of(rows, size) == lot.start && lot.end == lot.start + 1);
-                its.map_or(LotRows::Whole, |rows| LotRows::Begun(rows.clone()))
+            Role::Fold { partial_rows, .. } => {
+                let its =
+                    partial_rows.iter().find(|rows| segment_of(rows, size) == lot.start && lot.end == lot.start + 1);
+                its.map_or(LotRows::Whole, |rows| LotRows::Partial(rows.clone()))
             }
-            Role::Solve { kept, .. } => {
-                kept.get(&lot.start).map_or(LotRows::Whole, |tiles| LotRows::Kept(tiles.clone()))
+            Role::Solve { row_tiles, .. } => {
+                row_tiles.get(&lot.start).map_or(LotRows::Whole, |tiles| LotRows::Stored(tiles.clone()))
             }
         }
     }
 
-    fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()> {
+    fn store(&self, key: RowsKey, tile: &[u8]) -> Result<()> {
         let Role::Fold { out, .. } = &self.role else { unreachable!("only a fold stores rows") };
         lock(out).as_mut().map_or(Ok(()), |out| out.push_rows(key, tile))
     }

@@ -17,13 +17,13 @@
 //! Lacoste-Julien, Obozinski, "On the equivalence between herding and conditional gradient
 //! algorithms", ICML 2012.
 
-use crate::features::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
-use crate::prepare::plan;
+use crate::features::{FeatureTier, FitData, GatherOptions, Points, StoredFeatures};
+use crate::prepare::stage_plans;
 use crate::request::{PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::train::prepared::{self, Prepared};
 use crate::{Error, Result};
 use kapprox::Real;
-use kstore::{Pass, Plan, Selected};
+use kstore::{MemoryPlan, Pass, SelectedTable};
 
 /// The rows that herding selected, and the distance of their mean from the mean of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,7 +38,7 @@ pub struct Herd {
 
 /// Rows that represent a table, with the cost of selecting them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Represented {
+pub struct Representatives {
     /// Row numbers of the selected rows in the table, in order of selection.
     pub rows: Vec<u64>,
     /// Mean of every input over the rows of the table; it replaces missing values.
@@ -68,37 +68,37 @@ pub struct Represented {
 /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
 /// rows, with their position; errors of [`herd`].
 pub fn represent<T: Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TrainOptions,
     count: usize,
     resources: &Resources<'_>,
-) -> Result<Represented> {
-    let shape = ProblemSize {
-        keeps: true,
-        ..ProblemSize::of_selected::<T>(selected, options, resources.workers.threads(), 0, 1)?
+) -> Result<Representatives> {
+    let size = ProblemSize {
+        stores_features: true,
+        ..ProblemSize::from_selected::<T>(selected, options, resources.workers.threads(), 0, 1)?
     };
-    let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
-        let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let plan = plan::pass_features("herding", shape, cut, resources.memory)
+    let place = |size: &ProblemSize, pass_shape: PassShape| -> (FeatureTier, MemoryPlan) {
+        let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+        let plan = stage_plans::plan_feature_pass("herding", size, pass_shape, resources.memory)
             .term("row numbers", n.saturating_mul(9), "select among fewer rows (`rows`)")
             .term("selected rows", count.saturating_mul(32), "lower `count`");
-        FeatureTier::choose(plan, shape, resources)
+        FeatureTier::choose(plan, size, resources)
     };
-    let plans = plan::cut(&shape, &|cut| place(&shape, cut).1, resources.memory);
+    let plans = stage_plans::choose_pass_shape(&size, &|pass_shape| place(&size, pass_shape).1, resources.memory);
     let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, plans)?;
-    let Prepared { survey, mapped, cut, .. } = &prepared;
-    let (keep, plan) = place(&shape, *cut);
-    keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = prepared.features(keep, &plan, Points::Map, resources);
+    let Prepared { survey, mapped, pass_shape: cut, .. } = &prepared;
+    let (tier, plan) = place(&size, *cut);
+    tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
+    let features = prepared.features(tier, &plan, Points::Map, resources);
     let herd = herd(&features, count)?;
-    let observer = resources.over("row numbers", prepared.source().range());
+    let observer = resources.stage_over("row numbers", prepared.source().range());
     let mut numbers = Vec::new();
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(prepared.source(), |block| {
         numbers.extend_from_slice(block.rows);
         Ok::<(), Error>(())
     })?;
-    Ok(Represented {
+    Ok(Representatives {
         rows: herd.positions.iter().map(|position| numbers[*position]).collect(),
         means: survey.scaler.mean.clone(),
         squared_distances: herd.squared_distances,
@@ -106,7 +106,7 @@ pub fn represent<T: Real>(
         among: survey.rows(),
         kernel: mapped.kernel.to_string(),
         rank: mapped.map.dims().1,
-        passes: prepared.passes() + 2 + if keep == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },
+        passes: prepared.passes() + 2 + if tier == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },
         planned_bytes: prepared.planned_bytes,
     })
 }
@@ -114,21 +114,22 @@ pub fn represent<T: Real>(
 /// Selects `count` rows; ties go to the first row.
 ///
 /// # Errors
-/// Errors of reading the rows and of the map; [`Error::TooFewFor`] if there are fewer rows.
+/// Errors of reading the rows and of the map; [`Error::TooFewRowsFor`] if there are fewer rows.
 pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
-    super::require("herding", count as u64, data.rows)?;
-    let (kept, _) = StoredFeatures::gather(data, Wanted::default())?;
-    let (mean, variance) = mean(data, &kept)?;
-    let (mut direction, mut sum) = (mean.clone(), vec![0.0; kept.p]);
-    let (mut picked, mut herd) = (vec![false; kept.n], Herd { variance, ..Herd::default() });
-    let observer = data.resources.stages.stage("herding", Some((kept.n as u64).saturating_mul(count as u64)));
+    super::require_rows("herding", count as u64, data.rows)?;
+    let (stored_features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
+    let (mean, variance) = mean(data, &stored_features)?;
+    let (mut direction, mut sum) = (mean.clone(), vec![0.0; stored_features.p]);
+    let (mut picked, mut herd) = (vec![false; stored_features.n], Herd { variance, ..Herd::default() });
+    let observer =
+        data.resources.stage_observer.stage("herding", Some((stored_features.n as u64).saturating_mul(count as u64)));
     for t in 1..=count {
         let weights: Vec<T> = direction.iter().map(|w| T::from_f64(*w)).collect();
         let (mut scores, mut best) = (Vec::new(), None::<(usize, f64)>);
-        let mut features = vec![T::ZERO; kept.p];
-        kept.visit(&*observer, |tile| {
+        let mut features = vec![T::ZERO; stored_features.p];
+        stored_features.visit(&*observer, |tile| {
             scores.resize(tile.rows(), T::ZERO);
-            tile.times(&weights, &mut scores, kept.workers());
+            tile.times(&weights, &mut scores, stored_features.workers());
             for (i, score) in scores.iter().map(|score| score.to_f64()).enumerate() {
                 let larger = best.is_none_or(|(_, largest)| score > largest);
                 if larger && !picked[tile.first + i] {
@@ -154,11 +155,11 @@ pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
 }
 
 /// Computes μ and tr C: one pass over the features.
-fn mean<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
-    let (mut mean, mut squares, n) = (vec![0.0; kept.p], 0.0, kept.n as f64);
-    let observer = data.resources.stages.stage("mean", Some(kept.n as u64));
-    kept.visit(&*observer, |tile| {
-        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut mean, kept.workers());
+fn mean<T: Real>(data: &FitData<'_, T>, stored_features: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
+    let (mut mean, mut squares, n) = (vec![0.0; stored_features.p], 0.0, stored_features.n as f64);
+    let observer = data.resources.stage_observer.stage("mean", Some(stored_features.n as u64));
+    stored_features.visit(&*observer, |tile| {
+        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut mean, stored_features.workers());
         squares += tile.phi.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
         Ok(())
     })?;

@@ -22,17 +22,17 @@
 //! memory. *Flops*: the maps, n(p + q)² for moments, 2npq per permutation. *Bytes*: the features,
 //! 13(p + q)² numbers; per thread pq numbers and 4n.
 //!
-//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with
+//! References: Gretton, Bousquet, Smola, Schölkopf, "MeasuringFold statistical dependence with
 //! Hilbert–Schmidt norms", ALT 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel
 //! statistical test of independence", NIPS 2007, theorems 2 to 4; Song, Smola, Gretton, Bedo,
 //! Borgwardt, "Feature selection via dependence maximization", JMLR 13, 2012; Zhang, Peters,
 //! Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
 //! spectrum.
 
-use super::null::Mixture;
-use super::relabel::{order, p_value};
-use super::{Compares, Division, MeasurePair, Measured, PValues, StatisticFamily, require};
-use crate::features::{FitData, StoredFeatures, Wanted};
+use super::null_distribution::Mixture;
+use super::random_labels::{order, p_value};
+use super::{Division, MeasurePair, PValues, SampleKind, StatisticFamily, TestStatistic, require_rows};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::linalg::eigen::covariance;
 use crate::linalg::strips::{Pool, for_each_strip};
 use crate::request::{PassShape, ProblemSize};
@@ -41,60 +41,61 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "hsic",
     about: "Hilbert-Schmidt independence criterion, tr(KHLH)/n^2: whether two sets of columns are \
         dependent",
-    compares: Compares::Columns,
+    compares: SampleKind::Columns,
     plan,
-    keeps: true,
+    stores_features: true,
     measure: MeasurePair(measure, measure),
 };
 
 /// Number of rows in a product of one thread: 1,024 x 500 features in f32 take 2 MB.
-const STRIP: usize = 1024;
+const STRIP_ROWS: usize = 1024;
 
-fn plan(plan: Plan, shape: &ProblemSize, _: PassShape, permutations: usize) -> Plan {
+fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize) -> MemoryPlan {
     // p and q are half of the combined features each
-    let (p, e) = (shape.map.p.div_ceil(2), shape.element);
-    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let plan = plan.term("covariances and their eigenvalues", 4 * 8 * shape.map.p * shape.map.p, "lower `rank`");
+    let (p, e) = (size.map.p.div_ceil(2), size.element_bytes);
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let plan = plan.term("covariances and their eigenvalues", 4 * 8 * size.map.p * size.map.p, "lower `rank`");
     if permutations == 0 {
         return plan;
     }
-    let thread = p * p * (8 + e) + 2 * STRIP * p * e + 4 * n;
-    plan.term("random orders and their products", shape.threads.max(1) * thread, "lower `threads`").term(
+    let thread = p * p * (8 + e) + 2 * STRIP_ROWS * p * e + 4 * n;
+    plan.term("random orders and their products", size.threads.max(1) * thread, "lower `threads`").term(
         "permuted statistics",
         permutations.saturating_mul(8),
         "lower `permutations`",
     )
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, p: Division, permutations: usize) -> Result<Measured> {
-    require("hsic", 4, data.rows)?;
-    let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
-    let n = kept.n as f64;
+fn measure<T: Real>(data: &FitData<'_, T>, p: Division, permutations: usize) -> Result<TestStatistic> {
+    require_rows("hsic", 4, data.rows)?;
+    let (stored_features, gathered) =
+        StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
+    let n = stored_features.n as f64;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let fold = &moments.folds()[0];
     let mean: Vec<f64> = fold.s.iter().map(|s| s / n).collect();
     let joint = covariance(fold, &mean);
-    let (p, q) = (p, kept.p - p);
-    let (own, other) = (joint.submatrix(0, 0, p, p), joint.submatrix(p, p, q, q));
+    let (p, q) = (p, stored_features.p - p);
+    let (first, second) = (joint.submatrix(0, 0, p, p), joint.submatrix(p, p, q, q));
     let biased = joint.submatrix(p, 0, q, p).squared_norm_l2();
-    let spreads = spreads(data, &kept, &mean, p)?;
+    let spreads = spreads(data, &stored_features, &mean, p)?;
     let unbiased = spreads.unbiased(biased, n);
-    let permuted = permuted(data, &kept, &mean, p, permutations)?;
-    drop(kept);
-    let norms = (own.squared_norm_l2(), other.squared_norm_l2());
+    let permuted = permuted_statistics(data, &stored_features, &mean, p, permutations)?;
+    drop(stored_features);
+    let norms = (first.squared_norm_l2(), second.squared_norm_l2());
     let alignment = (norms.0 > 0.0 && norms.1 > 0.0).then(|| (biased / (norms.0 * norms.1).sqrt()).clamp(0.0, 1.0));
-    let (own, other) = (symmetric_eigenvalues(own)?, symmetric_eigenvalues(other)?);
+    let (first, second) = (symmetric_eigenvalues(first)?, symmetric_eigenvalues(second)?);
     // covariances over n − 1
     let scale = (n / (n - 1.0)).powi(2);
     let positive = |values: &[f64]| -> Vec<f64> { values.iter().copied().filter(|value| *value > 0.0).collect() };
-    let (own, other) = (positive(&own), positive(&other));
-    let products = own.iter().flat_map(|a| other.iter().map(move |b| scale * a * b));
+    let (first, second) = (positive(&first), positive(&second));
+    let products = first.iter().flat_map(|a| second.iter().map(move |b| scale * a * b));
     let centred = (spreads.first / (n - 1.0)) * (spreads.second / (n - 1.0)) / n;
     let variance = 2.0 * (n - 4.0) * (n - 5.0) / (n * (n - 1.0) * (n - 2.0) * (n - 3.0)) * norms.0 * norms.1;
     let p_values = PValues {
@@ -102,7 +103,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, p: Division, permutations: usize) -> 
         spectrum: Mixture::of_weights(products).survival(n * biased),
         gamma: Mixture::gamma(centred, variance).survival(biased),
     };
-    Ok(Measured { biased, unbiased, alignment, p_values, permuted, certificate: None })
+    Ok(TestStatistic { biased, unbiased, alignment, p_values, permuted, certificate: None })
 }
 
 /// Sums of squared norms of the centred features: a, b and d in the formulas above.
@@ -121,10 +122,15 @@ impl Spreads {
 }
 
 /// Computes a, b and d: one pass over the features.
-fn spreads<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
+fn spreads<T: Real>(
+    data: &FitData<'_, T>,
+    stored_features: &StoredFeatures<'_, T>,
+    mean: &[f64],
+    p: usize,
+) -> Result<Spreads> {
     let mut spreads = Spreads::default();
-    let observer = data.resources.stages.stage("squared norms of the features", Some(kept.n as u64));
-    kept.visit(&*observer, |tile| {
+    let observer = data.resources.stage_observer.stage("squared norms of the features", Some(stored_features.n as u64));
+    stored_features.visit(&*observer, |tile| {
         for i in 0..tile.rows() {
             let (first, second) = tile.row(i).split_at(p);
             let square = |row: &[T], mean: &[f64]| -> f64 {
@@ -150,34 +156,34 @@ struct Buffers<T> {
 
 /// Computes the biased statistic for random orders of the rows of psi. One thread computes a
 /// permutation, strip by strip.
-fn permuted<T: Real>(
+fn permuted_statistics<T: Real>(
     data: &FitData<'_, T>,
-    kept: &StoredFeatures<'_, T>,
+    stored_features: &StoredFeatures<'_, T>,
     mean: &[f64],
     p: usize,
     permutations: usize,
 ) -> Result<Vec<f64>> {
     let mut statistics = vec![0.0; permutations];
     // after the previous pass, either all rows are in memory or none
-    if kept.row(0).is_none() {
+    if stored_features.row(0).is_none() {
         return Ok(Vec::new());
     }
-    let (n, q) = (kept.n, kept.p - p);
-    let observer = data.resources.stages.stage("permutations", None);
+    let (n, q) = (stored_features.n, stored_features.p - p);
+    let observer = data.resources.stage_observer.stage("permutations", None);
     let pool: Pool<Buffers<T>> = Pool::default();
     let make = || Buffers { left: Vec::new(), rows: Vec::new(), product: vec![T::ZERO; p * q], sum: Mat::zeros(p, q) };
-    for_each_strip(kept.workers(), &mut statistics, 1, |j, statistic| {
-        if observer.stop() {
+    for_each_strip(stored_features.workers(), &mut statistics, 1, |j, statistic| {
+        if observer.should_stop() {
             return;
         }
         pool.with(make, |buffers| {
             let order = order(data.options.seed, j, n);
             buffers.sum.fill(0.0);
-            for first in (0..n).step_by(STRIP) {
-                let rows = STRIP.min(n - first);
+            for first in (0..n).step_by(STRIP_ROWS) {
+                let rows = STRIP_ROWS.min(n - first);
                 buffers.left.clear();
                 buffers.rows.clear();
-                let features = |row: usize| kept.row(row).unwrap_or_default();
+                let features = |row: usize| stored_features.row(row).unwrap_or_default();
                 (first..first + rows).for_each(|row| buffers.left.extend_from_slice(&features(row)[..p]));
                 order[first..first + rows]
                     .iter()
@@ -194,7 +200,7 @@ fn permuted<T: Real>(
             statistic[0] = (0..q).map(|k| (0..p).map(|i| centred(i, k).powi(2)).sum::<f64>()).sum();
         });
     });
-    if observer.stop() {
+    if observer.should_stop() {
         return Err(kstore::Error::Interrupted.into());
     }
     Ok(statistics)

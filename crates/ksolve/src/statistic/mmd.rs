@@ -22,43 +22,47 @@
 //! 2012; Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test",
 //! NIPS 2009, for the spectrum and the gamma distribution.
 
-use super::relabel::{Choices, p_value};
-use super::{Compares, Division, MeasurePair, Measured, PValues, StatisticFamily, null::Mixture, require};
-use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use super::random_labels::{RandomSubsets, p_value};
+use super::{
+    Division, MeasurePair, PValues, SampleKind, StatisticFamily, TestStatistic, null_distribution::Mixture,
+    require_rows,
+};
+use crate::features::{FitData, GatherOptions, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, linalg::eigen::covariance, linalg::strips::for_each_strip};
 use kapprox::{Real, decompose::symmetric_eigenvalues};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
     about: "maximum mean discrepancy: whether two samples have the same distribution",
-    compares: Compares::Samples,
+    compares: SampleKind::Samples,
     plan,
-    keeps: false,
+    stores_features: false,
     measure: MeasurePair(measure, measure),
 };
 
 /// Number of rows whose labels one thread draws at a time.
 const LABELLED: usize = 64;
 
-fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, permutations: usize) -> Plan {
-    let (p, e, labels) = (shape.map.p, shape.element, permutations.saturating_add(1));
-    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutations: usize) -> MemoryPlan {
+    let (p, e, labels) = (size.map.p, size.element_bytes, permutations.saturating_add(1));
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
         .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower `permutations`")
-        .term("random labels of a tile", labels.saturating_mul(cut.tile * e + 16), "lower `permutations`")
-        .term("keys of the rows", Choices::bytes(n, shape.threads), "set `permutations` 0")
+        .term("random labels of a tile", labels.saturating_mul(pass_shape.tile * e + 16), "lower `permutations`")
+        .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize) -> Result<Measured> {
+fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize) -> Result<TestStatistic> {
     let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
     let (m, k) = (first, n - first);
-    require("mmd of a sample", 2, m.min(k) as u64)?;
-    let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
-    let choices = Choices::new(data.options.seed, permutations, m, n, kept.workers());
-    let sums = sums(data, &kept, m, &choices)?;
-    drop(kept);
+    require_rows("mmd of a sample", 2, m.min(k) as u64)?;
+    let (stored_features, gathered) =
+        StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
+    let choices = RandomSubsets::new(data.options.seed, permutations, m, n, stored_features.workers());
+    let sums = sums(data, &stored_features, m, &choices)?;
+    drop(stored_features);
     let (observed, unbiased) = sums.statistic(0, m, k);
     let permuted: Vec<f64> = (1..=permutations).map(|j| sums.statistic(j, m, k).0).collect();
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
@@ -77,8 +81,8 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize)
         spectrum: Mixture::of_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled),
         gamma: Mixture::gamma(trace, 2.0 * squares).survival(scaled),
     };
-    let certificate = gathered.certificate.map(|state| state.sound(mean.len())).transpose()?;
-    Ok(Measured { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
+    let certificate = gathered.certificate.map(|state| state.checked_certificate(mean.len())).transpose()?;
+    Ok(TestStatistic { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
 /// Sums over the rows with a label, for the observed labels and then every random choice; the last
@@ -95,43 +99,43 @@ impl LabelSums {
     fn statistic(&self, column: usize, m: usize, k: usize) -> (f64, f64) {
         let (c, all) = (self.squares.len(), self.squares.len() - 1);
         let (m, k) = (m as f64, k as f64);
-        let (mut apart, mut norms) = (0.0, (0.0, 0.0));
+        let (mut squared_distance, mut norms) = (0.0, (0.0, 0.0));
         for row in self.phi.chunks_exact(c) {
             let (a, b) = (row[column] / m, (row[all] - row[column]) / k);
-            apart += (a - b) * (a - b);
+            squared_distance += (a - b) * (a - b);
             norms = (norms.0 + a * a, norms.1 + b * b);
         }
-        let (own, other) = (self.squares[column], self.squares[all] - self.squares[column]);
-        let spread = (own / m - norms.0) / (m - 1.0) + (other / k - norms.1) / (k - 1.0);
-        (apart, apart - spread)
+        let (first_squares, second_squares) = (self.squares[column], self.squares[all] - self.squares[column]);
+        let spread = (first_squares / m - norms.0) / (m - 1.0) + (second_squares / k - norms.1) / (k - 1.0);
+        (squared_distance, squared_distance - spread)
     }
 }
 
 /// Computes the sums for the observed and the random labels: one pass over the features.
 fn sums<T: Real>(
     data: &FitData<'_, T>,
-    kept: &StoredFeatures<'_, T>,
+    stored_features: &StoredFeatures<'_, T>,
     m: usize,
-    choices: &Choices,
+    subsets: &RandomSubsets,
 ) -> Result<LabelSums> {
-    let c = choices.len() + 2;
-    let mut sums = LabelSums { phi: vec![0.0; kept.p * c], squares: vec![0.0; c] };
+    let c = subsets.len() + 2;
+    let mut sums = LabelSums { phi: vec![0.0; stored_features.p * c], squares: vec![0.0; c] };
     let mut labels: Vec<T> = Vec::new();
-    let observer = data.resources.stages.stage("sums of random labels", Some(kept.n as u64));
-    kept.visit(&*observer, |tile| {
+    let observer = data.resources.stage_observer.stage("sums of random labels", Some(stored_features.n as u64));
+    stored_features.visit(&*observer, |tile| {
         labels.resize(tile.rows() * c, T::ZERO);
-        for_each_strip(kept.workers(), &mut labels, LABELLED * c, |strip, labels| {
+        for_each_strip(stored_features.workers(), &mut labels, LABELLED * c, |strip, labels| {
             for (i, labels) in labels.chunks_exact_mut(c).enumerate() {
                 let position = tile.first + strip * LABELLED + i;
                 let has = |j: usize| match j {
                     0 => position < m,
                     j if j + 1 == c => true,
-                    j => choices.has(j - 1, position),
+                    j => subsets.contains(j - 1, position),
                 };
                 labels.iter_mut().enumerate().for_each(|(j, label)| *label = if has(j) { T::ONE } else { T::ZERO });
             }
         });
-        tile.add_transposed(&labels, &mut sums.phi, kept.workers());
+        tile.add_transposed(&labels, &mut sums.phi, stored_features.workers());
         add_squares(tile, &labels, &mut sums.squares);
         Ok(())
     })?;

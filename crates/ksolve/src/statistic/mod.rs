@@ -18,9 +18,9 @@
 //! stored.
 //!
 //! ```
-//! use ksolve::statistic::{Compared, by_name, measure, options};
+//! use ksolve::statistic::{TestInput, by_name, default_options, measure};
 //! use kfit::request::Resources;
-//! use ksolve::job::Unwatched;
+//! use ksolve::job::NoStageObserver;
 //! use kstore::{Selection, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -31,42 +31,42 @@
 //! let table = Table::open(&[path])?; // 100 rows about 0, then 150 about 1
 //! let sample = |rows| table.select(&Selection { rows: Some(rows), ..Selection::default() });
 //! let (first, second) = (sample(0..100)?, sample(100..250)?);
-//! let options = options("gaussian(sigma=median)".parse()?);
+//! let options = default_options("gaussian(sigma=median)".parse()?);
 //! let workers = Workers::new(2);
-//! let (stages, journal, scratch) = (&Unwatched, None, None);
+//! let (stages, journal, scratch) = (&NoStageObserver, None, None);
 //! let resources = Resources { memory: 1 << 30, workers: &workers, stages, journal, scratch };
 //! let mmd = by_name("mmd").ok_or("no such statistic")?;
-//! let samples = Compared::Samples(&first, &second);
+//! let samples = TestInput::Samples(&first, &second);
 //! let outcome = measure::<f64>(mmd, samples, &options, 199, &resources)?;
 //! assert_eq!(outcome.rows, [100, 150]);
 //! // no random labelling gives a statistic as large as the observed one
-//! assert_eq!(outcome.measured.p_values.permutation, Some(1.0 / 200.0));
+//! assert_eq!(outcome.statistic.p_values.permutation, Some(1.0 / 200.0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! To add a statistic: write one file here with its `FAMILY`, and add one line to
 //! `FAMILIES`. [`register`] adds one of another crate.
 
-mod exact;
+mod exact_mmd;
 mod herding;
 mod hsic;
 mod mmd;
-mod null;
-mod relabel;
-mod run;
+mod null_distribution;
+mod random_labels;
+mod table_test;
 
-pub use herding::{Herd, Represented, herd, represent};
-pub use run::{Compared, measure, options};
+pub use herding::{Herd, Representatives, herd, represent};
+pub use table_test::{TestInput, default_options, measure};
 
 use crate::request::{PassShape, ProblemSize};
 use crate::{Certificate, Result, features::FitData};
 use kapprox::{PrecisionPair, Real};
-use kstore::Plan;
-use kstore::named::{Named, Registry};
+use kstore::MemoryPlan;
+use kstore::registry::{Registry, RegistryEntry};
 
 /// The kind of samples that a statistic compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compares {
+pub enum SampleKind {
     /// Two samples of the same columns.
     Samples,
     /// Two sets of columns of the same rows.
@@ -81,17 +81,17 @@ pub struct StatisticFamily {
     /// One line of help.
     pub about: &'static str,
     /// Kind of samples that it compares.
-    pub compares: Compares,
+    pub compares: SampleKind,
     /// Function that adds memory other than the features to a plan.
-    pub plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
+    pub plan: fn(MemoryPlan, &ProblemSize, PassShape, usize) -> MemoryPlan,
     /// True if permutations need random access to the features.
-    pub keeps: bool,
+    pub stores_features: bool,
     /// Function that measures, in f32 and in f64.
     pub measure: MeasurePair,
 }
 
-impl Named for StatisticFamily {
-    const WHAT: &'static str = "statistic";
+impl RegistryEntry for StatisticFamily {
+    const KIND: &'static str = "statistic";
     fn name(&self) -> &'static str {
         self.name
     }
@@ -103,7 +103,7 @@ pub type Division = usize;
 
 /// A function that measures, given the features of all rows, the division and the number of
 /// permutations.
-pub type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
+pub type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<TestStatistic>;
 
 /// The function that measures, in f32 and in f64.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ pub struct PValues {
 
 /// The measured statistic with its p-values.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Measured {
+pub struct TestStatistic {
     /// Statistic as a squared norm of means: never negative, biased upwards. The p-values refer to
     /// it.
     pub biased: f64,
@@ -155,10 +155,10 @@ pub struct Measured {
 
 /// The measured statistic, with its samples, kernels and costs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Outcome {
+pub struct TestOutcome {
     /// Statistic with its p-values.
     #[serde(flatten)]
-    pub measured: Measured,
+    pub statistic: TestStatistic,
     /// Number of rows of each sample, or of the only one.
     pub rows: Vec<u64>,
     /// Kernels, with numeric parameters.
@@ -191,6 +191,6 @@ pub fn register(family: &'static StatisticFamily) -> Result<()> {
     Ok(FAMILIES.register(family)?)
 }
 
-fn require(what: &'static str, needed: u64, rows: u64) -> Result<()> {
-    if rows >= needed { Ok(()) } else { Err(crate::Error::TooFewFor { what, needed, rows }) }
+fn require_rows(what: &'static str, needed: u64, rows: u64) -> Result<()> {
+    if rows >= needed { Ok(()) } else { Err(crate::Error::TooFewRowsFor { what, needed, rows }) }
 }

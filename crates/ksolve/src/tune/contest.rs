@@ -1,15 +1,15 @@
 //! Comparison of solvers and regularisation parameters by complete fits on the rows of a search.
 //!
 //! In the first round, every contender is fitted on all folds but one and scored on that fold. The
-//! better half, at least [`STAY`], continues on a second fold, and so on for up to [`FOLDS`] folds.
-//! The lowest mean error wins. Classifiers are compared by [`Select`], while kernels were chosen by
-//! squared error; therefore the best kernel without a metric competes again. It is tried first,
-//! because it is close to the default fit.
+//! better half, at least [`MIN_CONTENDERS`], continues on a second fold, and so on for up to
+//! [`FOLDS`] folds. The lowest mean error wins. Classifiers are compared by [`SolverMeasure`],
+//! while kernels were chosen by squared error; therefore the best kernel without a metric competes
+//! again. It is tried first, because it is close to the default fit.
 //!
 //! *Cost*: one fit per contender on the first fold, for half of them another fit, and so on; each
-//! at rank [`RANK`] on the rows of the sample.
+//! at rank [`TRIAL_RANK`] on the rows of the sample.
 
-use super::{Kernel, Select, Tuned, memory::Memory, trial::Trials};
+use super::{Kernel, KernelSearchResult, SolverMeasure, journal::SearchJournal, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::solver::{Solver, parameter, svm};
 use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricSource};
@@ -17,31 +17,31 @@ use kapprox::{Real, metric::Metric};
 use std::{ops::RangeInclusive, sync::Arc};
 
 /// The solver name that selects all solvers of the target's task.
-pub const ANY: &str = "any";
+pub const ANY_SOLVER: &str = "any";
 
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
-pub(super) const RANK: usize = 500;
+pub(super) const TRIAL_RANK: usize = 500;
 
 const FOLDS: usize = 3;
 
-const STAY: usize = 3;
+const MIN_CONTENDERS: usize = 3;
 
 /// Minimum number of trials, even without time: the first solver with and without the metric.
-const FEWEST: usize = 2;
+const MIN_TRIALS: usize = 2;
 
 /// Regularisation parameters that are compared for solvers with a single one, the default first.
-const LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
+const LAMBDA_GRID: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Steps of the grid of regularisation parameters below and above the likely range, two per decade.
 const BELOW: i64 = 2;
 const ABOVE: i64 = 1;
 
 /// Smallest regularisation parameter in a grid, in half decades: 1e-9.
-const LEAST: i64 = -18;
+const MIN_LAMBDA_STEP: i64 = -18;
 
 /// A regularisation parameter for which a Cholesky factor in f32 usually exists, in half decades:
 /// 1e-6.
-const SOUND: i64 = -12;
+const SAFE_LAMBDA_STEP: i64 = -12;
 
 /// Numbers of classes for which one-vs-one classifiers are tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;
@@ -85,7 +85,7 @@ pub struct ContenderReport {
 
 impl Contender {
     pub(super) fn metric(&self) -> Option<&Arc<Metric>> {
-        self.fit.metric.known()
+        self.fit.metric.provided()
     }
 
     /// Returns the contender for a fit on `to` rows, after trials on `from` rows.
@@ -102,7 +102,7 @@ impl Contender {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
-        let own = tested.filter(|_| !self.fit.gives_penalty()).map(|tested| around(tested, share));
+        let own = tested.filter(|_| !self.fit.has_penalty()).map(|tested| around(tested, share));
         let penalties = lambda.map(shown).or(own);
         let fit = penalties.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
         Self { fit, lambda, ..self }
@@ -110,9 +110,9 @@ impl Contender {
 
     /// Returns the same solver and regularisation parameter with the best kernel without a metric;
     /// `None` if no metric was learned.
-    pub(super) fn without_metric(&self, tuned: &Tuned) -> Result<Option<Self>> {
-        let behind = self.fit.metric.known().is_some();
-        let Some(kernel) = tuned.best_without_metric().filter(|_| behind) else { return Ok(None) };
+    pub(super) fn without_metric(&self, tuned: &KernelSearchResult) -> Result<Option<Self>> {
+        let has_metric = self.fit.metric.provided().is_some();
+        let Some(kernel) = tuned.best_without_metric().filter(|_| has_metric) else { return Ok(None) };
         let kernel = Kernel::parse(kernel)?;
         let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
         let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
@@ -163,70 +163,74 @@ impl ContenderReport {
 /// A comparison that proceeds trial by trial.
 pub(super) struct Contest<'a, T> {
     trials: &'a Trials<T>,
-    by: Select,
+    by: SolverMeasure,
     contenders: Vec<Contender>,
     largest: usize,
     folds: Vec<usize>,
     round: usize,
     alive: Vec<usize>,
     /// Number of contenders of `alive` that were tried on the current fold.
-    tried: usize,
+    tried_in_round: usize,
 }
 
 impl<'a, T: Real> Contest<'a, T> {
     /// Returns a contest between these fits, tried at `rank` or less; a single one wins without a
     /// trial.
-    pub(super) fn new(trials: &'a Trials<T>, by: Select, contenders: Vec<Contender>, rank: usize) -> Self {
+    pub(super) fn new(trials: &'a Trials<T>, by: SolverMeasure, contenders: Vec<Contender>, rank: usize) -> Self {
         let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
         let alive = (0..contenders.len()).collect();
-        Self { trials, by, contenders, largest: rank.min(RANK), folds, round: 0, alive, tried: 0 }
+        Self { trials, by, contenders, largest: rank.min(TRIAL_RANK), folds, round: 0, alive, tried_in_round: 0 }
     }
 
     /// Returns the maximum number of remaining trials.
     pub(super) fn trials(&self) -> usize {
         let rounds = std::iter::successors(Some(self.alive.len()), |alive| Some(stay(*alive)));
-        rounds.take(self.folds.len() - self.round).sum::<usize>() - self.tried
+        rounds.take(self.folds.len() - self.round).sum::<usize>() - self.tried_in_round
     }
 
     /// Returns the contender that is tried next; `None` at the end.
     pub(super) fn upcoming(&self) -> Option<&Contender> {
-        (self.round < self.folds.len()).then(|| &self.contenders[self.alive[self.tried]])
+        (self.round < self.folds.len()).then(|| &self.contenders[self.alive[self.tried_in_round]])
     }
 
-    /// Tries the next contender, or recalls its error from `memory`. A failed fit ranks last.
-    pub(super) fn step(&mut self, run: &Run<'_>, memory: &mut Memory<'_>) -> Result<()> {
+    /// Tries the next contender, or recalls its error from `journal`. A failed fit ranks last.
+    pub(super) fn step(&mut self, run: &Run<'_>, journal: &mut SearchJournal<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
-        let contender = &mut self.contenders[self.alive[self.tried]];
+        let contender = &mut self.contenders[self.alive[self.tried_in_round]];
         let fit = contender.fit.clone().at_rank(self.largest);
-        let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, self.by, usize::MAX, run) {
-            Ok(error) => Ok((Some(error), None)),
-            Err(error) if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) => {
+        let tried =
+            journal.get_or_compute(|| match self.trials.validation_error(&fit, *fold, self.by, usize::MAX, run) {
+                Ok(error) => Ok((Some(error), None)),
                 Err(error)
-            }
-            Err(error) => Ok((None, Some(error.to_string()))),
-        })?;
+                    if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) =>
+                {
+                    Err(error)
+                }
+                Err(error) => Ok((None, Some(error.to_string()))),
+            })?;
         match tried {
             (Some(error), _) => contender.report.add(error),
             (None, problem) => (contender.report.mean, contender.report.problem) = (None, problem),
         }
-        self.tried += 1;
-        if self.tried == self.alive.len() {
-            (self.tried, self.round) = (0, self.round + 1);
+        self.tried_in_round += 1;
+        if self.tried_in_round == self.alive.len() {
+            (self.tried_in_round, self.round) = (0, self.round + 1);
             self.rank();
             self.alive.truncate(stay(self.alive.len()));
         }
         Ok(())
     }
 
-    /// Ends the contest with the trials so far, at least [`FEWEST`]; returns whether any remained.
-    pub(super) fn hurry(&mut self) -> bool {
-        let left = self.round < self.folds.len() && (self.round > 0 || self.tried >= FEWEST);
+    /// Ends the contest with the trials so far, at least [`MIN_TRIALS`]; returns whether any
+    /// remained.
+    pub(super) fn end_early(&mut self) -> bool {
+        let left = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
         if left && self.round == 0 {
-            self.alive.truncate(self.tried);
+            self.alive.truncate(self.tried_in_round);
         }
         if left {
             self.rank();
-            (self.tried, self.round) = (0, self.folds.len());
+            (self.tried_in_round, self.round) = (0, self.folds.len());
         }
         left
     }
@@ -265,21 +269,27 @@ fn means(reports: &[&ContenderReport]) -> Vec<f64> {
 }
 
 fn stay(alive: usize) -> usize {
-    alive.div_ceil(2).max(STAY).min(alive)
+    alive.div_ceil(2).max(MIN_CONTENDERS).min(alive)
 }
 
-/// Returns the contenders after a search: `solver`, or every solver of the task for [`ANY`], at
-/// several regularisation parameters unless the fit has one. Each uses the learned metric and, for
-/// [`ANY`], also competes without it.
-pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<Contender>> {
-    let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
-    let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Kernel::parse);
+/// Returns the contenders after a search: `solver`, or every solver of the task for [`ANY_SOLVER`],
+/// at several regularisation parameters unless the fit has one. Each uses the learned metric and,
+/// for [`ANY_SOLVER`], also competes without it.
+pub(super) fn contenders(
+    solver: &str,
+    base: &Fit,
+    tuned: &KernelSearchResult,
+    by: SolverMeasure,
+) -> Result<Vec<Contender>> {
+    let best = (tuned.kernel.clone(), tuned.metric_source(), tuned.form.as_str());
+    let plain =
+        tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY_SOLVER).map(Kernel::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let (behind, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
+    let (kernels, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
     for (fit, lambda, name) in fits(solver, base, tuned, by)? {
         // interleaved, so that a search that ends early has tried both
-        for (kernel, metric, form) in &behind {
-            let report = ContenderReport::new(titled(&name, lambda), kernel, form);
+        for (kernel, metric, form) in &kernels {
+            let report = ContenderReport::new(solver_label(&name, lambda), kernel, form);
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
             found.push(Contender { name: name.clone(), fit, lambda, report });
         }
@@ -289,11 +299,16 @@ pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) ->
 
 /// Returns the solvers with a regularisation parameter and a name each: every solver at its first
 /// parameter, then every solver at its second, and so on.
-fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit, Option<f64>, String)>> {
+fn fits(
+    solver: &str,
+    base: &Fit,
+    tuned: &KernelSearchResult,
+    by: SolverMeasure,
+) -> Result<Vec<(Fit, Option<f64>, String)>> {
     let names = match (solver, tuned.classes) {
-        (ANY, 0) => vec!["ridge"],
-        (ANY, _) if by.needs_probabilities() => vec!["logistic", "svm"],
-        (ANY, _) => vec!["logistic", "ridge", "svm"],
+        (ANY_SOLVER, 0) => vec!["ridge"],
+        (ANY_SOLVER, _) if by.needs_probabilities() => vec!["logistic", "svm"],
+        (ANY_SOLVER, _) => vec!["logistic", "ridge", "svm"],
         (name, _) => vec![name],
     };
     let mut of_solvers = Vec::new();
@@ -306,19 +321,20 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
         } else {
             fit
         };
-        let free = fit.family().reads(&parameter::LAMBDA) && !fit.gives_penalty();
-        let lambdas: &[f64] = if free && !has_surface { &LAMBDAS } else { &[] };
-        let learns = solver == ANY && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
+        let free = fit.family().reads(&parameter::LAMBDA) && !fit.has_penalty();
+        let lambdas: &[f64] = if free && !has_surface { &LAMBDA_GRID } else { &[] };
+        let learns = solver == ANY_SOLVER && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
         let fit = if learns { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
         // one-vs-one classifiers have no probabilities
-        let paired = solver == ANY && !learns && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
+        let paired =
+            solver == ANY_SOLVER && !learns && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
             let mut found = Vec::new();
             let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
-            let told = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
-            let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), told.clone());
+            let label = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
+            let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), label.clone());
             found.extend(lambdas.iter().map(at));
-            found.extend(lambdas.is_empty().then(|| (fit.clone(), None, told.clone())));
+            found.extend(lambdas.is_empty().then(|| (fit.clone(), None, label.clone())));
             of_solvers.push(found);
         }
     }
@@ -332,7 +348,7 @@ pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
 }
 
 /// Returns the solver with its regularisation parameter: `svm, lambda 1e-5`.
-pub(super) fn titled(name: &str, lambda: Option<f64>) -> String {
+pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
     lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", shown(lambda)))
 }
 
@@ -342,9 +358,10 @@ pub(super) fn titled(name: &str, lambda: Option<f64>) -> String {
 /// larger lambda.
 fn around(lambda: f64, share: f64) -> String {
     let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
-    // below `LEAST`, the factorisation in f32 fails, and it often fails at `LEAST` itself
-    let least = (nearest(lambda * share) - BELOW).max(LEAST);
-    let most = (nearest(lambda * share.sqrt()) + ABOVE).max(SOUND);
+    // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at
+    // `MIN_LAMBDA_STEP` itself
+    let least = (nearest(lambda * share) - BELOW).max(MIN_LAMBDA_STEP);
+    let most = (nearest(lambda * share.sqrt()) + ABOVE).max(SAFE_LAMBDA_STEP);
     format!("{}..{}", shown(half_decade(least)), shown(half_decade(most)))
 }
 
@@ -380,7 +397,7 @@ mod tests {
         // it does not rise for fewer rows
         assert_eq!(penalty(25), crate::solver::Penalty::Lambda(1e-4));
         // with the exact kernel it falls in proportion to the rows
-        let exact = of(fit.clone().on_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
+        let exact = of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));
         assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Penalty::Lambda(5e-5));
         // a cross-validated grid covers both rules, plus one decade below and half a decade above

@@ -19,7 +19,7 @@
 //! scale of its best round. With cv, the scores are the errors of the rounds, on one sample and at
 //! one rank, so the lowest error of all rounds wins and more rounds never increase it. With gcv, or
 //! with other maps, the kernels are measured on the sample. The best kernel may compete again with
-//! asinh-scaled features, which no metric can learn ([`Choice`]).
+//! asinh-scaled features, which no metric can learn ([`ModelSelection`]).
 //!
 //! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as
 //! long as the last rung, which measures two kernels on the whole sample. *Bytes*: three times the
@@ -28,69 +28,69 @@
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter
 //! optimization", AISTATS 2016.
 
-mod choice;
-mod chosen;
+mod builder;
 mod contest;
-mod elsewhere;
-mod exact;
-mod grouped;
-mod log;
-mod memory;
+mod exact_search;
+mod group_sample;
+mod history;
+mod journal;
+mod model_selection;
 mod options;
-mod pace;
-mod policy;
 mod refine;
 mod rung;
+mod selection_result;
+mod shifted_rows;
+mod time_budget;
 mod trial;
 
+pub use builder::{FixedParts, Tune};
 #[doc(hidden)]
-pub use choice::Choice;
-pub use chosen::SearchWork;
+pub use contest::{ANY_SOLVER, ContenderReport};
 #[doc(hidden)]
-pub use chosen::{Chosen, Moment, Part, SearchListener, Test};
+pub use journal::SearchJournal;
 #[doc(hidden)]
-pub use contest::{ANY, ContenderReport};
-#[doc(hidden)]
-pub use elsewhere::Elsewhere;
-#[doc(hidden)]
-pub use memory::Memory;
-pub use options::{Score, Select};
+pub use model_selection::ModelSelection;
+pub use options::{Score, SolverMeasure};
 #[doc(hidden)]
 pub use options::{TuneOptions, stand_in};
 #[doc(hidden)]
-pub use pace::{Pace, Reach};
-pub use policy::{Given, Tune};
+pub use rung::{KernelSearchResult, Rung, RungEntry, TuneCell};
+pub use selection_result::SearchWork;
 #[doc(hidden)]
-pub use rung::{Entry, Rung, TuneCell, Tuned};
+pub use selection_result::{HistoryEntry, SearchListener, SearchPart, SelectionResult, WinnerTest};
 #[doc(hidden)]
-pub use trial::Apart;
+pub use shifted_rows::ShiftScore;
+#[doc(hidden)]
+pub use time_budget::{FeasibleFit, TimeBudget};
+#[doc(hidden)]
+pub use trial::HeldOutScore;
 
 use crate::folds::FoldSpec;
 use crate::job::Run;
-use crate::metric::{self, Learned, MetricRequest, RoundReport, RoundRequest, picked};
+use crate::metric::{self, LearnedMetric, MetricRequest, RoundReport, RoundRequest, select_rows};
 use crate::prepare::candidates;
-use crate::prepare::survey::{FEW_WHOLE, Survey, survey, warn_of_classes};
+use crate::prepare::survey::{MAX_CLASS_INTEGERS, Survey, survey, warn_of_classes};
 use crate::request::{MetricSource, PassShape, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task, train::prepared};
 use kapprox::Real;
 use kapprox::kernel::Kernel;
 use kapprox::landmark::RowSample;
 use kapprox::map::MapSpec;
-use kstore::{MemoryRows, Pass, RowSource, Selected};
+use kstore::{MemoryRows, Pass, RowSource, SelectedTable};
 use rung::{HALVING, candidates_of, sizes};
 use trial::Trials;
 
 /// A search that proceeds kernel by kernel, so that the caller can show progress.
 #[doc(hidden)]
-pub struct Search<'a, T: Real> {
+pub struct KernelSearch<'a, T: Real> {
     options: &'a TuneOptions,
     resources: Resources<'a>,
-    cut: PassShape,
+    pass_shape: PassShape,
     planned_bytes: usize,
     survey: Survey,
     spec: FoldSpec,
     /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
-    alike: Option<f64>,
+    target_correlation: Option<f64>,
     folds: Folds,
     targets: Targets,
     /// Sample, including the test rows.
@@ -98,25 +98,25 @@ pub struct Search<'a, T: Real> {
     /// Sample without test rows, largest keys first: every rung takes a prefix.
     sample: RowSample<T>,
     /// The same rows in table order, with targets.
-    held: MemoryRows<T>,
+    sample_rows: MemoryRows<T>,
     passes: u64,
     /// Kernels whose metric is not learned yet, the next one last.
     unlearned: Vec<Kernel>,
     learned: Vec<RoundReport>,
-    candidates: Vec<Learned>,
+    candidates: Vec<LearnedMetric>,
     /// True if the best kernels are to be refined.
     refines: bool,
     /// Candidates that are not refined yet, the next one last.
     unrefined: Vec<usize>,
     sizes: Vec<usize>,
-    done: Vec<Rung>,
+    finished_rungs: Vec<Rung>,
     /// Candidates of the current rung, and the scores of those measured so far.
     alive: Vec<usize>,
-    entries: Vec<Entry>,
+    entries: Vec<RungEntry>,
     rows: MemoryRows<T>,
 }
 
-impl<T: Real> std::fmt::Debug for Search<'_, T> {
+impl<T: Real> std::fmt::Debug for KernelSearch<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Search")
             .field("candidates", &self.candidates)
@@ -125,48 +125,49 @@ impl<T: Real> std::fmt::Debug for Search<'_, T> {
     }
 }
 
-impl<'a, T: Real> Search<'a, T> {
+impl<'a, T: Real> KernelSearch<'a, T> {
     /// Starts a search: plans, scales, draws the sample and resolves the kernels. Three passes over
     /// the table.
     ///
     /// # Errors
     /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
     /// rows, with their position; options that a search does not support.
-    pub fn open(selected: &Selected, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
-        options::check(options, selected.shape().features)?;
+    pub fn open(selected: &SelectedTable, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
+        options::check(options, selected.shape().inputs)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let training = &options.training;
-        let (cut, planned_bytes, refines) = options::plan::<T>(selected, options, &resources)?;
-        let survey = survey(selected, training, cut, &resources)?;
-        let targets = survey.targets_of_regression();
+        let (pass_shape, planned_bytes, refines) = options::plan::<T>(selected, options, &resources)?;
+        let survey = survey(selected, training, pass_shape, &resources)?;
+        let targets = survey.regression_targets();
         let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
         folds(&training.folds)?;
         let source = selected.rows::<T>(survey.reading())?;
         let range = source.range();
         let counts = (survey.rows(), options.sample);
-        let whole = if options.whole_groups {
-            grouped::draw(&source, &survey, counts.1, (training.seed, cut), &resources)?
+        let group_sample = if options.whole_groups {
+            group_sample::draw(&source, &survey, counts.1, (training.seed, pass_shape), &resources)?
         } else {
             None
         };
-        let random = || metric::draw(&source, counts, training.seed, "sampling rows", cut, &resources);
-        let (all, sample) = whole.map_or_else(random, Ok)?;
-        if let (Some(by @ Select::Auc), Targets::Classes(classes)) = (options.select, &targets)
+        let random = || metric::draw_sample(&source, counts, training.seed, "sampling rows", pass_shape, &resources);
+        let (all, sample) = group_sample.map_or_else(random, Ok)?;
+        if let (Some(by @ SolverMeasure::Auc), Targets::Classes(classes)) = (options.measure, &targets)
             && classes.labels().len() != 2
         {
             let why =
                 format!("expected two classes, but the target has {}; use log-loss or error", classes.labels().len());
             return Err(Error::option("measure", by, why));
         }
-        let free = options.blocks && matches!(training.folds, FoldSpec::Hash(_));
-        let alike = if free { metric::series(&source, (&all, &range), &targets)? } else { None };
-        let spec = alike.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCKS));
-        let warning = match alike {
-            Some(correlation) => Some(metric::told_of_blocks(correlation, &training.folds)),
+        let free = options.may_use_blocks && matches!(training.folds, FoldSpec::Random(_));
+        let target_correlation =
+            if free { metric::series_correlation(&source, (&all, &range), &targets)? } else { None };
+        let spec = target_correlation.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCK_COUNT));
+        let warning = match target_correlation {
+            Some(correlation) => Some(metric::blocks_note(correlation, &training.folds)),
             None if free => None,
             None => metric::warning_of_series(&source, &targets, &training.folds)?,
         };
-        warning.into_iter().for_each(|text| resources.stages.warn(text));
+        warning.into_iter().for_each(|text| resources.stage_observer.warn(text));
         let folds = folds(&spec)?;
         let trials = Trials::new(
             (all, survey.weight_unit()),
@@ -174,15 +175,19 @@ impl<'a, T: Real> Search<'a, T> {
             &folds,
             options.score != Score::Alignment,
         )?;
-        let sample = trials.seen_of(&sample);
+        let sample = trials.without_test_rows(&sample);
         let rows = candidates::in_row_order(sample.clone())?;
-        let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;
+        let sample_rows = candidates::with_targets(
+            rows,
+            trials.rows(),
+            Pass::new(pass_shape.tile, pass_shape.segment, resources.workers),
+        )?;
         let (unlearned, candidates) = match &training.metric {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
             known => (Vec::new(), candidates_of(options, &sample, known, &survey)?),
         };
         // learned metrics have already been compared on the whole sample
-        let rounds = metric::sampled(sample.len() as u64, sample.d);
+        let rounds = metric::sample_size(sample.len() as u64, sample.d);
         let sizes = match unlearned.is_empty() {
             true => sizes(candidates.len(), sample.len()),
             false if by_rounds(options) => vec![rounds],
@@ -192,16 +197,16 @@ impl<'a, T: Real> Search<'a, T> {
         let mut search = Self {
             options,
             resources,
-            cut,
+            pass_shape,
             planned_bytes,
             survey,
             spec,
-            alike,
+            target_correlation,
             folds,
             targets,
             trials,
             sample,
-            held,
+            sample_rows,
             passes: 3,
             unlearned,
             learned: Vec::new(),
@@ -209,7 +214,7 @@ impl<'a, T: Real> Search<'a, T> {
             refines,
             unrefined: Vec::new(),
             sizes,
-            done: Vec::new(),
+            finished_rungs: Vec::new(),
             alive,
             entries: Vec::new(),
             rows: MemoryRows::default(),
@@ -219,10 +224,10 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Warns if a numeric target may hold classes, or if a ranking has few pairs.
-    pub(super) fn look_at_target(&self, selected: &Selected, task: Task) -> Result<()> {
-        warn_of_classes(selected, &self.survey.statistics, task, self.resources.stages);
-        let warning = if task == Task::Ranking { self.trials.look_at_pairs()? } else { None };
-        warning.into_iter().for_each(|text| self.resources.stages.warn(text));
+    pub(super) fn warn_of_target(&self, selected: &SelectedTable, task: Task) -> Result<()> {
+        warn_of_classes(selected, &self.survey.statistics, task, self.resources.stage_observer);
+        let warning = if task == Task::Ranking { self.trials.check_pairs()? } else { None };
+        warning.into_iter().for_each(|text| self.resources.stage_observer.warn(text));
         Ok(())
     }
 
@@ -241,16 +246,16 @@ impl<'a, T: Real> Search<'a, T> {
     /// Returns the kernel whose metric is learned or that is measured next, and its number of rows;
     /// `None` at the end.
     pub fn upcoming(&self) -> Option<(&Kernel, usize)> {
-        let size = self.sizes.get(self.done.len())?;
+        let size = self.sizes.get(self.finished_rungs.len())?;
         let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
         next.map(|kernel| (kernel, *size))
     }
 
     /// Returns the best score so far: a held-out error of a metric, or the score of a kernel on the
     /// current rows.
-    pub fn least(&self) -> Option<f64> {
+    pub fn best_score(&self) -> Option<f64> {
         let learned = self.learned.iter().map(|round| round.cv_mse);
-        let scores = self.done.last().into_iter().flat_map(|rung| &rung.entries).chain(&self.entries);
+        let scores = self.finished_rungs.last().into_iter().flat_map(|rung| &rung.entries).chain(&self.entries);
         let mut scores: Vec<f64> = scores.filter_map(|entry| entry.score).collect();
         if scores.is_empty() {
             scores = learned.collect();
@@ -260,7 +265,7 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// Drops the kernels whose metric is not learned yet, if at least one has been learned; returns
     /// whether any were dropped.
-    pub(crate) fn hurry(&mut self) -> Result<bool> {
+    pub(crate) fn drop_unlearned(&mut self) -> Result<bool> {
         let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
         if some {
             self.unlearned.clear();
@@ -272,9 +277,9 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(some)
     }
 
-    fn learn(&self, kernel: Kernel, rounds: RoundRequest<'_>, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
+    fn learn(&self, kernel: Kernel, rounds: RoundRequest<'_>, enough: &dyn Fn(usize) -> bool) -> Result<LearnedMetric> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
-        let sample = picked(&self.sample, 0..metric::sampled(self.sample.len() as u64, self.sample.d));
+        let sample = select_rows(&self.sample, 0..metric::sample_size(self.sample.len() as u64, self.sample.d));
         let rows = self.with_targets(&sample)?;
         let request = MetricRequest {
             source: &rows,
@@ -285,24 +290,24 @@ impl<'a, T: Real> Search<'a, T> {
             enough,
         };
         // `gcv` and `alignment` have no folds, but rounds are scored by held-out errors
-        let own = metric::folds(training.seed, rows.len() as u64)?;
-        let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        request.learn_on((&rows, &sample), folds, rounds)
+        let metric_folds = metric::default_folds(training.seed, rows.len() as u64)?;
+        let folds = if self.folds.count() > 1 { &self.folds } else { &metric_folds };
+        request.learn_on_sample((&rows, &sample), folds, rounds)
     }
 
     /// Measures the next kernel, or learns its metric in rounds until `enough` is true, or recalls
-    /// the result from `memory`. Returns the number of steps: 1, or the number of rounds.
+    /// the result from `journal`. Returns the number of steps: 1, or the number of rounds.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;
     /// [`kstore::Error::Interrupted`].
-    pub fn step(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
+    pub fn step(&mut self, journal: &mut SearchJournal<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let (rank, scored) = (metric::RANK, self.options.training.rank);
-            let rounds = RoundRequest { form: *form, rank, scored, incumbent: None, all_rows: false };
-            let mut learned = memory.recall_or(|| self.learn(kernel, rounds, enough))?;
+            let (rank, scored) = (metric::ROUND_RANK, self.options.training.rank);
+            let rounds = RoundRequest { form: *form, rank, scored_rank: scored, incumbent: None, all_rows: false };
+            let mut learned = journal.get_or_compute(|| self.learn(kernel, rounds, enough))?;
             if by_rounds(self.options) {
-                self.entries.push(Entry::of_rounds(&learned, self.options.training.scaling));
+                self.entries.push(RungEntry::from_rounds(&learned, self.options.training.scaling));
             }
             let rounds = learned.rounds.len();
             self.learned.append(&mut learned.rounds);
@@ -316,10 +321,10 @@ impl<'a, T: Real> Search<'a, T> {
             return Ok(0);
         }
         let candidate = &self.candidates[self.alive[self.entries.len()]];
-        let measure = rung::RungMeasure {
+        let measure = rung::RungContext {
             options: self.options,
             resources: &self.resources,
-            cut: self.cut,
+            pass_shape: self.pass_shape,
             folds: &self.folds,
             targets: &self.targets,
             reading: &self.survey.reading(),
@@ -327,8 +332,8 @@ impl<'a, T: Real> Search<'a, T> {
         };
         let workers = self.resources.workers;
         // an interrupted step is not stored
-        let entry =
-            memory.recall_or(|| measure.entry(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?)))?;
+        let entry = journal
+            .get_or_compute(|| measure.entry(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?)))?;
         self.entries.push(entry);
         if self.entries.len() == self.alive.len() {
             self.promote()?;
@@ -337,8 +342,8 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     fn promote(&mut self) -> Result<()> {
-        let last = self.done.len() + 1 == self.sizes.len();
-        let keep = if last { 1 } else { self.alive.len().div_ceil(HALVING) };
+        let last = self.finished_rungs.len() + 1 == self.sizes.len();
+        let kept_count = if last { 1 } else { self.alive.len().div_ceil(HALVING) };
         let mut order: Vec<usize> = (0..self.entries.len()).filter(|i| self.entries[*i].score.is_some()).collect();
         if order.is_empty() {
             return Err(Error::NoCell { precision: T::NAME });
@@ -349,7 +354,7 @@ impl<'a, T: Real> Search<'a, T> {
         if last && self.refines {
             self.unrefined = order.iter().take(refine::KERNELS).rev().map(|i| self.alive[*i]).collect();
         }
-        order.truncate(keep);
+        order.truncate(kept_count);
         order.sort_unstable();
         for i in &order {
             self.entries[*i].kept = true;
@@ -359,60 +364,60 @@ impl<'a, T: Real> Search<'a, T> {
         if by_rounds(self.options) {
             // report the best kernel without a metric too, as in a fit without a search
             let plain = rung::best_without_metric(&self.learned);
-            let plain = plain.map(|round| Entry::of_round(round, self.options.training.scaling));
-            entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_of(plain))));
+            let plain = plain.map(|round| RungEntry::from_round(round, self.options.training.scaling));
+            entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_same_candidate(plain))));
         }
-        self.done.push(Rung { rows, entries });
+        self.finished_rungs.push(Rung { rows, entries });
         if last { Ok(()) } else { self.load() }
     }
 
     /// Loads the rows of the current rung: a prefix of the sample, in table order.
     fn load(&mut self) -> Result<()> {
-        let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
-        self.rows = self.with_targets(&picked(&self.sample, 0..*size))?;
+        let Some(size) = self.sizes.get(self.finished_rungs.len()) else { return Ok(()) };
+        self.rows = self.with_targets(&select_rows(&self.sample, 0..*size))?;
         Ok(())
     }
 
     /// Returns some rows of the sample with their targets, in table order.
     fn with_targets(&self, some: &RowSample<T>) -> Result<MemoryRows<T>> {
-        let PassShape { tile, segment, .. } = self.cut;
+        let PassShape { tile, segment, .. } = self.pass_shape;
         let rows = candidates::in_row_order(some.clone())?;
-        candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))
+        candidates::with_targets(rows, &self.sample_rows, Pass::new(tile, segment, self.resources.workers))
     }
 
     /// Returns the entry of the best kernel so far.
-    fn winner(&self) -> Option<&Entry> {
-        self.done.iter().flat_map(|rung| &rung.entries).rfind(|entry| entry.kept)
+    fn winner(&self) -> Option<&RungEntry> {
+        self.finished_rungs.iter().flat_map(|rung| &rung.entries).rfind(|entry| entry.kept)
     }
 
     /// Returns the best kernel as the caller named it; the first one if no comparison was made.
-    fn named(&self) -> Kernel {
+    fn requested_kernel(&self) -> Kernel {
         // every kernel has the same number of length scales, and one with a learned metric
         let each = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
         self.options.kernels.get(self.alive[0] / each).cloned().unwrap_or_default()
     }
 
     /// Ends the search and returns its result: the first kernel if there was nothing to compare.
-    pub fn finish(self) -> Tuned {
+    pub fn finish(self) -> KernelSearchResult {
         self.finish_with_rows().0
     }
 
-    fn finish_with_rows(mut self) -> (Tuned, Trials<T>) {
-        let named = self.named();
-        let Learned { kernel, metric, form, spread, .. } = self.candidates.swap_remove(self.alive[0]);
-        let tuned = Tuned {
+    fn finish_with_rows(mut self) -> (KernelSearchResult, Trials<T>) {
+        let named = self.requested_kernel();
+        let LearnedMetric { kernel, metric, form, spread, .. } = self.candidates.swap_remove(self.alive[0]);
+        let tuned = KernelSearchResult {
             kernel,
-            named,
+            requested_kernel: named,
             scaling: self.options.training.scaling,
             metric,
             form,
             spread,
             rows: self.survey.rows(),
             folds: self.spec,
-            alike: self.alike,
+            alike: self.target_correlation,
             classes: if let Targets::Classes(classes) = &self.targets { classes.labels().len() } else { 0 },
             learned: self.learned,
-            rungs: self.done,
+            rungs: self.finished_rungs,
             passes: self.passes,
             planned_bytes: self.planned_bytes,
         };
@@ -423,25 +428,25 @@ impl<'a, T: Real> Search<'a, T> {
 /// Maximum number of features for which a metric is learned by default: beyond it, rows are too few
 /// and the products take gigabytes.
 #[doc(hidden)]
-pub const MOST_LEARNED: usize = 10_000;
+pub const MAX_METRIC_FEATURES: usize = 10_000;
 
 /// Minimum number of rows per value of a target that is treated as classes.
-const FEWEST_OF_CLASS: u64 = 20;
+const MIN_CLASS_ROWS: u64 = 20;
 
 /// Returns the number of distinct values of a target if they are likely to be classes: at most
 /// twenty integers, each in at least twenty rows. Reads only that column.
 ///
 /// # Errors
 /// The errors of reading the column.
-pub fn likely_classes(selected: &Selected, run: &Run<'_>) -> Result<Option<usize>> {
+pub fn likely_classes(selected: &SelectedTable, run: &Run<'_>) -> Result<Option<usize>> {
     let Some(labels) = selected.labels() else { return Ok(None) };
-    let found = match prepared::count(&labels, &run.resources()) {
+    let target_counts = match prepared::count_labels(&labels, &run.resources()) {
         Err(Error::Store(kstore::Error::TooManyLabels { .. })) => return Ok(None),
         found => found?,
     };
-    let counts = found.classes.sorted();
-    let many = counts.iter().all(|(_, rows)| *rows >= FEWEST_OF_CLASS);
-    Ok(Some(counts.len()).filter(|count| many && (2..=FEW_WHOLE).contains(count)))
+    let counts = target_counts.classes.sorted();
+    let many = counts.iter().all(|(_, rows)| *rows >= MIN_CLASS_ROWS);
+    Ok(Some(counts.len()).filter(|count| many && (2..=MAX_CLASS_INTEGERS).contains(count)))
 }
 
 /// Returns true if kernels compete by the errors of the rounds that learned their metrics.

@@ -1,11 +1,11 @@
 //! The options of a search and its memory plan.
 
-use crate::prepare::plan::{RANK, cut, solve};
+use crate::prepare::stage_plans::{LOWER_RANK, choose_pass_shape, plan_solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
 use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
 use kapprox::{Real, kernel::Kernel};
-use kstore::{Plan, Selected};
+use kstore::{MemoryPlan, SelectedTable};
 use std::cmp::Ordering;
 
 /// The score that kernels are compared by.
@@ -33,7 +33,7 @@ kmodel::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => 
 /// The measure by which solvers are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Select {
+pub enum SolverMeasure {
     /// Error rate, squared error, or fraction of discordant pairs.
     #[default]
     Error,
@@ -45,14 +45,14 @@ pub enum Select {
     Brier,
 }
 
-impl Select {
+impl SolverMeasure {
     /// Returns true if the measure requires solvers with probabilities.
     pub(super) fn needs_probabilities(self) -> bool {
         matches!(self, Self::LogLoss | Self::Brier)
     }
 }
 
-kmodel::enum_of_words!(Select, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
+kmodel::enum_of_words!(SolverMeasure, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
 
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub struct TuneOptions {
     /// Ranks, folds, map and landmarks; its kernel is ignored.
     pub training: TrainOptions,
     /// True to replace random folds by contiguous ones if consecutive rows have correlated targets.
-    pub blocks: bool,
+    pub may_use_blocks: bool,
     /// True to sample whole groups, the groups of the folds; a ranking compares rows of a group.
     pub whole_groups: bool,
     /// Lambdas, ascending.
@@ -75,7 +75,7 @@ pub struct TuneOptions {
     pub score: Score,
     /// Measure by which solvers are compared; `None` for the error, or for a rank-based or
     /// probabilistic measure if one of two classes is rare.
-    pub select: Option<Select>,
+    pub measure: Option<SolverMeasure>,
     /// Maximum number of rows of the last rung.
     pub sample: usize,
 }
@@ -87,7 +87,13 @@ impl TuneOptions {
     ///
     /// # Errors
     /// Solver parameters that do not parse, and kernels on columns that do not exist.
-    pub fn new(fit: &Fit, score: Score, named: Option<&[Kernel]>, sample: usize, selected: &Selected) -> Result<Self> {
+    pub fn new(
+        fit: &Fit,
+        score: Score,
+        named: Option<&[Kernel]>,
+        sample: usize,
+        selected: &SelectedTable,
+    ) -> Result<Self> {
         let (stand_in, names) = (stand_in(fit, score)?, selected.feature_names());
         let ridge = ridge::Ridge::new(stand_in.settings()?);
         let kernels = match named {
@@ -96,14 +102,14 @@ impl TuneOptions {
         };
         Ok(Self {
             training: stand_in.training(selected)?,
-            blocks: !stand_in.gives("folds"),
+            may_use_blocks: !stand_in.has_option("folds"),
             whole_groups: fit.task()? == Task::Ranking,
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,
-            factors: crate::lists::factors(FACTORS)?,
+            factors: crate::lists::parse_factors(FACTORS)?,
             score,
-            select: None,
+            measure: None,
             sample,
         })
     }
@@ -115,7 +121,7 @@ const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "la
 
 /// Returns the default kernels. If the rows have a date, their relation to the target may change
 /// within days, so the second kernel gives the date a length scale of its own.
-fn kernels(selected: &Selected) -> Result<Vec<Kernel>> {
+fn kernels(selected: &SelectedTable) -> Result<Vec<Kernel>> {
     let names = selected.feature_names();
     let dates =
         selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).filter(|column| column.is_date());
@@ -138,14 +144,14 @@ const FACTORS: &str = "0.25..4";
 /// Solver parameters that do not parse.
 pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     if fit.family().name == ridge::FAMILY.name || score == Score::Alignment {
-        return Ok(fit.clone().on_map());
+        return Ok(fit.clone().with_approximate_map());
     }
     // rows of a group are held out together
     let settings = fit.settings()?;
-    let free = settings.column(&parameter::GROUP).map(|_| FoldSpec::USUAL);
-    let folds = settings.folds(&parameter::FOLDS).or(free).map(|folds| settings.by_group(folds)).transpose()?;
+    let free = settings.column(&parameter::GROUP).map(|_| FoldSpec::DEFAULT);
+    let folds = settings.folds(&parameter::FOLDS).or(free).map(|folds| settings.grouped_folds(folds)).transpose()?;
     let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
-    let ridge = fit.for_solver(ridge::FAMILY.name)?.on_map().set("task", task);
+    let ridge = fit.for_solver(ridge::FAMILY.name)?.with_approximate_map().set("task", task);
     Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
 }
 
@@ -166,12 +172,12 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
-        kernel.check_features(options.training.metric.outputs(features))?;
+        kernel.check_input_count(options.training.metric.outputs(features))?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
         return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));
     }
-    if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
+    if let Some(by) = options.measure.filter(|by| *by != SolverMeasure::Error && training.task == Task::Regression) {
         let why = "it compares classifiers, but the target is numeric (regression); leave it out, or set `task` classification";
         return Err(Error::option("measure", by, why));
     }
@@ -182,42 +188,48 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
 /// plan leaves memory to refine the best kernels. Returns an error if the search exceeds the
 /// memory.
 pub(super) fn plan<T: Real>(
-    selected: &Selected,
+    selected: &SelectedTable,
     options: &TuneOptions,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, usize, bool)> {
-    let (t, folds) = prepared::known(selected, &options.training, resources)?;
-    let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
+    let (t, folds) = prepared::count_targets(selected, &options.training, resources)?;
+    let folds = if options.may_use_blocks { folds.max(metric::BLOCK_COUNT) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
     let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
-    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
+    let mut size = ProblemSize::from_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
     // every row of the sample is a candidate, and already in memory
-    shape.candidates = None;
-    let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
+    size.candidates = None;
+    let rows = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.sample);
     let ridge = RidgeOptions {
         ranks: training.ranks.clone(),
         lambdas: options.lambdas.clone(),
         intercept: options.intercept,
         target_centre: vec![0.0; t],
     };
-    shape.n = rows as u64;
-    let last = |cut: PassShape| {
-        solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
+    size.n = rows as u64;
+    let last = |pass_shape: PassShape| {
+        plan_solve(&size, pass_shape, resources.memory).term(
+            "system and its factor",
+            ridge.solve_bytes(size.map.p),
+            LOWER_RANK,
+        )
     };
-    let (cut, plans) = cut(&shape, &last, resources.memory);
+    let (pass_shape, plans) = choose_pass_shape(&size, &last, resources.memory);
     // three copies of the sample, for each of two scalings: with the test rows, without them in key
     // order, and without them in table order; and the rows of a rung or trial
-    let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));
-    let sampled = |plan: Plan| plan.term("sampled rows", bytes, "lower `sample`");
-    let mut plans: Vec<Plan> = plans.into_iter().map(sampled).collect();
+    let bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
+    let sampled = |plan: MemoryPlan| plan.term("sampled rows", bytes, "lower `sample`");
+    let mut plans: Vec<MemoryPlan> = plans.into_iter().map(sampled).collect();
     let mut refines = false;
     if let MetricSource::Learned(_) = training.metric {
-        let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &shape, resources.memory).map(sampled);
-        plans.push(of_metric(metric::RANK)?);
-        let refined = of_metric(metric::REFINED)?;
+        let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &size, resources.memory).map(sampled);
+        plans.push(of_metric(metric::ROUND_RANK)?);
+        let refined = of_metric(metric::REFINED_RANK)?;
         // length scales for many landmarks are too small for a model with few
-        refines = 2 * training.rank >= metric::REFINED && rows > metric::RANK && refined.bytes() <= resources.memory;
+        refines = 2 * training.rank >= metric::REFINED_RANK
+            && rows > metric::ROUND_RANK
+            && refined.bytes() <= resources.memory;
         plans.extend(refines.then_some(refined));
     }
-    Ok((cut, prepared::check(plans)?, refines))
+    Ok((pass_shape, prepared::check_plans(plans)?, refines))
 }

@@ -8,7 +8,7 @@
 //! if its error is lower than the error of the same kernel at the same rank and of the best kernel
 //! so far, wherever the search ends early.
 
-use super::{Entry, Memory, Rung, Search};
+use super::{KernelSearch, Rung, RungEntry, SearchJournal};
 use crate::metric::{self, RoundRequest};
 use crate::{Result, request::MetricSource};
 use kapprox::{Real, kernel::Kernel};
@@ -20,61 +20,62 @@ pub(super) const KERNELS: usize = 2;
 /// Fraction of the first search's error below which the second search wins. Smaller gains did not
 /// generalise: beijing-pm25 has 3 % less held-out error with asinh and 8 % more in the following
 /// year, keggundirected 1.5 % less and 2 % more.
-pub(super) const WORTH: f64 = 0.95;
+pub(super) const MAX_ERROR_RATIO: f64 = 0.95;
 
-impl<T: Real> Search<'_, T> {
+impl<T: Real> KernelSearch<'_, T> {
     pub(super) fn refinements(&self) -> usize {
         self.unrefined.len()
     }
 
     /// Returns the kernel that is refined next, and the rank; `None` at the end.
     pub(super) fn upcoming_refinement(&self) -> Option<(&Kernel, usize)> {
-        self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED))
+        self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED_RANK))
     }
 
     /// Refines the next of the best kernels until `enough` is true, or recalls the result from
-    /// `memory`; returns the number of rounds. It wins only with an error below that of the winner
+    /// `journal`; returns the number of rounds. It wins only with an error below that of the winner
     /// so far.
     ///
     /// # Errors
     /// Errors of the map; [`kstore::Error::Interrupted`].
-    pub(super) fn refine(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
+    pub(super) fn refine(&mut self, journal: &mut SearchJournal<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         let MetricSource::Learned(form) = self.options.training.metric else { return Ok(0) };
         let Some(candidate) = self.unrefined.pop() else { return Ok(0) };
         let before = &self.candidates[candidate];
         let form = before.form.parse().unwrap_or(form);
-        let (kernel, rank) = (self.options.kernels[candidate].clone(), metric::REFINED);
-        let rounds = RoundRequest { form, rank, scored: rank, incumbent: Some(before), all_rows: false };
-        let learned = memory.recall_or(|| self.learn(kernel, rounds, enough))?;
+        let (kernel, rank) = (self.options.kernels[candidate].clone(), metric::REFINED_RANK);
+        let rounds = RoundRequest { form, rank, scored_rank: rank, incumbent: Some(before), all_rows: false };
+        let learned = journal.get_or_compute(|| self.learn(kernel, rounds, enough))?;
         let rounds = learned.rounds.clone();
-        let entry = Entry::of_rounds(&learned, self.options.training.scaling);
+        let entry = RungEntry::from_rounds(&learned, self.options.training.scaling);
         let least = self.winner().and_then(|winner| winner.score).unwrap_or(f64::INFINITY);
         let wins = entry.score.is_some_and(|score| score < least);
         // one rung for all refined kernels
-        if self.done.len() == self.sizes.len() {
+        if self.finished_rungs.len() == self.sizes.len() {
             let rows = rounds.first().map_or(0, |round| round.rows);
-            self.done.push(Rung { rows, entries: Vec::new() });
+            self.finished_rungs.push(Rung { rows, entries: Vec::new() });
         }
-        let entries = &mut self.done[self.sizes.len()].entries;
+        let entries = &mut self.finished_rungs[self.sizes.len()].entries;
         if wins {
             self.alive = vec![candidate];
             self.candidates[candidate] = learned;
             entries.iter_mut().for_each(|other| other.kept = false);
         }
-        entries.push(Entry { kept: wins, ..entry });
-        let made = rounds.len();
+        entries.push(RungEntry { kept: wins, ..entry });
+        let round_count = rounds.len();
         self.learned.extend(rounds);
-        Ok(made)
+        Ok(round_count)
     }
 
     /// Returns the search with the clearly lower error, or `self` without a clear difference; its
     /// report covers both.
-    pub(super) fn or(self, other: Self) -> Self {
+    pub(super) fn or_better(self, other: Self) -> Self {
         let score = |search: &Self| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);
-        let (mut best, other) = if score(&other) < WORTH * score(&self) { (other, self) } else { (self, other) };
-        let told = other.done.into_iter().flat_map(|rung| rung.entries);
-        if let Some(rung) = best.done.last_mut() {
-            rung.entries.extend(told.map(|entry| Entry { kept: false, ..entry }));
+        let (mut best, other) =
+            if score(&other) < MAX_ERROR_RATIO * score(&self) { (other, self) } else { (self, other) };
+        let entries = other.finished_rungs.into_iter().flat_map(|rung| rung.entries);
+        if let Some(rung) = best.finished_rungs.last_mut() {
+            rung.entries.extend(entries.map(|entry| RungEntry { kept: false, ..entry }));
         }
         best.passes += other.passes;
         best.planned_bytes = best.planned_bytes.max(other.planned_bytes);

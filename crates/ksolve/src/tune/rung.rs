@@ -1,8 +1,8 @@
 //! The measurement of one candidate on the rows of a rung, and the result of a search.
 
 use super::{Score, TuneOptions};
-use crate::metric::{Learned, RoundReport, Rows, as_text, behind};
-use crate::prepare::landmarks::settle;
+use crate::metric::{LearnedMetric, RoundData, RoundReport, apply_metric, as_text};
+use crate::prepare::map_builder::resolve_length_scale;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
@@ -17,7 +17,7 @@ pub(super) const HALVING: usize = 2;
 
 /// Minimum number of rows of a rung, if the sample has this many: on fewer rows, scores are mostly
 /// noise.
-const FEWEST_ROWS: usize = 500;
+const MIN_ROWS: usize = 500;
 
 /// Returns every kernel at every length scale, without duplicates, with a metric that is already
 /// known.
@@ -26,18 +26,18 @@ pub(super) fn candidates_of<T: Real>(
     sample: &RowSample<T>,
     source: &MetricSource,
     survey: &Survey,
-) -> Result<Vec<Learned>> {
-    let metric = source.known_for(&survey.scaler)?;
-    let mut candidates: Vec<Learned> = Vec::new();
+) -> Result<Vec<LearnedMetric>> {
+    let metric = source.provided_for(&survey.scaler)?;
+    let mut candidates: Vec<LearnedMetric> = Vec::new();
     for kernel in &options.kernels {
         let seed = options.training.seed;
         let settled = match &metric {
-            None => settle(kernel, sample, seed)?,
-            Some(metric) => settle(kernel, &behind(sample, metric), seed)?,
+            None => resolve_length_scale(kernel, sample, seed)?,
+            Some(metric) => resolve_length_scale(kernel, &apply_metric(sample, metric), seed)?,
         };
         for factor in &options.factors {
-            let (kernel, metric, form) = (settled.stretched(*factor)?, metric.clone(), source.to_string());
-            let candidate = Learned { metric, kernel, form, ..Learned::default() };
+            let (kernel, metric, form) = (settled.with_scaled_lengths(*factor)?, metric.clone(), source.to_string());
+            let candidate = LearnedMetric { metric, kernel, form, ..LearnedMetric::default() };
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
             }
@@ -48,13 +48,13 @@ pub(super) fn candidates_of<T: Real>(
 
 /// The result of a search: the best kernel, and all scores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Tuned {
+pub struct KernelSearchResult {
     /// Best kernel, with numeric parameters.
     #[serde(serialize_with = "as_text")]
     pub kernel: Kernel,
     /// Best kernel as the caller named it.
     #[serde(skip)]
-    pub named: Kernel,
+    pub requested_kernel: Kernel,
     /// Scaling of the features before the metric.
     #[serde(serialize_with = "as_text")]
     pub scaling: Scaling,
@@ -85,10 +85,10 @@ pub struct Tuned {
     pub planned_bytes: usize,
 }
 
-impl Tuned {
+impl KernelSearchResult {
     /// Returns the best metric, for a fit with the same feature scaling as the search.
-    pub fn source(&self) -> MetricSource {
-        self.metric.clone().map_or(MetricSource::None, MetricSource::of)
+    pub fn metric_source(&self) -> MetricSource {
+        self.metric.clone().map_or(MetricSource::None, MetricSource::from_metric)
     }
 
     /// Returns the kernel of the lowest-error round without a metric.
@@ -108,12 +108,12 @@ pub struct Rung {
     /// Number of rows of the sample.
     pub rows: u64,
     /// Measured kernels, in the order in which they are named.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RungEntry>,
 }
 
 /// The scores of a kernel on a rung.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Entry {
+pub struct RungEntry {
     /// Kernel, with numeric parameters.
     pub kernel: String,
     /// Metric: none, given, full, diagonal, low-rank(5).
@@ -147,14 +147,14 @@ pub struct TuneCell {
     pub alignment: Option<f64>,
 }
 
-impl Entry {
+impl RungEntry {
     /// Returns the entry of a learned metric: the error of its best round.
-    pub(super) fn of_rounds(learned: &Learned, scaling: Scaling) -> Self {
+    pub(super) fn from_rounds(learned: &LearnedMetric, scaling: Scaling) -> Self {
         let best = learned.rounds.iter().min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse));
-        best.map_or_else(|| Self::new(learned, scaling, None, Vec::new()), |best| Self::of_round(best, scaling))
+        best.map_or_else(|| Self::new(learned, scaling, None, Vec::new()), |best| Self::from_round(best, scaling))
     }
 
-    pub(super) fn of_round(round: &RoundReport, scaling: Scaling) -> Self {
+    pub(super) fn from_round(round: &RoundReport, scaling: Scaling) -> Self {
         let (lambda, cv_mse) = (Some(round.lambda), Some(round.cv_mse));
         let cell = TuneCell { rank: round.rank, lambda, cv_mse, ..TuneCell::default() };
         Self {
@@ -170,12 +170,12 @@ impl Entry {
     }
 
     /// Returns true if both entries have the same kernel, metric and scaling.
-    pub(super) fn is_of(&self, other: &Self) -> bool {
+    pub(super) fn is_same_candidate(&self, other: &Self) -> bool {
         (&self.kernel, &self.metric, &self.scale) == (&other.kernel, &other.metric, &other.scale)
     }
 
     /// Returns the entry of a candidate with the score of its best cell.
-    fn new(of: &Learned, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
+    fn new(of: &LearnedMetric, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
         Self {
             kernel: of.kernel.to_string(),
             metric: of.form.clone(),
@@ -199,27 +199,27 @@ impl TuneCell {
     }
 }
 
-pub(super) struct RungMeasure<'a, T: Real> {
+pub(super) struct RungContext<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
-    pub(super) cut: PassShape,
+    pub(super) pass_shape: PassShape,
     pub(super) folds: &'a Folds,
     pub(super) targets: &'a Targets,
     pub(super) reading: &'a Reading,
     pub(super) rows: &'a MemoryRows<T>,
 }
 
-impl<T: Real> RungMeasure<'_, T> {
-    pub(super) fn entry(&self, candidate: &Learned) -> Result<Entry> {
-        let Learned { kernel, metric, .. } = candidate;
+impl<T: Real> RungContext<'_, T> {
+    pub(super) fn entry(&self, candidate: &LearnedMetric) -> Result<RungEntry> {
+        let LearnedMetric { kernel, metric, .. } = candidate;
         // the rows are already in memory, and candidates would be copies of them
-        let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
+        let known = metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
         let training = TrainOptions { metric: known, candidates: None, ..self.options.training.clone() };
         // only cross-validation needs validation rows
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
-        let Self { rows: source, reading, targets, cut, resources, .. } = *self;
+        let Self { rows: source, reading, targets, pass_shape, resources, .. } = *self;
         let n = source.len() as u64;
-        let rows = Rows { source, n, reading, targets, folds, options: &training, cut, resources };
+        let rows = RoundData { source, n, reading, targets, folds, options: &training, pass_shape, resources };
         let (mapped, gram, observer) = rows.moments(metric.as_ref(), kernel)?;
         drop(observer);
         let p = mapped.map.dims().1;
@@ -246,7 +246,7 @@ impl<T: Real> RungMeasure<'_, T> {
         let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
-        let stage = self.resources.stages.stage("surface", None);
+        let stage = self.resources.stage_observer.stage("surface", None);
         let surface = Surface::compute(gram, &ridge, self.resources.workers, &*stage)?;
         let cell = |cell: &crate::Cell| TuneCell {
             rank: cell.rank,
@@ -260,14 +260,14 @@ impl<T: Real> RungMeasure<'_, T> {
 
     /// Returns the entry of a kernel with its best cell; ties go to the smaller rank, then to the
     /// larger lambda.
-    fn best(&self, candidate: &Learned, cells: Vec<TuneCell>) -> Entry {
+    fn best(&self, candidate: &LearnedMetric, cells: Vec<TuneCell>) -> RungEntry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
         let best = scored.min_by(|(x, a), (y, b)| {
             let lambda = |cell: &TuneCell| cell.lambda.unwrap_or(0.0);
             score.order(*x, *y).then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
         });
-        Entry::new(candidate, self.options.training.scaling, best.map(|(score, cell)| (score, *cell)), cells)
+        RungEntry::new(candidate, self.options.training.scaling, best.map(|(score, cell)| (score, *cell)), cells)
     }
 }
 
@@ -278,7 +278,7 @@ pub(super) fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
     while alive > 1 {
         (alive, rungs) = (alive.div_ceil(HALVING), rungs + 1);
     }
-    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(FEWEST_ROWS.min(sample));
+    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(MIN_ROWS.min(sample));
     let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
     // the same rows again would add no information
     sizes.dedup();

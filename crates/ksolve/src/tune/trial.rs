@@ -1,17 +1,17 @@
 //! Trial fits on a part of the rows of a search, scored on another part.
 
-use super::Select;
+use super::SolverMeasure;
 use crate::job::{Fit, Fitted, Run};
-use crate::metric::picked;
+use crate::metric::select_rows;
 use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
-use crate::ranked::{self, Groups};
-use crate::{Error, Folds, Result, Task, folds::FoldSpec, folds::HeldOut, request::Scaling, solver::parameter};
+use crate::ranking_pairs::{self, Groups};
+use crate::{Error, Folds, Result, Task, folds::FoldRule, folds::FoldSpec, request::Scaling, solver::parameter};
 use kapprox::{Real, landmark::RowSample};
-use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
+use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
 
 /// Minimum number of pairs for a meaningful error of their order.
-const FEW_PAIRS: f64 = 100.0;
+const MIN_PAIRS: f64 = 100.0;
 
 /// The rows of a search, scaled, each with its fold. One fold is the test set, which no step of the
 /// search uses.
@@ -22,8 +22,8 @@ pub(super) struct Trials<T> {
     folds: Vec<usize>,
     count: usize,
     /// Rule that defines which folds are scored, and on which folds each is trained.
-    rule: HeldOut,
-    apart: Option<usize>,
+    rule: FoldRule,
+    test_fold: Option<usize>,
     /// True if the folds are contiguous: neighbouring rows are correlated.
     blocks: bool,
     /// Target columns of the table of a trial, `t` per row: numbers or the class code, then the
@@ -38,7 +38,7 @@ pub(super) struct Trials<T> {
 
 /// The error of a model on test rows, which no step of the search used.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Apart {
+pub struct HeldOutScore {
     /// Number of training rows.
     pub learned_from: u64,
     /// Number of test rows.
@@ -69,26 +69,26 @@ pub struct Apart {
     pub brier: Option<f64>,
 }
 
-impl Apart {
+impl HeldOutScore {
     /// Returns the value of a measure, lower is better; `None` if it is undefined for the model or
     /// the rows.
-    pub(super) fn measure(&self, by: Select) -> Option<f64> {
+    pub(super) fn measure(&self, by: SolverMeasure) -> Option<f64> {
         match by {
-            Select::Error => Some(self.error),
-            Select::Auc => self.auc.map(|auc| 1.0 - auc),
-            Select::LogLoss => self.log_loss,
-            Select::Brier => self.brier,
+            SolverMeasure::Error => Some(self.error),
+            SolverMeasure::Auc => self.auc.map(|auc| 1.0 - auc),
+            SolverMeasure::LogLoss => self.log_loss,
+            SolverMeasure::Brier => self.brier,
         }
     }
 
     /// Adds the scores of a ranking; `None` if no group has rows of different grades.
-    fn of_pairs(self, found: RankingScores) -> Option<Self> {
-        Some(Self { error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
+    fn of_pairs(self, scores: RankingScores) -> Option<Self> {
+        Some(Self { error: scores.wrong_pairs?, pairs: Some(scores.pairs), ..self })
     }
 
     /// Adds the scores of predictions; `None` if there are no scores.
-    fn of_targets(self, found: Evaluation) -> Option<Self> {
-        Some(match found {
+    fn of_targets(self, scores: Evaluation) -> Option<Self> {
+        Some(match scores {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
                 Self { error: scores.mse?, r2: scores.r2, ..self }
             }
@@ -117,12 +117,13 @@ impl<T: Real> Trials<T> {
         let shape = rows.shape();
         let classes = usize::from(shape.targets == 0);
         let grouped = rows.group_codes().is_some();
-        let t = shape.targets + classes + usize::from(shape.weighted) + usize::from(grouped);
+        let t = shape.targets + classes + usize::from(shape.has_weights) + usize::from(grouped);
         let (mut of_rows, mut values) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * t));
         let (mut cursor, mut tile) = (rows.open(rows.range())?, RowBuf::new(256));
         while cursor.next(&mut tile)? {
             let block = tile.block(&shape);
-            let code = |coded: &Option<Coded<'_>>, i: usize| coded.as_ref().map_or(Coded::UNKNOWN, |c| c.codes[i]);
+            let code =
+                |coded: &Option<LabelCodes<'_>>, i: usize| coded.as_ref().map_or(LabelCodes::UNKNOWN, |c| c.codes[i]);
             for (i, row) in block.rows.iter().enumerate() {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
@@ -136,11 +137,11 @@ impl<T: Real> Trials<T> {
         let count = folds.count();
         let mut sizes = vec![0; count];
         of_rows.iter().for_each(|fold| sizes[*fold] += 1);
-        let apart = folds.apart(&sizes).filter(|_| may);
+        let test_fold = folds.test_fold(&sizes).filter(|_| may);
         let blocks = matches!(folds, Folds::Blocks { .. });
         let rule = folds.rule();
         Ok(Self {
-            weighted: shape.weighted,
+            weighted: shape.has_weights,
             weight_unit,
             grouped,
             rows,
@@ -148,7 +149,7 @@ impl<T: Real> Trials<T> {
             folds: of_rows,
             count,
             rule,
-            apart,
+            test_fold,
             blocks,
             values,
             t,
@@ -164,13 +165,13 @@ impl<T: Real> Trials<T> {
         self.values[position * self.t]
     }
 
-    pub(super) fn is_seen(&self, position: usize) -> bool {
-        Some(self.folds[position]) != self.apart
+    pub(super) fn is_search_row(&self, position: usize) -> bool {
+        Some(self.folds[position]) != self.test_fold
     }
 
     /// Returns true for a training row of the winner's test.
-    fn teaches(&self, position: usize) -> bool {
-        self.is_seen(position) && self.rule.learns(self.apart, self.folds[position])
+    fn trains_winner(&self, position: usize) -> bool {
+        self.is_search_row(position) && self.rule.is_training(self.test_fold, self.folds[position])
     }
 
     pub(super) fn rows(&self) -> &MemoryRows<T> {
@@ -179,13 +180,13 @@ impl<T: Real> Trials<T> {
 
     /// Returns the folds that a contest scores in turn: all folds with rows except the test fold.
     pub(super) fn folds(&self) -> impl Iterator<Item = usize> + '_ {
-        let scored = (0..self.count).filter(|fold| Some(*fold) != self.apart && self.rule.scores(*fold));
+        let scored = (0..self.count).filter(|fold| Some(*fold) != self.test_fold && self.rule.is_held_out(*fold));
         scored.filter(|fold| self.folds.contains(fold))
     }
 
     /// Returns the number of rows that the search uses: all except the test rows.
-    pub(super) fn seen(&self) -> usize {
-        (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
+    pub(super) fn search_row_count(&self) -> usize {
+        (0..self.folds.len()).filter(|position| self.is_search_row(*position)).count()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -193,42 +194,42 @@ impl<T: Real> Trials<T> {
     }
 
     /// Returns the fraction of the rarer of two classes among all rows.
-    pub(super) fn rarer(&self) -> f64 {
+    pub(super) fn rarer_fraction(&self) -> f64 {
         let second = self.values.chunks_exact(self.t).filter(|values| values[0] == 1.0).count() as f64;
         let share = second / self.folds.len().max(1) as f64;
         share.min(1.0 - share)
     }
 
-    pub(super) fn seen_of(&self, sample: &RowSample<T>) -> RowSample<T> {
-        let seen = (0..self.folds.len()).filter(|i| self.is_seen(*i)).map(|i| self.rows.row(i));
+    pub(super) fn without_test_rows(&self, sample: &RowSample<T>) -> RowSample<T> {
+        let seen = (0..self.folds.len()).filter(|i| self.is_search_row(*i)).map(|i| self.rows.row(i));
         let seen: BTreeSet<u64> = seen.collect();
-        picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
+        select_rows(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
     }
 
     /// Returns a warning if the test rows have few pairs to rank.
     ///
     /// # Errors
     /// [`Error::Option`] for a ranking without any comparable pair of rows outside the test set.
-    pub(super) fn look_at_pairs(&self) -> Result<Option<String>> {
+    pub(super) fn check_pairs(&self) -> Result<Option<String>> {
         let group = |i: usize| if self.grouped { self.values[(i + 1) * self.t - 1] as u32 } else { 0 };
         let pairs = |seen: bool| {
-            let takes = |i: usize| self.is_seen(i) == seen;
+            let takes = |i: usize| self.is_search_row(i) == seen;
             Groups::new(self.folds.len(), takes, group, |i| self.values[i * self.t]).count_pairs()
         };
-        let (seen, apart) = (pairs(true), pairs(false));
+        let (seen, test_pairs) = (pairs(true), pairs(false));
         if seen == 0.0 {
-            return Err(ranked::without_pairs());
+            return Err(ranking_pairs::no_pairs_error());
         }
-        let few = self.apart.is_some() && apart < FEW_PAIRS;
-        Ok(few.then(|| {
-            format!("the test rows have only {apart} pairs of different grades, too few for a reliable error; raise `sample`")
+        let has_few_pairs = self.test_fold.is_some() && test_pairs < MIN_PAIRS;
+        Ok(has_few_pairs.then(|| {
+            format!("the test rows have only {test_pairs} pairs of different grades, too few for a reliable error; raise `sample`")
         }))
     }
 
     /// Returns the rows that the search uses, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
-        let d = self.rows.shape().features;
-        let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_seen(*position)).collect();
+        let d = self.rows.shape().inputs;
+        let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_search_row(*position)).collect();
         let x = seen.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
         let weight = |i: &usize| self.values[(i + 1) * self.t - 1 - usize::from(self.grouped)] / self.weight_unit;
         let weights = seen.iter().filter(|_| self.weighted).map(weight).collect();
@@ -237,8 +238,8 @@ impl<T: Real> Trials<T> {
 
     /// Returns the positions of the training rows for `fold`, evenly thinned to at most `most`.
     pub(super) fn learned(&self, fold: usize, most: usize) -> Vec<usize> {
-        let learns = |position: &usize| self.rule.learns(Some(fold), self.folds[*position]);
-        let others = (0..self.folds.len()).filter(|position| self.is_seen(*position) && learns(position));
+        let learns = |position: &usize| self.rule.is_training(Some(fold), self.folds[*position]);
+        let others = (0..self.folds.len()).filter(|position| self.is_search_row(*position) && learns(position));
         let others: Vec<usize> = others.collect();
         let count = others.len().min(most);
         (0..count).map(|i| others[i * others.len() / count]).collect()
@@ -246,7 +247,14 @@ impl<T: Real> Trials<T> {
 
     /// Trains on at most `most` rows of the other folds, and returns the compared error on the rows
     /// of `fold`.
-    pub(super) fn trial(&self, fit: &Fit, fold: usize, by: Select, most: usize, run: &Run<'_>) -> Result<f64> {
+    pub(super) fn validation_error(
+        &self,
+        fit: &Fit,
+        fold: usize,
+        by: SolverMeasure,
+        most: usize,
+        run: &Run<'_>,
+    ) -> Result<f64> {
         let learned = self.learned(fold, most);
         let takes = |position: usize| learned.binary_search(&position).is_ok();
         let found = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
@@ -255,37 +263,39 @@ impl<T: Real> Trials<T> {
     }
 
     /// Trains on all rows that the search uses, and scores the test rows; `None` without test rows.
-    pub(super) fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
-        let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
-        let found = any.then(|| self.scored(fit, &|i| self.teaches(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
+    pub(super) fn test_score(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
+        let has_test_rows = (0..self.folds.len()).any(|position| !self.is_search_row(position));
+        let found = has_test_rows
+            .then(|| self.scored(fit, &|i| self.trains_winner(i), &[&|i| !self.is_search_row(i)], run))
+            .transpose()?;
         Ok(found.into_iter().flatten().next())
     }
 
-    /// Same as [`Trials::test`] with random rows and as many others for training: the error that
-    /// random folds would give instead of contiguous ones.
-    pub(super) fn test_at_random(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<Apart>> {
-        let folds = Folds::new(&FoldSpec::Hash(self.count), seed, self.rows.range(), &[])?;
-        let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), Coded::UNKNOWN));
+    /// Same as [`Trials::test_score`] with random rows and as many others for training: the error
+    /// that random folds would give instead of contiguous ones.
+    pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
+        let folds = Folds::new(&FoldSpec::Random(self.count), seed, self.rows.range(), &[])?;
+        let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), LabelCodes::UNKNOWN));
         let of_rows: Vec<usize> = rows.collect::<Result<_>>()?;
         Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
     }
 
-    /// Same as [`Trials::test`] for two halves of the test rows: the first decides whether the
-    /// metric is used, and the second scores the result. `None` for fewer than two rows.
+    /// Same as [`Trials::test_score`] for two halves of the test rows: the first decides whether
+    /// the metric is used, and the second scores the result. `None` for fewer than two rows.
     ///
     /// The rows alternate between the halves, so that in a table sorted by its target both halves
     /// cover the whole range. With contiguous folds, consecutive rows are correlated, and the
     /// halves are the first and the last rows.
-    pub(super) fn test_halves(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(Apart, Apart)>> {
-        let apart: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_seen(*position)).collect();
-        if apart.len() < 2 {
+    pub(super) fn half_scores(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(HeldOutScore, HeldOutScore)>> {
+        let test_rows: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_search_row(*position)).collect();
+        if test_rows.len() < 2 {
             return Ok(None);
         }
-        let middle = apart.len().div_ceil(2);
+        let middle = test_rows.len().div_ceil(2);
         let is_first = |k: usize| if self.blocks { k < middle } else { k.is_multiple_of(2) };
-        let half = |i: usize| apart.binary_search(&i).ok().map(is_first);
+        let half = |i: usize| test_rows.binary_search(&i).ok().map(is_first);
         let (first, second) = (|i: usize| half(i) == Some(true), |i: usize| half(i) == Some(false));
-        let found = self.scored(fit, &|i| self.teaches(i), &[&first, &second], run)?;
+        let found = self.scored(fit, &|i| self.trains_winner(i), &[&first, &second], run)?;
         Ok(match &found[..] {
             [first, second] => Some((first.clone(), second.clone())),
             _ => None,
@@ -300,30 +310,30 @@ impl<T: Real> Trials<T> {
         learned: &dyn Fn(usize) -> bool,
         scored: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
-    ) -> Result<Vec<Apart>> {
-        let held = self.bytes();
-        let run = &run.clone().memory(run.bytes().saturating_sub(held));
-        self.scored_beside(fit, learned, scored, run).map_err(|error| error.beside(held))
+    ) -> Result<Vec<HeldOutScore>> {
+        let stored_bytes = self.bytes();
+        let run = &run.clone().memory(run.memory_budget().saturating_sub(stored_bytes));
+        self.fit_and_score_within(fit, learned, scored, run).map_err(|error| error.with_other_bytes(stored_bytes))
     }
 
-    fn scored_beside(
+    fn fit_and_score_within(
         &self,
         fit: &Fit,
         learned: &dyn Fn(usize) -> bool,
         scored: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
-    ) -> Result<Vec<Apart>> {
+    ) -> Result<Vec<HeldOutScore>> {
         let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
-        let kernel = fit.kernel_spec().by_place(&self.names)?;
-        let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_scheme();
+        let kernel = fit.kernel_spec().by_position(&self.names)?;
+        let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_landmark_scheme();
         let targets = self.t - usize::from(self.weighted) - usize::from(self.grouped);
         let weight = self.weighted.then(|| name(targets));
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
-        let group = fit.gives(parameter::GROUP.name).then(|| name(self.t - 1));
+        let group = fit.has_option(parameter::GROUP.name).then(|| name(self.t - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
         // the rows are in table order, but without the column of the folds
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
-            Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::USUAL),
+            Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::DEFAULT),
             _ => fit,
         };
         let targets: Vec<String> = (0..targets).map(name).collect();
@@ -344,9 +354,10 @@ impl<T: Real> Trials<T> {
             let selected =
                 predictor.select(&table, Selection { targets, class_target, group, weight, ..Selection::default() })?;
             let (learned_from, lambda, rank) = (report.rows, report.lambda, report.rank);
-            let none = Apart { rows: table.stored_rows(), learned_from, lambda, rank, ..Apart::default() };
+            let none =
+                HeldOutScore { rows: table.stored_rows(), learned_from, lambda, rank, ..HeldOutScore::default() };
             match task {
-                Task::Ranking => none.of_pairs(predictor.ranking(&selected, None, run)?).ok_or_else(unpaired),
+                Task::Ranking => none.of_pairs(predictor.evaluate_ranking(&selected, None, run)?).ok_or_else(unpaired),
                 _ => none.of_targets(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored),
             }
         };
@@ -354,11 +365,11 @@ impl<T: Real> Trials<T> {
     }
 
     fn table(&self, take: &dyn Fn(usize) -> bool) -> Result<Table> {
-        let (d, t) = (self.rows.shape().features, self.t);
+        let (d, t) = (self.rows.shape().inputs, self.t);
         let places: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
         if places.is_empty() {
             let why = "no row of the sample remains for training or scoring; use other folds, or raise `sample`";
-            return Err(Error::Folds { folds: self.count.to_string(), why: why.to_string() });
+            return Err(Error::UnsuitableFolds { folds: self.count.to_string(), why: why.to_string() });
         }
         let x: Vec<T> = places.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
         let y: Vec<f64> = places.iter().flat_map(|i| &self.values[i * t..(i + 1) * t]).copied().collect();

@@ -70,8 +70,8 @@ fn a_model_of_text_has_the_bits_of_one_of_columns_of_0_and_1() {
                     fit.run(&table.select(&selection).unwrap(), &Run::new().threads(threads)).unwrap().model
                 };
                 let (found, by_hand) = (fitted(&text(n), 1), fitted(&one_hot(n), 1));
-                assert_eq!(found.card().features, by_hand.card().features);
-                assert!(found.card().encoding.is_some() && by_hand.card().encoding.is_none());
+                assert_eq!(found.metadata().features, by_hand.metadata().features);
+                assert!(found.metadata().encoding.is_some() && by_hand.metadata().encoding.is_none());
                 assert!(arrays(&found) == arrays(&by_hand), "{solver} {precision} {scaling}");
                 assert!(arrays(&found) == arrays(&fitted(&text(n), 3)), "{solver} {precision} {scaling}");
             }
@@ -159,13 +159,13 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
     let refused = fit.run(&select(Missing::Error), &Run::new()).unwrap_err().to_string();
     assert!(refused.contains("row 3") && refused.contains("\"city\" is missing"), "{refused}");
     let model = fit.run(&select(Missing::Indicator), &Run::new()).unwrap().model;
-    assert_eq!(model.card().features[4..], ["city=(missing)", "x"]);
-    assert_eq!(model.card().missing(), Missing::Indicator);
+    assert_eq!(model.metadata().features[4..], ["city=(missing)", "x"]);
+    assert_eq!(model.metadata().missing(), Missing::Indicator);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     model.save(&path).unwrap();
     let loaded = Predictor::load(&path).unwrap();
-    assert_eq!(loaded.card(), model.card());
+    assert_eq!(loaded.metadata(), model.metadata());
     let cities: StringArray = [Some("Oslo"), None, Some("Ulm")].into_iter().collect();
     let new = table(vec![("x", numbers([0.5, 0.5, 0.5].into_iter())), ("city", Arc::new(cities))]);
     let scores = |selection: Selection| {
@@ -174,7 +174,9 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
             scores.extend_from_slice(&part.scores);
             Ok(())
         };
-        loaded.scores(&selected, Extras::default(), Vec::new(), &Run::new(), keep).map(|_| (scores, selected.unseen()))
+        loaded
+            .scores(&selected, Extras::default(), Vec::new(), &Run::new(), keep)
+            .map(|_| (scores, selected.unseen_value_counts()))
     };
     let (found, unseen) = scores(Selection::default()).unwrap();
     assert_eq!(unseen, [("city".to_string(), 1)]);
@@ -188,7 +190,7 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
     assert_eq!(scores(Selection { missing: Missing::Drop, ..Selection::default() }).unwrap().0, [found[0], found[2]]);
     // a file whose feature names contradict its columns
     let AnyModel::F64(mut odd) = model else { panic!() };
-    odd.card.features.swap(0, 1);
+    odd.metadata.features.swap(0, 1);
     odd.save(&path).unwrap();
     assert!(matches!(Predictor::load(&path), Err(Error::Damaged { .. })));
 }

@@ -1,10 +1,10 @@
 //! Rows outside the training range: clipped to its edge, with a warning.
 
 use ksolve::job::{ElementType, Fit, Run};
-use ksolve::job::{Scaling, Stages};
+use ksolve::job::{Scaling, StageObserver};
 use ksolve::predict::Predictor;
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::{NoObserver, Observer};
 use kstore::{Selection, Table};
 use std::sync::{Arc, Mutex};
 
@@ -32,9 +32,9 @@ fn fitted(kernel: &str, clip: bool, precision: ElementType, scaling: Scaling) ->
 #[derive(Default)]
 pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
 
-impl Stages for Told {
+impl StageObserver for Told {
     fn stage<'s>(&'s self, _: &str, _: Option<u64>) -> Box<dyn Observer + 's> {
-        Box::new(Unobserved)
+        Box::new(NoObserver)
     }
     fn warn(&self, text: String) {
         self.0.lock().unwrap().push(text);
@@ -87,9 +87,9 @@ fn a_stray_row_is_predicted_as_the_nearest_that_was_seen() {
 fn kernels_that_go_on_outside_are_left_alone() {
     for kernel in ["linear()", "gaussian(sigma=2) + 0.1*linear()", "periodic(period=1) * gaussian(sigma=9)"] {
         let model = fitted(kernel, true, ElementType::F64, Scaling::Standard);
-        assert!(model.card().ranges.is_empty(), "{kernel}");
+        assert!(model.metadata().ranges.is_empty(), "{kernel}");
     }
-    assert_eq!(fitted("matern(nu=1.5, sigma=2)", true, ElementType::F64, Scaling::Standard).card().ranges.len(), 2);
+    assert_eq!(fitted("matern(nu=1.5, sigma=2)", true, ElementType::F64, Scaling::Standard).metadata().ranges.len(), 2);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use kfit::request::Resources;
 use ksolve::Intercept;
 use ksolve::Task;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
-use ksolve::job::{Scaling, Unwatched};
+use ksolve::job::{NoStageObserver, Scaling};
 use kstore::checkpoint::{Cut, Journal, Persist};
-use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
+use kstore::pass::{Engine, FoldMode, Node, NodeOutcome, Observer, PassKey};
 use kstore::{Error, Selection, Table, Workers};
 use std::sync::Mutex;
 
@@ -22,19 +22,19 @@ impl Names {
 }
 
 impl Engine for Names {
-    fn begin(&self, name: &str, cut: Cut) -> kstore::Result<(PassKey, Share)> {
+    fn begin_pass(&self, name: &str, cut: Cut) -> kstore::Result<(PassKey, FoldMode)> {
         let mut names = self.0.lock().unwrap();
         names.push(name.to_string());
-        Ok((PassKey { number: names.len() as u64, name: name.to_string(), cut }, Share::Whole))
+        Ok((PassKey { number: names.len() as u64, name: name.to_string(), cut }, FoldMode::Whole))
     }
-    fn claim(&self, _: &PassKey, _: &dyn Observer) -> kstore::Result<Option<std::ops::Range<u64>>> {
+    fn claim_lot(&self, _: &PassKey, _: &dyn Observer) -> kstore::Result<Option<std::ops::Range<u64>>> {
         Ok(None)
     }
-    fn give(&self, _: &PassKey, _: &Node, _: Option<&dyn Persist>) -> kstore::Result<()> {
-        Err(Error::Worker)
+    fn store_node(&self, _: &PassKey, _: &Node, _: Option<&dyn Persist>) -> kstore::Result<()> {
+        Err(Error::WorkerPanicked)
     }
-    fn take(&self, _: &PassKey, _: u64, _: &mut dyn Persist, _: &dyn Observer) -> kstore::Result<Taken> {
-        Err(Error::Worker)
+    fn wait_for_node(&self, _: &PassKey, _: u64, _: &mut dyn Persist, _: &dyn Observer) -> kstore::Result<NodeOutcome> {
+        Err(Error::WorkerPanicked)
     }
 }
 
@@ -61,7 +61,8 @@ fn cells(sample: Option<usize>, journal: Option<&Journal<'_>>) -> Vec<CurveCell>
         seed: 1,
     };
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal, scratch: None };
+    let resources =
+        Resources { memory: 1 << 30, workers: &workers, stage_observer: &NoStageObserver, journal, scratch: None };
     let (train, test) = (select(0..400), select(400..500));
     let setting = Setting::<f64>::open(&train, Some(&test), &options, &resources).unwrap();
     let mut cells: Vec<CurveCell> = options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect();
@@ -74,7 +75,7 @@ fn passes_over_the_table_are_shared_and_those_over_a_sample_are_not() {
     let (errors, tests, features) = ("errors of a method", "errors on test rows", "inner products of features");
     for (sample, shared) in [(None, true), (Some(200), false)] {
         let names = Names::default();
-        let journal = Journal::through(&names);
+        let journal = Journal::with_engine(&names);
         assert_eq!(cells(sample, Some(&journal)), cells(sample, None), "{sample:?}");
         // uniform evaluates both ranks in one run; of the other maps, only truncated reads the rows
         let (runs, maps) = if shared { (5, 2) } else { (0, 0) };

@@ -5,7 +5,7 @@ use ksolve::predict::{Evaluation, Predictor};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use kstore::encoding::Code;
 use kstore::key::{Purpose, Stream};
-use kstore::{Reading, RowBuf, RowSource, Selected, Selection, Table};
+use kstore::{Reading, RowBuf, RowSource, SelectedTable, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,18 +49,18 @@ fn fit(solver: &str, target: &str) -> (Fit, Selection) {
     (fit, selection)
 }
 
-fn fitted(table: &Table, (solver, target): (&str, &str), run: &Run<'_>) -> (Fitted, Selected) {
+fn fitted(table: &Table, (solver, target): (&str, &str), run: &Run<'_>) -> (Fitted, SelectedTable) {
     let (fit, selection) = fit(solver, target);
-    let selected = run.coded(&table.select(&selection).unwrap()).unwrap();
+    let selected = run.resolve_categories(&table.select(&selection).unwrap()).unwrap();
     (fit.run(&selected, run).unwrap(), selected)
 }
 
 /// Returns the values of one feature in all rows.
-fn feature(selected: &Selected, name: &str) -> Vec<f64> {
+fn feature(selected: &SelectedTable, name: &str) -> Vec<f64> {
     let at = selected.feature_names().iter().position(|feature| feature == name).unwrap();
     let source = selected.rows::<f64>(Reading::default()).unwrap();
     let (mut cursor, mut buffer, mut out) = (source.open(source.range()).unwrap(), RowBuf::new(97), Vec::new());
-    let d = RowSource::<f64>::shape(&source).features;
+    let d = RowSource::<f64>::shape(&source).inputs;
     while cursor.next(&mut buffer).unwrap() {
         out.extend(buffer.x.chunks_exact(d).map(|row| row[at]));
     }
@@ -76,7 +76,7 @@ fn effects_are_those_of_the_other_folds() {
             // for classes, the target is the indicator of the rarer class
             (user, if target == "y" { y } else { f64::from(u8::from(class == "high")) })
         };
-        let fold = |i: u64| Stream::new(0, Purpose::Effects, 0).below(i, 5);
+        let fold = |i: u64| Stream::new(0, Purpose::TargetEncoding, 0).below(i, 5);
         let n = ROWS as f64;
         let mean = (0..ROWS).map(|i| of(i).1).sum::<f64>() / n;
         let variance = (0..ROWS).map(|i| (of(i).1 - mean).powi(2)).sum::<f64>() / n;
@@ -145,7 +145,7 @@ fn users_help_and_noise_is_left_out() {
     let ((with, model, _), (without, ..)) = (r2(false, &["!class"]), r2(false, &["x"]));
     assert!(with > without + 0.3, "{with} with the user, {without} without");
     let loaded = Predictor::from_bytes(&model).unwrap();
-    let column = &loaded.card().encoding.as_ref().unwrap().columns()[0];
+    let column = &loaded.metadata().encoding.as_ref().unwrap().columns()[0];
     assert!(
         matches!(column.code, Code::Effects(_)) && column.to_string().contains("target encoding of 1,4"),
         "{column}"
@@ -174,7 +174,7 @@ fn outliers_of_the_target_are_no_effect() {
         let batch = RecordBatch::try_from_iter([("user", users), ("x", x), ("y", y)]).unwrap();
         let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
         let table = Table::from_batches(vec![batch]).unwrap();
-        let selected = Run::new().coded(&table.select(&selection).unwrap()).unwrap();
+        let selected = Run::new().resolve_categories(&table.select(&selection).unwrap()).unwrap();
         selected.feature_names().iter().any(|name| name.starts_with("user.effect"))
     };
     assert!((0..20).filter(|seed| passed(*seed)).count() <= 1);
@@ -191,7 +191,7 @@ fn shards_refuse_effects_and_solvers_without_a_target_leave_them_out() {
         ksolve::shards::PreparedJob::prepare(&fit, table, &selection, &Run::new(), &job).unwrap_err().to_string();
     assert!(error.contains("column user") && error.contains("`hash`"), "{error}");
     let all = table.select(&Selection::default()).unwrap();
-    let names = Run::new().coded(&all).unwrap().feature_names();
+    let names = Run::new().resolve_categories(&all).unwrap().feature_names();
     assert_eq!(names, ["x", "class=high", "class=low", "y"]);
 }
 
@@ -212,7 +212,8 @@ fn whole_weights_count_the_rows_of_an_effect() {
     let effects = |table: &Table, fit: Fit| {
         let features = vec!["user".to_string()];
         let selection = Selection { targets: vec!["y".to_string()], features, ..Selection::default() };
-        let selected = Run::new().coded(&table.select(&fit.selection(selection).unwrap()).unwrap()).unwrap();
+        let selected =
+            Run::new().resolve_categories(&table.select(&fit.selection(selection).unwrap()).unwrap()).unwrap();
         let Code::Effects(effects) = &selected.encoding().unwrap().columns()[0].code else { panic!("no effects") };
         let effects = serde_json::to_value(effects).unwrap()["effects"].clone();
         effects.as_array().unwrap().iter().map(|effect| effect.as_f64().unwrap()).collect::<Vec<_>>()

@@ -65,7 +65,7 @@ fn the_programs_of_the_guide_run() -> Result<(), Box<dyn std::error::Error>> {
     let big = Ridge::new().rank(300).memory(512 << 20).fit(&table, "y")?;
     big.save(folder.path().join("big.safetensors"))?;
     assert_eq!(
-        Predictor::load(&folder.path().join("big.safetensors"))?.card().features,
+        Predictor::load(&folder.path().join("big.safetensors"))?.metadata().features,
         ["a", "b", "label=far", "label=left", "label=right"]
     );
     Ok(())

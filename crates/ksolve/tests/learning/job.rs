@@ -2,7 +2,7 @@
 
 use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Run};
 use ksolve::predict::Predictor;
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::{Label, Selection, Table};
 
 const D: usize = 3;
@@ -28,7 +28,7 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
     let mut values: Vec<Vec<f64>> = (0..D).map(|j| x.iter().skip(j).step_by(D).copied().collect()).collect();
     values.push(y.clone());
     let mut out = sink::create(&path, &columns).unwrap();
-    out.write(&values.iter().map(|column| Output::F64(column)).collect::<Vec<_>>()).unwrap();
+    out.write(&values.iter().map(|column| OutputValues::F64(column)).collect::<Vec<_>>()).unwrap();
     out.finish().unwrap();
     let file = Table::open(&[&path]).unwrap();
     let slices = Table::from_rows(&x, D, &y).unwrap();
@@ -50,7 +50,7 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
 fn a_fit_written_as_json_is_read_as_the_same_fit() {
     use kapprox::metric::Metric;
     use ksolve::job::{LandmarkSource, MetricForm, MetricSource};
-    let of = |metric: kapprox::Result<Metric>| MetricSource::of(std::sync::Arc::new(metric.unwrap()));
+    let of = |metric: kapprox::Result<Metric>| MetricSource::from_metric(std::sync::Arc::new(metric.unwrap()));
     for metric in [
         MetricSource::None,
         MetricSource::Learned(MetricForm::LowRank(2)),
@@ -242,12 +242,12 @@ struct Asked(bool);
 
 impl kstore::pass::Observer for Asked {
     fn advance(&self, _: u64) {}
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0
     }
 }
 
-impl ksolve::job::Stages for StopIn {
+impl ksolve::job::StageObserver for StopIn {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn kstore::pass::Observer + 'a> {
         self.seen.lock().unwrap().push(name.to_string());
         Box::new(Asked(name == self.name))

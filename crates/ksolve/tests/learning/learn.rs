@@ -1,8 +1,8 @@
 //! Online learning: bit-identical for any number of threads, and no model from a stopped run.
 
-use ksolve::job::Stages;
+use ksolve::job::StageObserver;
 use ksolve::job::{Fit, Run};
-use ksolve::predict::{Learned, Predictor};
+use ksolve::predict::{OnlineUpdate, Predictor};
 use kstore::pass::Observer;
 use kstore::{CancelToken, Selection, Table};
 use std::sync::mpsc::channel;
@@ -17,7 +17,7 @@ fn table(rows: usize) -> Table {
     Table::from_rows(&x, 2, &y).unwrap()
 }
 
-fn learned(rows: usize, run: &Run<'_>) -> ksolve::Result<Learned> {
+fn learned(rows: usize, run: &Run<'_>) -> ksolve::Result<OnlineUpdate> {
     let fit =
         Fit::ridge().rank(RANK).set("lambda", 1e-6).set("std", true).kernel("gaussian(sigma=0.3)".parse().unwrap());
     let predictor = Predictor::new(fit.on(&table(400), &["y"], &Run::new().threads(1)).unwrap().model).unwrap();
@@ -53,7 +53,7 @@ impl Drop for StopAtTheEnd {
     }
 }
 
-impl Stages for StopAtTheEnd {
+impl StageObserver for StopAtTheEnd {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(Self(self.0.clone()))
     }

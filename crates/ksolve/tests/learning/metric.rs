@@ -5,7 +5,7 @@ use kapprox::metric::Metric;
 use ksolve::AnyModel;
 use ksolve::job::Scaling;
 use ksolve::job::{ElementType, Fit, Run};
-use ksolve::job::{KnownMetric, MetricForm, MetricSource};
+use ksolve::job::{MetricForm, MetricSource, ProvidedMetric};
 use ksolve::predict::Predictor;
 use kstore::Table;
 use kstore::key::{Purpose, Stream};
@@ -25,7 +25,7 @@ fn target(x: &[f64]) -> Vec<f64> {
 }
 
 fn given(metric: Metric) -> MetricSource {
-    MetricSource::Given(KnownMetric { metric: Arc::new(metric), scaler: None })
+    MetricSource::Provided(ProvidedMetric { metric: Arc::new(metric), scaler: None })
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let names: Vec<String> = (0..D).map(|j| format!("x{j}")).collect();
     let again = Fit::ridge()
         .rank(100)
-        .metric(MetricSource::of_model(&learned.model, &names).unwrap())
+        .metric(MetricSource::from_model(&learned.model, &names).unwrap())
         .on(&table, &["y"], &run)
         .unwrap();
     let of = |model: &AnyModel| match model {
@@ -146,7 +146,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
         metric.numbers().iter().enumerate().map(|(i, a)| a / scale[i % D]).collect::<Vec<_>>()
     };
     // asinh scaling changes the features nonlinearly, so the metric does not apply
-    let names = MetricSource::of_model(&learned.model, &names).unwrap();
+    let names = MetricSource::from_model(&learned.model, &names).unwrap();
     let bent = Fit::ridge().rank(100).scaling(Scaling::Asinh).metric(names).on(&table, &["y"], &run);
     assert!(bent.unwrap_err().to_string().contains("without asinh"));
     let pairs = units(&before, &one).into_iter().zip(units(&after, &two));
@@ -198,6 +198,6 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let text = refused(Fit::ridge().kernel(Kernel::parse("delta()").unwrap()).metric(learn), &["y"]);
     assert!(text.contains("no gradient"), "{text}");
     let plain = Fit::ridge().rank(20).on(&table, &["y"], &Run::new()).unwrap();
-    let text = MetricSource::of_model(&plain.model, &[]).unwrap_err().to_string();
+    let text = MetricSource::from_model(&plain.model, &[]).unwrap_err().to_string();
     assert!(text.contains("has no metric"), "{text}");
 }

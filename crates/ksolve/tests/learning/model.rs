@@ -2,8 +2,8 @@
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kmodel::Quadratic;
-use kmodel::model::{Basis, Form};
-use ksolve::{AnyModel, Card, Model};
+use kmodel::model::{Basis, BasisTransform};
+use ksolve::{AnyModel, Model, ModelMetadata};
 use ksolve::{Certificate, Error, Intercept, Task};
 use kstore::{Scaler, Workers};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
     let keys = kstore::key::Stream::new(2, kstore::key::Purpose::Data, 0);
     let value = |i: usize| keys.uniform(i as u64) * 2.0 - 1.0;
     Model {
-        card: Card {
+        metadata: ModelMetadata {
             task: Task::Regression,
             solver: "ridge".into(),
             kernel: "linear()".into(),
@@ -42,7 +42,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             points: (0..m * d).map(|i| T::from_f64(value(i))).collect(),
             rows: (0..m as u64).map(|i| i * 1_000_003).collect(),
         },
-        form: Form::default(),
+        transform: BasisTransform::default(),
         coefficients: Mat::from_fn(m, t, |i, j| value(1000 + i * t + j) * 1e9),
         intercept: (0..t).map(|j| value(2000 + j)).collect(),
         scaler: Scaler {
@@ -64,12 +64,12 @@ fn quadratic(m: usize, t: usize, projection: bool) -> Quadratic {
     Quadratic {
         factor: Mat::from_fn(m, m + 1, value),
         shift: (0..=m).map(|j| value(7, j)).collect(),
-        features: projection.then(|| Mat::from_fn(m, m, |i, j| value(j, i) / m as f64)),
+        feature_coefficients: projection.then(|| Mat::from_fn(m, m, |i, j| value(j, i) / m as f64)),
         constant: 1.0 / 64.0,
-        residual: 0.37,
-        typical: if projection { 0.21 } else { 0.0 },
-        units: (0..t).map(|j| 2.0 + value(j, j)).collect(),
-        freedom: (!projection).then_some(41.5),
+        residual_factor: 0.37,
+        residual_allowance: if projection { 0.21 } else { 0.0 },
+        output_scales: (0..t).map(|j| 2.0 + value(j, j)).collect(),
+        degrees_of_freedom: (!projection).then_some(41.5),
     }
 }
 
@@ -133,7 +133,7 @@ fn every_broken_file_has_its_own_error() {
         assert!(matches!(load(&good[..length]), Error::Truncated { .. }), "{length} of {}", good.len());
     }
     assert!(matches!(load(&[&good[..], b"x"].concat()), Error::Damaged { .. }));
-    assert!(matches!(load(&swap("\"kmill\"", "\"other\"")), Error::Foreign { .. }));
+    assert!(matches!(load(&swap("\"kmill\"", "\"other\"")), Error::NotKmill { .. }));
     let newer = load(&swap(r#"\"format_version\":1"#, r#"\"format_version\":9"#));
     assert!(matches!(&newer, Error::NewerFormat { found: 9, known: 1, needs, .. } if needs == "0.1.0"), "{newer}");
     for (from, to) in [
@@ -163,12 +163,12 @@ fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
     let with = |broken: Quadratic| Model { quadratic: Some(broken), ..model::<f64>(7, 3, 2) };
     let good = quadratic(7, 2, true);
     for broken in [
-        Quadratic { units: vec![1.0; 3], ..good.clone() },
+        Quadratic { output_scales: vec![1.0; 3], ..good.clone() },
         Quadratic { shift: vec![0.0; 5], ..good.clone() },
         Quadratic { factor: Mat::zeros(6, 8), ..good.clone() },
-        Quadratic { features: Some(Mat::zeros(6, 7)), ..good.clone() },
-        Quadratic { residual: 0.0, ..good.clone() },
-        Quadratic { typical: -1.0, ..good.clone() },
+        Quadratic { feature_coefficients: Some(Mat::zeros(6, 7)), ..good.clone() },
+        Quadratic { residual_factor: 0.0, ..good.clone() },
+        Quadratic { residual_allowance: -1.0, ..good.clone() },
     ] {
         // the header takes its shapes from the arrays: saving may succeed, but loading must fail
         if let Ok(()) = with(broken.clone()).save(&folder.path().join("m")) {
@@ -176,7 +176,7 @@ fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
             assert!(matches!(error, Error::Damaged { .. } | Error::Truncated { .. }), "{error}");
         }
     }
-    assert!(with(Quadratic { residual: f64::NAN, ..good.clone() }).save(&folder.path().join("m")).is_err());
+    assert!(with(Quadratic { residual_factor: f64::NAN, ..good.clone() }).save(&folder.path().join("m")).is_err());
     let model = model::<f64>(7, 3, 2);
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
     let x = Mat::<f64>::zeros(1, 3);
@@ -202,7 +202,15 @@ fn quadratic_functions_are_their_formula_whatever_the_threads_and_the_neighbours
         assert!(one == predict(0, 3));
         assert!(one[5..] == predict(5, 1), "a row depends on its neighbours");
         let z = MatRef::from_row_major_slice(model.basis.landmarks().unwrap().0, m, d);
-        let Quadratic { factor, shift, features, constant, residual, typical, .. } = model.quadratic.as_ref().unwrap();
+        let Quadratic {
+            factor,
+            shift,
+            feature_coefficients: features,
+            constant,
+            residual_factor: residual,
+            residual_allowance: typical,
+            ..
+        } = model.quadratic.as_ref().unwrap();
         for i in (0..n).step_by(97) {
             let k = Mat::from_fn(1, m, |_, l| (0..d).map(|c| x[(i, c)] * z[(l, c)]).sum::<f64>());
             let v = &k * factor;
@@ -294,7 +302,7 @@ fn tables_are_not_models() {
         (b"\x13\0\0\0\0\0\0\0".to_vec(), false),
     ] {
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(ksolve::job::is_model(&path), expected, "{bytes:?}");
+        assert_eq!(ksolve::job::is_model_file(&path), expected, "{bytes:?}");
     }
-    assert!(!ksolve::job::is_model(std::path::Path::new("/proc/kmsg")));
+    assert!(!ksolve::job::is_model_file(std::path::Path::new("/proc/kmsg")));
 }

@@ -16,7 +16,7 @@ const D: usize = 10;
 /// Returns a model of a kernel on features x0, x1, … with the first `m` [`rows`] as landmarks.
 fn of_kernel<T: Real>(kernel: &str, m: usize, t: usize) -> Model<T> {
     let mut model = model::<T>(m, D, t);
-    model.card.kernel = kernel.to_string();
+    model.metadata.kernel = kernel.to_string();
     model.basis = Basis::Landmarks { points: rows(m), rows: (0..m as u64).collect() };
     model
 }
@@ -86,7 +86,7 @@ fn a_few_rows_are_predicted_without_allocation() {
 #[test]
 fn scratch_of_another_model_is_refused() {
     let (small, large) = (of_kernel::<f32>("gaussian()", 5, 1), of_kernel::<f32>("gaussian(sigma=1)", 50, 1));
-    let small = Model { card: large.card.clone(), ..small };
+    let small = Model { metadata: large.metadata.clone(), ..small };
     let mut scratch = PredictScratch::new(&small.functions().unwrap());
     let (basis, x, mut out) = (large.functions().unwrap(), Mat::<f32>::zeros(1, D), Mat::zeros(1, 1));
     let refused = large.predict_with(&basis, x.as_ref(), out.as_mut(), &mut scratch);
@@ -103,7 +103,7 @@ fn deviations_are_the_column_that_is_written() {
     let selected = model.select(&table, kstore::Selection::default()).unwrap();
     let (extras, mut found) = (Extras { std: true, ..Extras::default() }, Vec::new());
     let take = |scores: &Scores| {
-        found.extend(model.deviations(scores));
+        found.extend(model.standard_deviations(scores));
         Ok(())
     };
     model.scores(&selected, extras, Vec::new(), &run, take).unwrap();

@@ -6,11 +6,11 @@ use kfit::solver::{Options, by_name};
 use kfit::train::{Trained, train};
 use ksolve::FoldSpec;
 use ksolve::Task;
-use ksolve::job::{LandmarkSource, Stages, Unwatched};
+use ksolve::job::{LandmarkSource, NoStageObserver, StageObserver};
 use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
-use kstore::{Output, OutputColumn, OutputKind, Selected, Selection, Table, Workers};
+use kstore::{OutputColumn, OutputKind, OutputValues, SelectedTable, Selection, Table, Workers};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,14 @@ use std::time::Duration;
 /// Five segments of 16 tiles of 2,304 rows.
 const ROWS: u64 = 160_000;
 
-fn selected(folder: &Path, class_target: bool) -> Selected {
+fn selected(folder: &Path, class_target: bool) -> SelectedTable {
     let path = folder.join("rows.parquet");
     let column = |j: u64| (0..ROWS).map(|row| Stream::new(3, Purpose::Data, j).uniform(row)).collect::<Vec<f64>>();
     let (a, b) = (column(0), column(1));
     let y: Vec<i64> = a.iter().zip(&b).map(|(a, b)| i64::from((5.0 * a).sin() > *b) + i64::from(*b > 0.8)).collect();
     let heads = [("a", OutputKind::F64), ("b", OutputKind::F64), ("y", OutputKind::I64)];
     let mut out = kstore::sink::create(&path, &heads.map(|(name, kind)| OutputColumn::new(name, kind))).unwrap();
-    out.write(&[Output::F64(&a), Output::F64(&b), Output::I64(&y)]).unwrap();
+    out.write(&[OutputValues::F64(&a), OutputValues::F64(&b), OutputValues::I64(&y)]).unwrap();
     out.finish().unwrap();
     let selection = Selection { targets: vec!["y".to_string()], class_target, ..Selection::default() };
     Table::open(&[path]).unwrap().select(&selection).unwrap()
@@ -36,7 +36,7 @@ fn options(task: Task, landmarks: &str) -> TrainOptions {
     TrainOptions {
         landmarks: LandmarkSource::Scheme(landmarks.to_string()),
         ranks: vec![6, 12],
-        folds: FoldSpec::Hash(3),
+        folds: FoldSpec::Random(3),
         seed: 5,
         ..TrainOptions::new(task, Kernel::parse("gaussian(sigma=median)").unwrap(), 12)
     }
@@ -54,7 +54,7 @@ struct Impatient {
 
 struct Watch<'a>(&'a Impatient);
 
-impl Stages for Impatient {
+impl StageObserver for Impatient {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(Watch(self))
     }
@@ -66,7 +66,7 @@ impl Stages for Impatient {
 
 impl Observer for Watch<'_> {
     fn advance(&self, _: u64) {}
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.asked.fetch_add(1, Ordering::Relaxed) >= self.0.tiles
     }
 }
@@ -114,7 +114,13 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
     let selected = selected(folder.path(), task == Task::Classification);
     let options = options(task, landmarks);
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let whole = train::<T>(&selected, &options, &ridge(), &resources).unwrap();
     let manifest = Manifest {
         version: String::new(),
@@ -140,7 +146,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
         let workers = Workers::new(threads as usize);
         let memory = [1 << 30, 256 << 20][stops as usize % 2];
         let resources =
-            Resources { memory, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
+            Resources { memory, workers: &workers, stage_observer: &stages, journal: Some(&journal), scratch: None };
         match train::<T>(&selected, &options, &ridge(), &resources) {
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
             Ok(trained) => {
@@ -181,7 +187,7 @@ struct Restless {
 
 struct Look<'a>(Option<&'a Restless>);
 
-impl Stages for Restless {
+impl StageObserver for Restless {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
         let iterates = ["newton", "held-out rows", "clusters", "sweep", "farthest row", "gradients"].contains(&name);
         Box::new(Look(iterates.then_some(self)))
@@ -194,7 +200,7 @@ impl Stages for Restless {
 
 impl Observer for Look<'_> {
     fn advance(&self, _: u64) {}
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.is_some_and(|restless| restless.asked.fetch_add(1, Ordering::Relaxed) >= restless.looks)
     }
 }
@@ -205,12 +211,18 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let family = by_name(name).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let selected = selected(folder.path(), family.task == Task::Classification);
-    let folds = if solver.get("folds").is_none() { FoldSpec::None } else { FoldSpec::Hash(2) };
+    let folds = if solver.get("folds").is_none() { FoldSpec::None } else { FoldSpec::Random(2) };
     let options = TrainOptions { ranks: vec![12], folds, ..options(family.task, "uniform") };
     let options = TrainOptions { candidates: Some(1000), ..options };
     let solver = family.solver(&family.settings(solver).unwrap()).unwrap();
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let resources = Resources {
+        memory: 1 << 30,
+        workers: &workers,
+        stage_observer: &NoStageObserver,
+        journal: None,
+        scratch: None,
+    };
     let whole = train::<f64>(&selected, &options, &*solver, &resources).unwrap();
     let manifest = Manifest {
         version: String::new(),
@@ -232,8 +244,13 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
         .unwrap();
         let stages = Restless { looks, asked: AtomicU64::new(0) };
         let workers = Workers::new(1 + stops as usize % 3);
-        let resources =
-            Resources { memory: 1 << 30, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
+        let resources = Resources {
+            memory: 1 << 30,
+            workers: &workers,
+            stage_observer: &stages,
+            journal: Some(&journal),
+            scratch: None,
+        };
         match train::<f64>(&selected, &options, &*solver, &resources) {
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
             Ok(trained) => {

@@ -5,7 +5,7 @@ use kfit::{FoldCoefficients, RidgeOptions, Surface, fit};
 use kmodel::{GramScratch, GramState};
 use ksolve::{Cell, Intercept};
 use kstore::Workers;
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 
 const INTERCEPTS: [Intercept; 3] = [Intercept::Free, Intercept::Penalised, Intercept::None];
 const FOLDS: usize = 3;
@@ -89,7 +89,7 @@ fn every_cell_equals_a_refit_with_its_held_out_residuals() {
         for intercept in INTERCEPTS {
             let options = options(t, intercept);
             let state = state_of(&phi, &y, &options.target_centre, FOLDS);
-            let surface = Surface::compute(&state, &options, &Workers::sequential(), &Unobserved).unwrap();
+            let surface = Surface::compute(&state, &options, &Workers::sequential(), &NoObserver).unwrap();
             assert_eq!((surface.cells.len(), surface.warnings.len()), (9, 0));
             for cell in &surface.cells {
                 let mut total = 0.0;
@@ -122,7 +122,7 @@ fn generalised_cross_validation_is_the_error_over_the_squared_share_of_freedom_l
         // all rows count, with or without folds
         for folds in [1, FOLDS] {
             let state = state_of(&phi, &y, &options.target_centre, folds);
-            let surface = Surface::compute(&state, &options, &Workers::new(2), &Unobserved).unwrap();
+            let surface = Surface::compute(&state, &options, &Workers::new(2), &NoObserver).unwrap();
             for cell in &surface.cells {
                 let (w, c) = refit(&phi, &y, &all, cell.rank, cell.lambda, intercept);
                 let mse = errors(&phi, &y, &all, &w, &c) / (211.0 * 2.0);
@@ -174,7 +174,7 @@ fn f32_features_give_nearly_the_same_surface() {
     let (phi, y) = data(211, 40, 1);
     let narrow = Mat::from_fn(211, 40, |i, j| phi[(i, j)] as f32);
     let options = options(1, Intercept::Free);
-    let compute = |state| Surface::compute(&state, &options, &Workers::sequential(), &Unobserved).unwrap();
+    let compute = |state| Surface::compute(&state, &options, &Workers::sequential(), &NoObserver).unwrap();
     let wide = compute(state_of(&phi, &y, &options.target_centre, FOLDS));
     let narrow = compute(state_of(&narrow, &y, &options.target_centre, FOLDS));
     for (a, b) in wide.cells.iter().zip(&narrow.cells) {
@@ -188,7 +188,7 @@ fn fold_coefficients_are_those_of_the_cells() {
     let options = options(2, Intercept::Free);
     let state = state_of(&phi, &y, &options.target_centre, FOLDS);
     let cells = [(40, 1e-3), (10, 1e-1), (3, 1e-3)];
-    let got = FoldCoefficients::compute(&state, &cells, &options, &Workers::sequential(), &Unobserved).unwrap();
+    let got = FoldCoefficients::compute(&state, &cells, &options, &Workers::sequential(), &NoObserver).unwrap();
     for fold in 0..FOLDS {
         let train: Vec<usize> = (0..211).filter(|i| fold_of(*i) != fold).collect();
         for (cell, (rank, lambda)) in cells.iter().enumerate() {
@@ -212,7 +212,7 @@ fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
         intercept: Intercept::Free,
         target_centre: vec![50.0],
     };
-    let surface = Surface::compute(&state, &options, &Workers::sequential(), &Unobserved).unwrap();
+    let surface = Surface::compute(&state, &options, &Workers::sequential(), &NoObserver).unwrap();
     let mse = |rank, lambda| surface.cell(rank, lambda).unwrap().cv_mse;
     assert_eq!(mse(12, 1e-9), None);
     for (rank, lambda) in [(3, 1e-9), (3, 1e6), (12, 1e6)] {
@@ -222,7 +222,7 @@ fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
         &state,
         &RidgeOptions { ranks: vec![3], ..options.clone() },
         &Workers::sequential(),
-        &Unobserved,
+        &NoObserver,
     );
     close(mse(3, 1e-9).unwrap(), alone.unwrap().cell(3, 1e-9).unwrap().cv_mse.unwrap(), 1e-12);
     assert_eq!(surface.warnings.len(), 1);
@@ -243,7 +243,7 @@ fn an_error_below_rounding_is_never_negative_nor_the_best_by_accident() {
         RidgeOptions { ranks: vec![10], lambdas: vec![1e-12], intercept: Intercept::None, target_centre: vec![0.0] };
     for (state, at_least) in [(state_of(&phi, &y, &[0.0], FOLDS), 1e-18), (state_of(&narrow, &y, &[0.0], FOLDS), 1e-9)]
     {
-        let surface = Surface::compute(&state, &options, &Workers::sequential(), &Unobserved).unwrap();
+        let surface = Surface::compute(&state, &options, &Workers::sequential(), &NoObserver).unwrap();
         let mse = surface.cells[0].cv_mse.unwrap();
         assert!(mse >= at_least && mse < 1e-4, "{mse:e}");
     }
@@ -257,7 +257,7 @@ fn threads_do_not_change_a_bit() {
         let state = state_of(&phi, &y, &options.target_centre, 2);
         let of = |threads| {
             let workers = Workers::new(threads);
-            let surface = Surface::compute(&state, &options, &workers, &Unobserved).unwrap();
+            let surface = Surface::compute(&state, &options, &workers, &NoObserver).unwrap();
             (surface, fit(&state, p, 1e-6, &options, &workers).unwrap())
         };
         let one = of(1);
@@ -278,7 +278,7 @@ fn the_best_cell_and_its_ties() {
     assert_eq!((best.rank, best.lambda), (1, 0.2));
     assert_eq!(tied.best_per_rank().len(), 2);
     assert!(tied.best_by_error().is_none());
-    tied.set_error(2, 0.1, 0.25);
+    tied.set_cv_error(2, 0.1, 0.25);
     assert_eq!(tied.best_by_error().unwrap().rank, 2);
     assert!(surface(vec![cell(1, 0.1, None)]).best().is_none());
 }
@@ -294,12 +294,12 @@ fn folds_without_rows_are_skipped_and_a_fold_with_all_rows_is_an_error() {
             let (phi, y) = (phi.as_ref().subrows(i, 1), y.as_ref().subrows(i, 1));
             state.update(of(i), phi, y, &mut GramScratch::default(), &Workers::sequential()).unwrap();
         }
-        Surface::compute(&state, &options, &Workers::sequential(), &Unobserved)
+        Surface::compute(&state, &options, &Workers::sequential(), &NoObserver)
     };
     let surface = fill(3, |i| 2 * (i % 2)).unwrap();
     assert_eq!(surface.cells[0].fold_mse[1], None);
     assert!(surface.cells[0].cv_mse.is_some());
-    assert!(matches!(fill(2, |_| 1), Err(ksolve::Error::Folds { .. })));
+    assert!(matches!(fill(2, |_| 1), Err(ksolve::Error::UnsuitableFolds { .. })));
     let none = fill(1, |_| 0).unwrap();
     assert_eq!((none.cells[0].cv_mse, none.warnings.len()), (None, 0));
 }
@@ -312,8 +312,8 @@ fn wrong_options_are_refused() {
         RidgeOptions { ranks: vec![5], lambdas: vec![1e-3], intercept: Intercept::Free, target_centre: vec![0.0] };
     let try_fit = |rank, lambda, options: &RidgeOptions| fit(&state, rank, lambda, options, &Workers::sequential());
     assert!(try_fit(5, 1e-3, &good).is_ok());
-    assert!(matches!(try_fit(6, 1e-3, &good), Err(ksolve::Error::Rank { rank: 6, features: 5 })));
-    assert!(matches!(try_fit(0, 1e-3, &good), Err(ksolve::Error::Rank { .. })));
+    assert!(matches!(try_fit(6, 1e-3, &good), Err(ksolve::Error::RankTooLarge { rank: 6, features: 5 })));
+    assert!(matches!(try_fit(0, 1e-3, &good), Err(ksolve::Error::RankTooLarge { .. })));
     assert!(matches!(try_fit(5, 0.0, &good), Err(ksolve::Error::Option { .. })));
     assert!(matches!(try_fit(5, f64::NAN, &good), Err(ksolve::Error::Option { .. })));
     let centre = RidgeOptions { target_centre: vec![0.0; 2], ..good.clone() };

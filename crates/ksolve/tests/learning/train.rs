@@ -1,10 +1,10 @@
 //! The training pass on a toy source and map equals its definition for any cut and any threads.
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use kfit::{FoldCoefficients, Mistakes, RidgeOptions};
+use kfit::{CvErrorFold, FoldCoefficients, RidgeOptions};
 use kmodel::{FeatureFold, Folds, GramScratch, GramState, RidgeFold, RidgeState, Targets};
 use ksolve::{Classes, FoldSpec, Intercept};
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 use kstore::{Footprint, Label, Pass, RowBuf, RowCursor, RowSource, TableShape, Workers};
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn labels(k: u32) -> Vec<Label> {
 
 impl<T: Real> RowSource<T> for Toy {
     fn shape(&self) -> TableShape {
-        TableShape { stored: ROWS, features: D, targets: self.targets, weighted: false }
+        TableShape { stored_rows: ROWS, inputs: D, targets: self.targets, has_weights: false }
     }
     fn open(&self, segment: Range<u64>) -> kstore::Result<Box<dyn RowCursor<T> + Send + '_>> {
         Ok(Box::new(ToyCursor(self, segment)))
@@ -98,9 +98,9 @@ fn run<T: Real>(tile: usize, lanes: usize, threads: usize, bin: usize, segment: 
     let folds = Folds::new(&spec, 0, 0..ROWS, &labels(3)).unwrap();
     let targets = Targets::Numeric { centre: vec![5.0, 4.0] };
     let map = Cosines { certified: true };
-    let fold = RidgeFold::<T>::new(&map, &folds, &targets).with_bin(bin);
+    let fold = RidgeFold::<T>::new(&map, &folds, &targets).with_bin_rows(bin);
     let workers = Workers::new(threads);
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved, journal: None };
+    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &NoObserver, journal: None };
     pass.fold(&toy, &fold).unwrap().0
 }
 
@@ -154,7 +154,7 @@ fn a_map_that_is_no_projection_has_no_certificate() {
         lanes: 1,
         prefetch: 1,
         workers: &workers,
-        observer: &Unobserved,
+        observer: &NoObserver,
         journal: None,
     };
     let (state, report) = pass.fold(&Toy { targets: 0, classes: 0 }, &fold).unwrap();
@@ -167,7 +167,7 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
     for k in [2, 4] {
         let toy = Toy { targets: 0, classes: k };
         let targets = Targets::Classes(Classes::new(labels(k)).unwrap());
-        let folds = Folds::new(&FoldSpec::Hash(3), 0, 0..ROWS, &[]).unwrap();
+        let folds = Folds::new(&FoldSpec::Random(3), 0, 0..ROWS, &[]).unwrap();
         let map = Cosines { certified: true };
         let workers = Workers::sequential();
         let pass = Pass {
@@ -176,7 +176,7 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
             lanes: 2,
             prefetch: 1,
             workers: &workers,
-            observer: &Unobserved,
+            observer: &NoObserver,
             journal: None,
         };
         let (state, _) = pass.fold(&toy, &RidgeFold::<f64>::new(&map, &folds, &targets)).unwrap();
@@ -187,12 +187,13 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
             target_centre: targets.centre(),
         };
         let cells = [(P, 1e-4), (2, 1e-2)];
-        let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers, &Unobserved).unwrap();
-        let (got, _) = pass.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, Mistakes(&heads))).unwrap();
+        let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers, &NoObserver).unwrap();
+        let (got, _) =
+            pass.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, CvErrorFold(&heads))).unwrap();
         let pool = Workers::new(3);
         let threaded = Pass { lanes: 1, workers: &pool, ..pass };
         assert!(
-            threaded.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, Mistakes(&heads))).unwrap().0
+            threaded.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, CvErrorFold(&heads))).unwrap().0
                 == got
         );
         let Targets::Classes(classes) = &targets else { unreachable!() };
@@ -203,11 +204,11 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
                     let dot = |i: usize| head.weights[(i, j)] * feature(|k| value(*row, k), i);
                     head.intercept[j] + (0..*rank).map(dot).sum::<f64>()
                 };
-                classes.decide((0..classes.targets()).map(score)) != class(*row, k) as usize
+                classes.decide((0..classes.target_count()).map(score)) != class(*row, k) as usize
             });
-            assert_eq!((got.rows[cell], got.wrong[cell]), (912, wrong.count() as u64), "{k} classes, cell {cell}");
+            assert_eq!((got.rows[cell], got.errors[cell]), (912, wrong.count() as u64), "{k} classes, cell {cell}");
         }
-        assert!(got.error(0).unwrap() < got.error(1).unwrap() && got.error(0).unwrap() > 0.0, "{got:?}");
+        assert!(got.error_rate(0).unwrap() < got.error_rate(1).unwrap() && got.error_rate(0).unwrap() > 0.0, "{got:?}");
     }
 }
 
@@ -223,7 +224,7 @@ fn a_class_that_was_not_there_is_an_error_with_its_row() {
         lanes: 1,
         prefetch: 1,
         workers: &workers,
-        observer: &Unobserved,
+        observer: &NoObserver,
         journal: None,
     };
     let error = pass.fold(&Toy { targets: 0, classes: 4 }, &fold).unwrap_err();

@@ -1,53 +1,57 @@
 //! Columns without a single value, from which nothing can be learned.
 
 use super::ColumnNote;
-use super::coding::{Asked, Coding, Role};
+use super::request::{Coding, EncodingRequest, Role};
 use crate::Result;
 use crate::missing::Missing;
-use crate::select::Selected;
-use crate::source::{Values, View};
+use crate::select::SelectedTable;
+use crate::source::{ColumnView, Values};
 use crate::table::Table;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Number of rows that are read of all columns first: most columns have a value among them.
-const FIRST: u64 = 1024;
+const FIRST_ROWS: u64 = 1024;
 
-impl Selected {
+impl SelectedTable {
     /// Returns the selection without the features that have no value in any of its rows, unless
     /// they were named, and a note about them.
     ///
     /// *Cost*: the first rows of all columns, and all rows of the columns without a value in the
     /// first rows.
-    pub(super) fn without_blank(&self) -> (Self, Option<ColumnNote>) {
-        let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return (self.clone(), None) };
+    pub(super) fn without_blank_columns(&self) -> (Self, Option<ColumnNote>) {
+        let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else {
+            return (self.clone(), None);
+        };
         // without a value, text and times produce no feature, named or not, and every row would be
         // dropped
-        let nothing = |place: usize| self.missing == Missing::Drop && asked.roles[place] != Role::Number;
-        let unnamed = |place: &usize| !asked.named[*place] || nothing(*place);
+        let nothing = |place: usize| self.missing == Missing::Drop && request.roles[place] != Role::Number;
+        let unnamed = |place: &usize| !request.named[*place] || nothing(*place);
         let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|place| self.features[place]).collect();
         // an error of this inspection is ignored: the next pass reports it
-        let blank = self.table.blank_among(&self.rows, columns).unwrap_or_default();
-        let left: Vec<usize> = (0..self.features.len()).filter(|at| !blank.contains(&self.features[*at])).collect();
-        if blank.is_empty() || left.is_empty() {
+        let blank = self.table.blank_columns_among(&self.rows, columns).unwrap_or_default();
+        let remaining: Vec<usize> =
+            (0..self.features.len()).filter(|at| !blank.contains(&self.features[*at])).collect();
+        if blank.is_empty() || remaining.is_empty() {
             return (self.clone(), None);
         }
-        let of = |place: &usize| (asked.roles[*place], asked.named[*place]);
-        let (roles, named) = left.iter().map(of).unzip();
-        let counted = asked
-            .counted
+        let of = |place: &usize| (request.roles[*place], request.named[*place]);
+        let (roles, named) = remaining.iter().map(of).unzip();
+        let counted = request
+            .counted_texts
             .iter()
-            .filter_map(|(place, entries)| Some((left.iter().position(|left| left == place)?, entries.clone())));
-        let asked = Arc::new(Asked { roles, named, counted: counted.collect(), ..(**asked).clone() });
+            .filter_map(|(place, entries)| Some((remaining.iter().position(|left| left == place)?, entries.clone())));
+        let request =
+            Arc::new(EncodingRequest { roles, named, counted_texts: counted.collect(), ..(**request).clone() });
         let coding = match self.coding {
-            Coding::Plain(_) => Coding::Plain(Some(asked)),
-            _ => Coding::Asked(asked),
+            Coding::Numeric(_) => Coding::Numeric(Some(request)),
+            _ => Coding::Pending(request),
         };
         let blank: Vec<usize> = self.features.iter().copied().filter(|column| blank.contains(column)).collect();
         let note = ColumnNote::Blank { columns: self.names(&blank) };
-        let features = left.into_iter().map(|place| self.features[place]).collect();
-        (Self { features, coding, blank, ..self.clone() }, Some(note))
+        let features = remaining.into_iter().map(|place| self.features[place]).collect();
+        (Self { features, coding, blank_columns: blank, ..self.clone() }, Some(note))
     }
 
     /// Returns the names of the features and targets that have no value in any of the selected
@@ -56,47 +60,47 @@ impl Selected {
     /// # Errors
     /// The errors of reading.
     #[doc(hidden)]
-    pub fn blank(&self) -> Result<Vec<String>> {
+    pub fn find_blank_columns(&self) -> Result<Vec<String>> {
         let columns: Vec<usize> =
             self.features.iter().chain(&self.targets).chain(&self.weight).chain(&self.class).copied().collect();
-        let blank = self.table.blank_among(&self.rows, columns.clone())?;
+        let blank = self.table.blank_columns_among(&self.rows, columns.clone())?;
         Ok(self.names(&columns.into_iter().filter(|column| blank.contains(column)).collect::<Vec<_>>()))
     }
 }
 
 impl Table {
     /// Returns the columns that have no value in a range of stored rows.
-    pub(super) fn blank_among(&self, rows: &Range<u64>, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
+    pub(super) fn blank_columns_among(&self, rows: &Range<u64>, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
         for part in self.parts() {
             let (mut from, end) = (rows.start.max(part.start), rows.end.min(part.end()));
-            let mut most = FIRST;
+            let mut max_rows = FIRST_ROWS;
             while from < end && !columns.is_empty() {
-                let to = end.min(from.saturating_add(most));
+                let to = end.min(from.saturating_add(max_rows));
                 let rows = from - part.start..to - part.start;
                 let mut cursor = part.file.open(&columns, rows, &Arc::default())?;
-                let mut some = HashSet::new();
-                while from < to && some.len() < columns.len() {
+                let mut with_values = HashSet::new();
+                while from < to && with_values.len() < columns.len() {
                     let rows = cursor.advance()?;
                     if rows == 0 {
                         break;
                     }
                     for (index, column) in columns.iter().enumerate() {
-                        if !some.contains(column) && has_value(&cursor.view(index)?, rows) {
-                            some.insert(*column);
+                        if !with_values.contains(column) && has_value(&cursor.view(index)?, rows) {
+                            with_values.insert(*column);
                         }
                     }
                     from += rows as u64;
                 }
                 drop(cursor);
-                columns.retain(|column| !some.contains(column));
-                (from, most) = (to, u64::MAX);
+                columns.retain(|column| !with_values.contains(column));
+                (from, max_rows) = (to, u64::MAX);
             }
         }
         Ok(columns.into_iter().collect())
     }
 }
 
-fn has_value(view: &View<'_>, rows: usize) -> bool {
+fn has_value(view: &ColumnView<'_>, rows: usize) -> bool {
     let numbers = matches!(view.values, Values::Strided(_));
     !(0..rows).all(|row| view.is_null(row) || numbers && view.number(row).is_nan())
 }

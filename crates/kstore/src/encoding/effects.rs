@@ -16,24 +16,24 @@
 use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
 use crate::KeptValues;
 use crate::key::{Purpose, Stream};
-use crate::select::Selected;
+use crate::select::SelectedTable;
 use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
-const EFFECT_LIMIT: usize = 1 << 16;
+const MAX_EFFECT_VALUES: usize = 1 << 16;
 
 const FOLDS: usize = 5;
 
 /// Maximum number of outputs whose effects become features: targets, or classes except the most
 /// frequent one.
-const MOST_OUTPUTS: usize = 15;
+const MAX_OUTPUTS: usize = 15;
 
-const MISSING: u64 = u64::MAX;
+const MISSING_DIGEST: u64 = u64::MAX;
 
 /// The F statistic must exceed 1 by this many of its standard deviations under the hypothesis of no
 /// effect.
-const BEYOND_CHANCE: f64 = 4.0;
+const CHANCE_DEVIATIONS: f64 = 4.0;
 
 /// The effects of the values of a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl Effects {
     }
 
     /// Returns the effects of a value on the outputs, for a stored row.
-    pub(super) fn of(&self, value: usize, row: u64) -> &[f64] {
+    pub(super) fn for_row(&self, value: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
         let effects = self.folds.get(fold_of(row)).unwrap_or(&self.effects);
         &effects[value * t..][..t]
@@ -75,7 +75,7 @@ impl Effects {
 }
 
 fn fold_of(row: u64) -> usize {
-    Stream::new(0, Purpose::Effects, 0).below(row, FOLDS as u64) as usize
+    Stream::new(0, Purpose::TargetEncoding, 0).below(row, FOLDS as u64) as usize
 }
 
 /// Weights and weighted targets of some rows, for each fold: `[weight, target, …]`, concatenated.
@@ -83,33 +83,33 @@ type Sums = Box<[f64]>;
 
 /// The state of an [`EffectSearch`]: sums of weights and targets.
 #[derive(Clone, Debug)]
-pub struct FoundEffects {
+pub struct EffectSums {
     /// For each column, the sums of each value; `None` if there are too many values.
     values: Vec<Option<HashMap<u64, Sums>>>,
-    all: Sums,
+    total: Sums,
     squares: Vec<f64>,
     rows: u64,
     /// Whether any weight is not an integer, so that weights do not count rows.
-    fractional: bool,
+    fractional_weights: bool,
 }
 
-fn add(sums: &mut [f64], more: &[f64]) {
+fn add_to(sums: &mut [f64], more: &[f64]) {
     sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
-impl Merge for FoundEffects {
+impl Merge for EffectSums {
     fn merge(&mut self, later: &Self) {
-        add(&mut self.all, &later.all);
-        add(&mut self.squares, &later.squares);
+        add_to(&mut self.total, &later.total);
+        add_to(&mut self.squares, &later.squares);
         self.rows += later.rows;
-        self.fractional |= later.fractional;
+        self.fractional_weights |= later.fractional_weights;
         for (mine, later) in self.values.iter_mut().zip(&later.values) {
             *mine = mine.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
                 later.iter().for_each(|(value, sums)| match mine.get_mut(value) {
-                    Some(mine) => add(mine, sums),
+                    Some(mine) => add_to(mine, sums),
                     None => _ = mine.insert(*value, sums.clone()),
                 });
-                (mine.len() <= EFFECT_LIMIT).then_some(mine)
+                (mine.len() <= MAX_EFFECT_VALUES).then_some(mine)
             });
         }
     }
@@ -118,14 +118,14 @@ impl Merge for FoundEffects {
 /// The fold that learns effects, in a pass over [`EffectSearch::rows`].
 #[derive(Clone, Debug)]
 pub struct EffectSearch {
-    selected: Selected,
-    read: Selected,
-    places: Vec<usize>,
+    selected: SelectedTable,
+    read_selection: SelectedTable,
+    column_indices: Vec<usize>,
     classes: Option<Arc<Vec<Label>>>,
     outputs: Vec<String>,
 }
 
-impl Selected {
+impl SelectedTable {
     /// Returns the names of the columns that become effects.
     #[doc(hidden)]
     pub fn effect_columns(&self) -> Vec<String> {
@@ -136,11 +136,11 @@ impl Selected {
     /// Returns the search for effects on the targets, or on the frequencies of `classes` except the
     /// first; limited to the first `MAX_OUTPUTS` outputs.
     #[doc(hidden)]
-    pub fn effects(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
+    pub fn effect_search(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
         let unlearned = encoding.columns().iter().enumerate().filter(|(_, column)| column.is_unlearned());
-        let places: Vec<usize> = unlearned.map(|(place, _)| place).collect();
-        if places.is_empty() {
+        let column_indices: Vec<usize> = unlearned.map(|(place, _)| place).collect();
+        if column_indices.is_empty() {
             return None;
         }
         let names = match &classes {
@@ -148,135 +148,143 @@ impl Selected {
             None => self.target_names().iter().map(|name| format!(".{name}")).collect::<Vec<_>>(),
         };
         let outputs =
-            if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MOST_OUTPUTS).collect() };
+            if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MAX_OUTPUTS).collect() };
         // rows that are dropped for a missing value in another column do not count
         let drops = self.missing == Missing::Drop;
-        let others = (0..self.features.len()).filter(|place| drops && !places.contains(place));
+        let others = (0..self.features.len()).filter(|place| drops && !column_indices.contains(place));
         let (numbers, others): (Vec<usize>, Vec<usize>) =
             others.partition(|place| encoding.columns()[*place].code == Code::Number);
-        let keep: Vec<usize> = places.iter().chain(&others).map(|place| self.features[*place]).collect();
+        let keep: Vec<usize> = column_indices.iter().chain(&others).map(|place| self.features[*place]).collect();
         let numbers = numbers.into_iter().map(|place| self.features[place]).collect();
         let Self { targets, weight, class, .. } = self.clone();
-        let read = Self { targets, weight, class, group: None, ..self.searched(numbers, keep, Missing::Error) };
-        Some(EffectSearch { selected: self.clone(), read, places, classes, outputs })
+        let read_selection =
+            Self { targets, weight, class, group: None, ..self.for_search(numbers, keep, Missing::Error) };
+        Some(EffectSearch { selected: self.clone(), read_selection, column_indices, classes, outputs })
     }
 }
 
 impl Search for EffectSearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read.rows::<f64>(Reading { texts, classes: self.classes.clone(), ..Reading::default() })
+        self.read_selection.rows::<f64>(Reading { texts, classes: self.classes.clone(), ..Reading::default() })
     }
 
     fn state_bytes(&self) -> usize {
-        self.places.len() * EFFECT_LIMIT * (64 + 8 * self.width())
+        self.column_indices.len() * MAX_EFFECT_VALUES * (64 + 8 * self.sums_per_value())
     }
 
-    fn finish(&self, found: &FoundEffects) -> Result<(Selected, Vec<ColumnNote>)> {
+    fn finish(&self, state: &EffectSums) -> Result<(SelectedTable, Vec<ColumnNote>)> {
         let (mut columns, mut features, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-        let all = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
-        for ((place, column), feature) in all.zip(&self.selected.features) {
-            let learned = match self.places.iter().position(|at| *at == place) {
+        let all_columns = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
+        for ((place, column), feature) in all_columns.zip(&self.selected.features) {
+            let encoded = match self.column_indices.iter().position(|at| *at == place) {
                 None => Some(column.clone()),
                 Some(at) => {
-                    let effects = found.values[at].as_ref().and_then(|sums| self.learned(sums, found));
+                    let effects = state.values[at].as_ref().and_then(|sums| self.estimate(sums, state));
                     effects.map(|effects| CodedColumn { code: Code::Effects(effects), ..column.clone() })
                 }
             };
-            match learned {
+            match encoded {
                 Some(column) => {
                     columns.push(column);
                     features.push(*feature);
                 }
                 None => {
-                    let too_many =
-                        self.places.iter().position(|at| *at == place).is_some_and(|at| found.values[at].is_none());
-                    let values = Distinct::More { than: EFFECT_LIMIT, repeat: true };
+                    let too_many = self
+                        .column_indices
+                        .iter()
+                        .position(|at| *at == place)
+                        .is_some_and(|at| state.values[at].is_none());
+                    let values = Distinct::More { than: MAX_EFFECT_VALUES, repeat: true };
                     let column = column.name.clone();
                     notes.push(match too_many {
-                        true => ColumnNote::LeftOut { column, values },
+                        true => ColumnNote::TooManyValues { column, values },
                         false => ColumnNote::NoEffect { column },
                     });
                 }
             }
         }
         if columns.is_empty() {
-            return Err(self.selected.table.empty("no column remains as a feature"));
+            return Err(self.selected.table.empty_error("no column remains as a feature"));
         }
-        Ok((self.selected.encoded(features, Encoding::new(columns))?, notes))
+        Ok((self.selected.with_encoding(features, Encoding::new(columns))?, notes))
     }
 }
 
 impl EffectSearch {
     /// Returns the number of sums for a value: for each fold a weight, and a sum for each output.
-    fn width(&self) -> usize {
+    fn sums_per_value(&self) -> usize {
         FOLDS * (1 + self.outputs.len())
     }
 
     /// Estimates the effects of the values with these sums; `None` if chance alone explains them.
-    fn learned(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects) -> Option<Effects> {
+    fn estimate(&self, sums: &HashMap<u64, Sums>, pass_sums: &EffectSums) -> Option<Effects> {
         let t = self.outputs.len();
-        let all = Total::of(&found.all, t, None);
-        let rows = if found.fractional { found.rows as f64 } else { all.weight };
-        let unit = rows / all.weight;
+        let total = Total::sum_folds(&pass_sums.total, t, None);
+        let rows = if pass_sums.fractional_weights { pass_sums.rows as f64 } else { total.weight };
+        let rows_per_weight = rows / total.weight;
         let mut values: Vec<u64> = sums.keys().copied().collect();
         values.sort_unstable();
         let groups = values.len() as f64;
         let (mut between, mut within, mut sizes) = (0.0, 0.0, 0.0);
         let mut deviations = Vec::with_capacity(t);
-        for (o, squares) in found.squares.iter().enumerate() {
-            let level = all.sums[o] * all.sums[o] / all.weight;
-            let explained: f64 = values.iter().map(|value| Total::of(&sums[value], t, None).squared(o)).sum();
-            let whole = squares - level;
+        for (o, squares) in pass_sums.squares.iter().enumerate() {
+            let squares_of_mean = total.sums[o] * total.sums[o] / total.weight;
+            let explained: f64 =
+                values.iter().map(|value| Total::sum_folds(&sums[value], t, None).explained_squares(o)).sum();
+            let total_squares = squares - squares_of_mean;
             // the variance of a constant is rounding error
-            if whole.is_nan() || whole <= 1e-12 * squares {
+            if total_squares.is_nan() || total_squares <= 1e-12 * squares {
                 return None;
             }
-            between += (explained - level) / whole;
-            within += (squares - explained).max(0.0) / whole;
-            deviations.push((whole / all.weight).sqrt());
+            between += (explained - squares_of_mean) / total_squares;
+            within += (squares - explained).max(0.0) / total_squares;
+            deviations.push((total_squares / total.weight).sqrt());
         }
-        values.iter().for_each(|value| sizes += (unit * Total::of(&sums[value], t, None).weight).powi(2));
-        let freedom = (t as f64 * (groups - 1.0), t as f64 * (rows - groups));
-        if freedom.0 <= 0.0 || freedom.1 <= 0.0 {
+        values
+            .iter()
+            .for_each(|value| sizes += (rows_per_weight * Total::sum_folds(&sums[value], t, None).weight).powi(2));
+        let degrees_of_freedom = (t as f64 * (groups - 1.0), t as f64 * (rows - groups));
+        if degrees_of_freedom.0 <= 0.0 || degrees_of_freedom.1 <= 0.0 {
             return None;
         }
-        let (between, within) = (between / freedom.0, within / freedom.1);
-        let chance = within * (1.0 + BEYOND_CHANCE * (2.0 / freedom.0 + 2.0 / freedom.1).sqrt());
-        if chance.is_nan() || between <= chance {
+        let (between, within) = (between / degrees_of_freedom.0, within / degrees_of_freedom.1);
+        let threshold =
+            within * (1.0 + CHANCE_DEVIATIONS * (2.0 / degrees_of_freedom.0 + 2.0 / degrees_of_freedom.1).sqrt());
+        if threshold.is_nan() || between <= threshold {
             return None;
         }
         let per_value = (rows - sizes / rows) / (groups - 1.0);
         // weight of the overall mean, in units of row weights
-        let prior = within * per_value / (between - within) / unit;
+        let prior = within * per_value / (between - within) / rows_per_weight;
         // an outlier makes values differ by more than chance, but does not help to predict the
         // other folds
-        if self.gain((&values, sums), found, prior) <= 0.0 {
+        if self.gain((&values, sums), pass_sums, prior) <= 0.0 {
             return None;
         }
-        let of = |without: Option<usize>| -> Vec<f64> {
-            let all = Total::of(&found.all, t, without);
-            let effects = |value: &u64| all.effects(&Total::of(&sums[value], t, without), prior);
+        let effects_without = |without: Option<usize>| -> Vec<f64> {
+            let total = Total::sum_folds(&pass_sums.total, t, without);
+            let effects = |value: &u64| total.effects(&Total::sum_folds(&sums[value], t, without), prior);
             values.iter().flat_map(effects).zip(deviations.iter().cycle()).map(|(effect, d)| effect / d).collect()
         };
-        let folds = (0..FOLDS).map(|fold| of(Some(fold))).collect();
-        Some(Effects { outputs: self.outputs.clone(), effects: of(None), folds, values })
+        let folds = (0..FOLDS).map(|fold| effects_without(Some(fold))).collect();
+        Some(Effects { outputs: self.outputs.clone(), effects: effects_without(None), folds, values })
     }
 
     /// Returns the reduction of the squared errors of each fold's rows by the effects that the
     /// other folds estimate, relative to the sum of squares of each output.
-    fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), found: &FoundEffects, prior: f64) -> f64 {
+    fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), pass_sums: &EffectSums, prior: f64) -> f64 {
         let t = self.outputs.len();
         let mut gain = 0.0;
         for fold in 0..FOLDS {
-            let all = Total::of(&found.all, t, Some(fold));
+            let total = Total::sum_folds(&pass_sums.total, t, Some(fold));
             for sums in values.iter().map(|value| &sums[value]) {
-                let own = &sums[fold * (1 + t)..(fold + 1) * (1 + t)];
-                let effects = all.effects(&Total::of(sums, t, Some(fold)), prior);
+                let fold_sums = &sums[fold * (1 + t)..(fold + 1) * (1 + t)];
+                let effects = total.effects(&Total::sum_folds(sums, t, Some(fold)), prior);
                 for ((effect, sum), (mean, squares)) in
-                    effects.iter().zip(&own[1..]).zip(all.sums.iter().zip(&found.squares))
+                    effects.iter().zip(&fold_sums[1..]).zip(total.sums.iter().zip(&pass_sums.squares))
                 {
-                    let left = sum - own[0] * mean / all.weight.max(f64::MIN_POSITIVE);
-                    gain += effect * (2.0 * left - effect * own[0]) / squares;
+                    let residual = sum - fold_sums[0] * mean / total.weight.max(f64::MIN_POSITIVE);
+                    gain += effect * (2.0 * residual - effect * fold_sums[0]) / squares;
                 }
             }
         }
@@ -291,46 +299,52 @@ struct Total {
 }
 
 impl Total {
-    fn of(sums: &[f64], t: usize, without: Option<usize>) -> Self {
+    fn sum_folds(sums: &[f64], t: usize, excluded_fold: Option<usize>) -> Self {
         let mut total = vec![0.0; 1 + t];
-        let folds = sums.chunks_exact(1 + t).enumerate().filter(|(fold, _)| Some(*fold) != without);
-        folds.for_each(|(_, sums)| add(&mut total, sums));
+        let folds = sums.chunks_exact(1 + t).enumerate().filter(|(fold, _)| Some(*fold) != excluded_fold);
+        folds.for_each(|(_, sums)| add_to(&mut total, sums));
         let sums = total.split_off(1);
         Self { weight: total[0], sums }
     }
 
-    fn squared(&self, o: usize) -> f64 {
+    fn explained_squares(&self, o: usize) -> f64 {
         if self.weight > 0.0 { self.sums[o] * self.sums[o] / self.weight } else { 0.0 }
     }
 
     /// Returns the smoothed means of a value minus the means of all rows; 0 if the weights are 0.
     fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
-        let all = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
+        let means = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
         let weight = value.weight + prior;
         let of = |(sum, mean): (&f64, f64)| if weight > 0.0 { (sum - value.weight * mean) / weight } else { 0.0 };
-        value.sums.iter().zip(all).map(of).collect()
+        value.sums.iter().zip(means).map(of).collect()
     }
 }
 
 impl Fold<f64> for EffectSearch {
-    type State = FoundEffects;
+    type State = EffectSums;
     type Scratch = Vec<f64>;
     type Error = Error;
 
-    fn init(&self) -> FoundEffects {
-        let all = vec![0.0; self.width()].into_boxed_slice();
-        let values = vec![Some(HashMap::new()); self.places.len()];
-        FoundEffects { values, all, squares: vec![0.0; self.outputs.len()], rows: 0, fractional: false }
+    fn init(&self) -> EffectSums {
+        let total = vec![0.0; self.sums_per_value()].into_boxed_slice();
+        let values = vec![Some(HashMap::new()); self.column_indices.len()];
+        EffectSums { values, total, squares: vec![0.0; self.outputs.len()], rows: 0, fractional_weights: false }
     }
 
     fn scratch(&self) -> Vec<f64> {
         vec![0.0; 1 + self.outputs.len()]
     }
 
-    fn step(&self, state: &mut FoundEffects, own: &mut Vec<f64>, block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+    fn step(
+        &self,
+        state: &mut EffectSums,
+        row_sums: &mut Vec<f64>,
+        block: &RowBlock<'_, f64>,
+        _: &Workers,
+    ) -> Result<()> {
         for (i, row) in block.rows.iter().enumerate() {
-            own[0] = block.weight(i).unwrap_or(1.0);
-            if own[0] <= 0.0 {
+            row_sums[0] = block.weight(i).unwrap_or(1.0);
+            if row_sums[0] <= 0.0 {
                 continue;
             }
             let code = block.classes.map(|classes| classes.codes[i] as usize);
@@ -339,20 +353,20 @@ impl Fold<f64> for EffectSearch {
                     Some(code) => f64::from(u8::from(code == o + 1)),
                     None => block.y[i * block.t + o],
                 };
-                own[1 + o] = own[0] * target;
-                state.squares[o] += own[1 + o] * target;
+                row_sums[1 + o] = row_sums[0] * target;
+                state.squares[o] += row_sums[1 + o] * target;
             }
-            let place = fold_of(*row) * own.len();
+            let offset = fold_of(*row) * row_sums.len();
             state.rows += 1;
-            state.fractional |= own[0].fract() != 0.0;
-            add(&mut state.all[place..], own);
+            state.fractional_weights |= row_sums[0].fract() != 0.0;
+            add_to(&mut state.total[offset..], row_sums);
             for (values, column) in state.values.iter_mut().zip(block.kept) {
                 let (KeptValues::Text(texts), Some(found)) = (column.values(), values.as_mut()) else { continue };
-                let value = if column.is_null(i) { MISSING } else { Digest::word_of(texts.text(i).as_bytes()) };
-                let width = state.all.len();
+                let value = if column.is_null(i) { MISSING_DIGEST } else { Digest::u64_of(texts.text(i).as_bytes()) };
+                let width = state.total.len();
                 let sums = found.entry(value).or_insert_with(|| vec![0.0; width].into_boxed_slice());
-                add(&mut sums[place..], own);
-                if found.len() > EFFECT_LIMIT {
+                add_to(&mut sums[offset..], row_sums);
+                if found.len() > MAX_EFFECT_VALUES {
                     *values = None;
                 }
             }

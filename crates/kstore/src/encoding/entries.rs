@@ -1,18 +1,18 @@
 //! Entries of sparse rows: stored as such, weighted, or counted from texts.
 
-use super::expand::{Value, value};
-use super::grams::{Grams, Pieces};
+use super::expand::{CategoryValue, category_value};
+use super::grams::{Grams, TextUnits};
 use super::{CATEGORY_LIMIT, Code, CodedColumn};
 use crate::Real;
-use crate::source::{Positions, Values, View};
-use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
+use crate::source::{ColumnView, Positions, Values};
+use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Weighting of the entries of sparse rows. Zeros stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Weighing {
+pub enum Weighting {
     /// No weighting.
     #[default]
     None,
@@ -39,7 +39,7 @@ pub struct Entries {
     /// The word of each column, in ascending order, unless words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
-    pub(super) weighing: Weighing,
+    pub(super) weighing: Weighting,
     /// Whether each word is a feature of a dense row, which may have other features.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) dense: bool,
@@ -56,27 +56,27 @@ fn one() -> f64 {
 }
 
 impl Entries {
-    pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighing) -> Self {
+    pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighting) -> Self {
         Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
     /// Returns the same with each word as a feature of a dense row; by default with at most as many
     /// words as a column may have categories.
-    pub(super) fn dense(mut self) -> Self {
+    pub(super) fn into_dense(mut self) -> Self {
         self.dense = true;
-        self.text = self.text.map(|grams| grams.at_most(CATEGORY_LIMIT));
+        self.text = self.text.map(|grams| grams.limited_to(CATEGORY_LIMIT));
         self
     }
 
     pub(super) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
-        match self.text.as_ref().and_then(Grams::places) {
+        match self.text.as_ref().and_then(Grams::buckets) {
             Some(places) => Box::new((0..places.min(self.shape.width)).map(move |place| format!("{column}:#{place}"))),
             None => Box::new(self.words.iter().map(move |word| format!("{column}:{word}"))),
         }
     }
 
     pub(super) fn features(&self) -> usize {
-        if self.dense { self.shape.width } else { self.shape.numbers() }
+        if self.dense { self.shape.width } else { self.shape.values_per_row() }
     }
 
     /// Returns what is counted in a text; `None` for sparse rows.
@@ -89,7 +89,7 @@ impl Entries {
     }
 
     /// Returns the weighting.
-    pub fn weighing(&self) -> Weighing {
+    pub fn weighting(&self) -> Weighting {
         self.weighing
     }
 
@@ -98,10 +98,10 @@ impl Entries {
     }
 
     pub(super) fn has_factors(&self) -> bool {
-        matches!(self.weighing, Weighing::Maxabs | Weighing::TfIdf)
+        matches!(self.weighing, Weighting::Maxabs | Weighting::TfIdf)
     }
 
-    pub(super) fn bare(&self) -> Self {
+    pub(super) fn without_factors(&self) -> Self {
         Self { factors: Vec::new(), ..self.clone() }
     }
 
@@ -112,22 +112,22 @@ impl Entries {
     pub(super) fn is_sound(&self) -> bool {
         let Self { shape, text, words, factors, .. } = self;
         let whole = |count: usize| count == shape.width;
-        let hashed = text.as_ref().is_some_and(|grams| grams.places().is_some_and(whole));
+        let hashed = text.as_ref().is_some_and(|grams| grams.buckets().is_some_and(whole));
         words.windows(2).all(|pair| pair[0] < pair[1])
             && (text.is_none() || whole(words.len()) || hashed || !self.is_learned())
             && (factors.is_empty() || whole(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
             && self.unseen.is_finite()
     }
 
-    fn weigh(&self, entries: &mut [(u32, f64)]) {
+    fn apply_weighting(&self, entries: &mut [(u32, f64)]) {
         let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(self.unseen);
         if self.has_factors() {
             entries.iter_mut().for_each(|(place, value)| *value *= factor(*place));
         }
-        if matches!(self.weighing, Weighing::TfIdf | Weighing::Unit) {
+        if matches!(self.weighing, Weighting::TfIdf | Weighting::Unit) {
             let largest = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));
-            let length = largest * entries.iter().map(|(_, value)| (value / largest).powi(2)).sum::<f64>().sqrt();
-            entries.iter_mut().filter(|_| length > 0.0).for_each(|(_, value)| *value /= length);
+            let norm = largest * entries.iter().map(|(_, value)| (value / largest).powi(2)).sum::<f64>().sqrt();
+            entries.iter_mut().filter(|_| norm > 0.0).for_each(|(_, value)| *value /= norm);
         }
     }
 }
@@ -139,7 +139,7 @@ pub(crate) struct EntryColumns {
 
 #[derive(Debug)]
 pub(super) struct EntryColumn {
-    first: u32,
+    first_column: u32,
     /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,
     places: HashMap<String, u32>,
@@ -162,116 +162,116 @@ impl EntryColumns {
     /// Writes rows of a chunk. Returns false if a value is missing or not finite, or if a row has
     /// more entries than fit; the first number of such a row is NaN. With `allow_missing`, a
     /// missing text is a text without words.
-    pub(super) fn rows<T: Real>(
+    pub(super) fn write_rows<T: Real>(
         &self,
-        views: &[View<'_>],
+        views: &[ColumnView<'_>],
         at: Positions<'_>,
         out: &mut [T],
         d: usize,
-        lenient: bool,
+        allow_missing: bool,
     ) -> bool {
-        let (mut row, mut fine) = (EntryRow::default(), true);
+        let (mut row, mut all_finite) = (EntryRow::default(), true);
         for (i, out) in out.chunks_exact_mut(d).enumerate() {
-            if !(self.fill(views, at.get(i), lenient, &mut row) && row.rows().pack(0, out)) {
+            if !(self.collect_row(views, at.get(i), allow_missing, &mut row) && row.rows().pack(0, out)) {
                 out[0] = T::from_f64(f64::NAN);
-                fine = false;
+                all_finite = false;
             }
         }
-        fine
+        all_finite
     }
 
     /// Collects the entries of a row. Returns false if a value is missing, except a missing text
     /// with `allow_missing`.
-    fn fill(&self, views: &[View<'_>], at: usize, lenient: bool, row: &mut EntryRow) -> bool {
+    fn collect_row(&self, views: &[ColumnView<'_>], at: usize, allow_missing: bool, row: &mut EntryRow) -> bool {
         row.places.clear();
         row.values.clear();
         for (column, view) in self.columns.iter().zip(views) {
-            row.own.clear();
+            row.column_entries.clear();
             match (&view.values, &column.entries) {
                 (Values::Sparse(rows), entries) => {
                     let (places, values) = rows.row(at);
-                    row.own.extend(places.iter().copied().zip(values.iter().copied()));
-                    entries.iter().for_each(|entries| entries.weigh(&mut row.own));
+                    row.column_entries.extend(places.iter().copied().zip(values.iter().copied()));
+                    entries.iter().for_each(|entries| entries.apply_weighting(&mut row.column_entries));
                 }
                 _ => {
-                    if column.text(view, at, lenient, row).is_none() {
+                    if column.text_entries(view, at, allow_missing, row).is_none() {
                         return false;
                     }
                 }
             }
-            row.places.extend(row.own.iter().map(|(place, _)| column.first + place));
-            row.values.extend(row.own.iter().map(|(_, value)| *value));
+            row.places.extend(row.column_entries.iter().map(|(place, _)| column.first_column + place));
+            row.values.extend(row.column_entries.iter().map(|(_, value)| *value));
         }
         row.ends = [0, row.places.len()];
         true
     }
 
     /// Returns the number of entries of `text` in a text column.
-    pub(crate) fn count(&self, column: usize, text: &str, row: &mut EntryRow) -> usize {
-        row.own.clear();
+    pub(crate) fn count_entries(&self, column: usize, text: &str, row: &mut EntryRow) -> usize {
+        row.column_entries.clear();
         if let Some(EntryColumn { entries: Some(Entries { text: Some(grams), .. }), .. }) = self.columns.get(column) {
-            self.columns[column].count(grams, text, row);
+            self.columns[column].append_counts(grams, text, row);
         }
-        row.own.len()
+        row.column_entries.len()
     }
 }
 
 impl EntryColumn {
-    pub(super) fn new(column: &CodedColumn, first: u32) -> Self {
+    pub(super) fn new(column: &CodedColumn, first_column: u32) -> Self {
         let entries = match &column.code {
             Code::Entries(entries) => Some(entries.clone()),
             _ => None,
         };
         let words = entries.iter().flat_map(|entries| entries.words.iter().cloned());
-        Self { first, places: words.zip(0..).collect(), entries }
+        Self { first_column, places: words.zip(0..).collect(), entries }
     }
 
     /// Returns the entries of the text in a row. With `allow_missing`, a missing text has no
     /// entries; otherwise the result is `None`.
-    pub(super) fn text<'r>(
+    pub(super) fn text_entries<'r>(
         &self,
-        view: &View<'_>,
+        view: &ColumnView<'_>,
         at: usize,
-        lenient: bool,
+        allow_missing: bool,
         row: &'r mut EntryRow,
     ) -> Option<&'r [(u32, f64)]> {
-        row.own.clear();
+        row.column_entries.clear();
         let grams = self.entries.as_ref()?.text.as_ref()?;
-        match value(view, at).filter(|_| !view.is_null(at)) {
-            Some(Value::Text(text)) => self.count(grams, text, row),
-            Some(Value::Int(whole)) => self.count(grams, &whole.to_string(), row),
-            None if lenient => {}
+        match category_value(view, at).filter(|_| !view.is_null(at)) {
+            Some(CategoryValue::Text(text)) => self.append_counts(grams, text, row),
+            Some(CategoryValue::Int(whole)) => self.append_counts(grams, &whole.to_string(), row),
+            None if allow_missing => {}
             None => return None,
         }
-        Some(&row.own)
+        Some(&row.column_entries)
     }
 
-    fn count(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
-        let EntryRow { own, pieces, .. } = row;
-        let place = |word: &str| grams.place(word).or_else(|| self.places.get(word).copied());
-        grams.each(text, pieces, |word| own.extend(place(word).map(|place| (place, 1.0))));
+    fn append_counts(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
+        let EntryRow { column_entries: own, pieces, .. } = row;
+        let place = |word: &str| grams.bucket(word).or_else(|| self.places.get(word).copied());
+        grams.for_each_run(text, pieces, |word| own.extend(place(word).map(|place| (place, 1.0))));
         own.sort_unstable_by_key(|(place, _)| *place);
         own.dedup_by(|later, first| {
             let same = later.0 == first.0;
             first.1 += if same { later.1 } else { 0.0 };
             same
         });
-        self.entries.iter().for_each(|entries| entries.weigh(own));
+        self.entries.iter().for_each(|entries| entries.apply_weighting(own));
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct EntryRow {
-    own: Vec<(u32, f64)>,
+    column_entries: Vec<(u32, f64)>,
     places: Vec<u32>,
     values: Vec<f64>,
     ends: [usize; 2],
-    pieces: Pieces,
+    pieces: TextUnits,
 }
 
 impl EntryRow {
     fn rows(&self) -> SparseRows<'_> {
-        SparseRows { starts: &self.ends, places: &self.places, values: &self.values }
+        SparseRows { starts: &self.ends, indices: &self.places, values: &self.values }
     }
 }
 
@@ -284,17 +284,17 @@ fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
 }
 
 /// Returns the combined shape of the rows of several columns, if all of them produce entries.
-pub(super) fn shape(columns: &[CodedColumn]) -> Option<SparseShape> {
+pub(super) fn combined_shape(columns: &[CodedColumn]) -> Option<SparseShape> {
     let all: Vec<SparseShape> = columns.iter().map(shape_of).collect::<Option<_>>()?;
     // a column without entries has room for one
-    let beside = |sum: SparseShape, shape: &SparseShape| SparseShape {
+    let add_shape = |sum: SparseShape, shape: &SparseShape| SparseShape {
         width: sum.width.saturating_add(shape.width),
-        longest: sum.longest + shape.numbers() / 2,
+        longest: sum.longest + shape.values_per_row() / 2,
     };
-    let sum = |all: &[SparseShape]| all.iter().fold(SparseShape::default(), beside);
+    let sum = |all: &[SparseShape]| all.iter().fold(SparseShape::default(), add_shape);
     match &all[..] {
         [] => None,
         [one] => Some(*one),
-        several => Some(sum(several)).filter(|shape| shape.width <= MOST_COLUMNS),
+        several => Some(sum(several)).filter(|shape| shape.width <= MAX_COLUMNS),
     }
 }

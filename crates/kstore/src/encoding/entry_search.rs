@@ -7,13 +7,13 @@
 //! in the most rows become features; ties are broken alphabetically. (Counting with such drops:
 //! Manku, Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
 
-use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
-use super::grams::{COUNTED, Grams, Pieces};
+use super::entries::{Entries, EntryColumns, EntryRow, Weighting};
+use super::grams::{Grams, MAX_COUNTED_RUNS, TextUnits};
 use super::{Code, CodedColumn, Coding, ColumnNote, Encoding, Search};
 use crate::KeptValues;
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
-use crate::select::{Selected, Selection};
+use crate::select::{SelectedTable, Selection};
 use crate::sparse::{SparseShape, entries};
 use crate::table::Table;
 use crate::{Error, Fold, Kind, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
@@ -21,89 +21,89 @@ use std::collections::HashMap;
 
 /// Bytes of a word in a table of counts, without its text; and average bytes of the texts that the
 /// table allows.
-const IN_TABLE: usize = 72;
-const TEXT: usize = 32;
+const WORD_BYTES: usize = 72;
+const MEAN_WORD_TEXT_BYTES: usize = 32;
 
 #[derive(Clone, Debug, Default)]
-struct Words {
+struct WordCounts {
     /// Number of rows with each word, and the last of these rows.
-    rows: HashMap<Box<str>, (u64, u64)>,
+    counts: HashMap<Box<str>, (u64, u64)>,
     /// The same for each hash bucket, if words are hashed.
-    places: Vec<(u64, u64)>,
+    buckets: Vec<(u64, u64)>,
     bytes: usize,
     longest: usize,
     dropped: bool,
 }
 
-impl Words {
+impl WordCounts {
     fn new(grams: &Grams) -> Self {
-        Self { places: vec![(0, 0); grams.places().unwrap_or(0)], ..Self::default() }
+        Self { buckets: vec![(0, 0); grams.buckets().unwrap_or(0)], ..Self::default() }
     }
 
-    fn see(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut Pieces) {
-        let mut different = 0;
+    fn add_text(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut TextUnits) {
+        let mut distinct = 0;
         // a bucket without rows must not match any row
         let at = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
-        grams.each(text, pieces, |word| match self.found(grams, word) {
+        grams.for_each_run(text, pieces, |word| match self.count_mut(grams, word) {
             Some(seen) if at(seen) == row => {}
             Some((rows, last)) => {
                 (*rows, *last) = (*rows + 1, row);
-                different += 1;
+                distinct += 1;
             }
             None => {
                 self.bytes += word.len();
-                self.rows.insert(word.into(), (1, row));
-                different += 1;
+                self.counts.insert(word.into(), (1, row));
+                distinct += 1;
             }
         });
-        self.longest = self.longest.max(different);
-        self.settle();
+        self.longest = self.longest.max(distinct);
+        self.drop_rarest();
     }
 
     /// Returns the rows of a word, if it was seen or is hashed.
-    fn found(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
-        match grams.place(word) {
-            Some(place) => self.places.get_mut(place as usize),
-            None => self.rows.get_mut(word),
+    fn count_mut(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
+        match grams.bucket(word) {
+            Some(place) => self.buckets.get_mut(place as usize),
+            None => self.counts.get_mut(word),
         }
     }
 
     /// Drops the rarest words, at least half of all, while there are too many.
-    fn settle(&mut self) {
-        while self.rows.len() > COUNTED || self.bytes > COUNTED * TEXT {
+    fn drop_rarest(&mut self) {
+        while self.counts.len() > MAX_COUNTED_RUNS || self.bytes > MAX_COUNTED_RUNS * MEAN_WORD_TEXT_BYTES {
             self.dropped = true;
-            let mut counts: Vec<u64> = self.rows.values().map(|(rows, _)| *rows).collect();
+            let mut counts: Vec<u64> = self.counts.values().map(|(rows, _)| *rows).collect();
             let middle = counts.len() / 2;
             let below = *counts.select_nth_unstable(middle).1;
-            self.rows.retain(|_, (rows, _)| *rows > below);
-            self.bytes = self.rows.keys().map(|word| word.len()).sum();
+            self.counts.retain(|_, (rows, _)| *rows > below);
+            self.bytes = self.counts.keys().map(|word| word.len()).sum();
         }
     }
 
     fn merge(&mut self, later: &Self) {
-        for (word, (rows, last)) in &later.rows {
-            match self.rows.get_mut(word) {
+        for (word, (rows, last)) in &later.counts {
+            match self.counts.get_mut(word) {
                 Some(mine) => *mine = (mine.0 + rows, *last),
                 None => {
                     self.bytes += word.len();
-                    self.rows.insert(word.clone(), (*rows, *last));
+                    self.counts.insert(word.clone(), (*rows, *last));
                 }
             }
         }
-        for (mine, later) in self.places.iter_mut().zip(&later.places).filter(|(_, later)| later.0 > 0) {
+        for (mine, later) in self.buckets.iter_mut().zip(&later.buckets).filter(|(_, later)| later.0 > 0) {
             *mine = (mine.0 + later.0, later.1);
         }
         self.longest = self.longest.max(later.longest);
         self.dropped |= later.dropped;
-        self.settle();
+        self.drop_rarest();
     }
 
     /// Returns the words that become features, in alphabetical order, each with its number of rows.
-    fn chosen(&self, most: usize, fewest_rows: u64) -> Vec<(&str, u64)> {
-        let all = self.rows.iter().map(|(word, (rows, _))| (&**word, *rows));
-        let mut all: Vec<(&str, u64)> = all.filter(|(_, rows)| *rows >= fewest_rows).collect();
+    fn most_frequent(&self, max_words: usize, min_rows: u64) -> Vec<(&str, u64)> {
+        let all = self.counts.iter().map(|(word, (rows, _))| (&**word, *rows));
+        let mut all: Vec<(&str, u64)> = all.filter(|(_, rows)| *rows >= min_rows).collect();
         all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        all.truncate(most);
+        all.truncate(max_words);
         all.sort_unstable();
         all
     }
@@ -111,16 +111,16 @@ impl Words {
 
 /// The state of an [`EntrySearch`]: counts of rows and largest values.
 #[derive(Clone, Debug)]
-pub struct FoundEntries {
+pub struct EntryCounts {
     rows: u64,
-    words: Vec<Words>,
+    words: Vec<WordCounts>,
     /// Number of rows with a nonzero value, for each column of sparse rows.
     counts: Vec<u64>,
     /// Largest absolute value, for each column of sparse rows.
     largest: Vec<f64>,
 }
 
-impl Merge for FoundEntries {
+impl Merge for EntryCounts {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         self.words.iter_mut().zip(&later.words).for_each(|(words, later)| words.merge(later));
@@ -132,13 +132,13 @@ impl Merge for FoundEntries {
 /// The fold that learns entries, in a pass over [`Search::rows`].
 #[derive(Clone, Debug)]
 pub struct EntrySearch {
-    selected: Selected,
-    read: Selected,
-    places: Vec<usize>,
+    selected: SelectedTable,
+    read_selection: SelectedTable,
+    column_indices: Vec<usize>,
     entries: Vec<Entries>,
 }
 
-impl Selected {
+impl SelectedTable {
     /// Returns the search for the words and factors of its entries; `None` if there is nothing to
     /// learn.
     #[doc(hidden)]
@@ -148,57 +148,59 @@ impl Selected {
             _ => None,
         };
         let columns = self.encoding()?.columns();
-        let (places, entries): (Vec<usize>, Vec<Entries>) = columns.iter().enumerate().filter_map(of).unzip();
+        let (column_indices, entries): (Vec<usize>, Vec<Entries>) = columns.iter().enumerate().filter_map(of).unzip();
         if entries.iter().all(Entries::is_learned) {
             return None;
         }
-        let read = match entries[0].text {
+        let read_selection = match entries[0].text {
             Some(_) => {
-                let texts = places.iter().map(|place| self.features[*place]).collect();
-                self.searched(Vec::new(), texts, Missing::Error)
+                let texts = column_indices.iter().map(|place| self.features[*place]).collect();
+                self.for_search(Vec::new(), texts, Missing::Error)
             }
             None => {
                 let (name, code) = (self.column_name(0), Code::Sparse(entries[0].shape));
                 let sparse = Encoding::new(vec![CodedColumn { name, code, missing: false }]);
-                let coding = Coding::known(sparse, &self.table, &self.features);
-                Self { coding, ..self.searched(self.features.clone(), Vec::new(), Missing::Error) }
+                let coding = Coding::from_encoding(sparse, &self.table, &self.features);
+                Self { coding, ..self.for_search(self.features.clone(), Vec::new(), Missing::Error) }
             }
         };
-        Some(EntrySearch { selected: self.clone(), read, places, entries })
+        Some(EntrySearch { selected: self.clone(), read_selection, column_indices, entries })
     }
 }
 
 impl EntrySearch {
-    fn width(&self) -> usize {
+    fn sparse_width(&self) -> usize {
         self.entries.iter().filter(|entries| entries.text.is_none()).map(|entries| entries.shape.width).sum()
     }
 }
 
 impl Search for EntrySearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read.rows::<f64>(Reading { texts, ..Reading::default() })
+        self.read_selection.rows::<f64>(Reading { texts, ..Reading::default() })
     }
 
     fn state_bytes(&self) -> usize {
-        let of = |grams: &Grams| grams.places().map_or(COUNTED * (IN_TABLE + TEXT), |places| 16 * places);
-        self.entries.iter().filter_map(Entries::text).map(of).sum::<usize>() + 8 * self.width()
+        let of = |grams: &Grams| {
+            grams.buckets().map_or(MAX_COUNTED_RUNS * (WORD_BYTES + MEAN_WORD_TEXT_BYTES), |places| 16 * places)
+        };
+        self.entries.iter().filter_map(Entries::text).map(of).sum::<usize>() + 8 * self.sparse_width()
     }
 
-    fn finish(&self, found: &FoundEntries) -> Result<(Selected, Vec<ColumnNote>)> {
+    fn finish(&self, state: &EntryCounts) -> Result<(SelectedTable, Vec<ColumnNote>)> {
         let (mut notes, mut left_out) = (Vec::new(), false);
         let mut columns = self.selected.encoding().map_or(Vec::new(), |encoding| encoding.columns().to_vec());
-        for (at, (place, entries)) in self.places.iter().zip(&self.entries).enumerate() {
+        for (at, (place, entries)) in self.column_indices.iter().zip(&self.entries).enumerate() {
             let (name, mut entries) = (self.selected.column_name(*place), entries.clone());
-            let inverse = |count: u64| 1.0 + ((1.0 + found.rows as f64) / (1.0 + count as f64)).ln();
-            let tf_idf = entries.weighing == Weighing::TfIdf;
-            let text = found.words.get(at).zip(entries.text.as_ref());
-            if let Some((words, places)) = text.and_then(|(words, grams)| Some((words, grams.places()?))) {
-                let counts = words.places.iter().filter(|_| tf_idf).map(|(count, _)| inverse(*count));
+            let inverse = |count: u64| 1.0 + ((1.0 + state.rows as f64) / (1.0 + count as f64)).ln();
+            let tf_idf = entries.weighing == Weighting::TfIdf;
+            let text = state.words.get(at).zip(entries.text.as_ref());
+            if let Some((words, places)) = text.and_then(|(words, grams)| Some((words, grams.buckets()?))) {
+                let counts = words.buckets.iter().filter(|_| tf_idf).map(|(count, _)| inverse(*count));
                 entries.factors = counts.collect();
                 entries.shape = SparseShape { width: places, longest: words.longest };
             } else if let Some((words, grams)) = text {
                 // in a dense row, a word that occurs in one row only says nothing about other rows
-                let chosen = words.chosen(grams.features, if entries.is_dense() { 2 } else { 1 });
+                let chosen = words.most_frequent(grams.features, if entries.is_dense() { 2 } else { 1 });
                 if chosen.is_empty() {
                     let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
                     let (what, why) = (
@@ -207,8 +209,8 @@ impl Search for EntrySearch {
                     );
                     return Err(Error::Empty { what, why });
                 }
-                if words.dropped || chosen.len() < words.rows.len() {
-                    let words = (!words.dropped).then_some(words.rows.len());
+                if words.dropped || chosen.len() < words.counts.len() {
+                    let words = (!words.dropped).then_some(words.counts.len());
                     notes.push(ColumnNote::RareWords { column: name.clone(), kept: chosen.len(), words });
                     left_out = true;
                 }
@@ -217,57 +219,57 @@ impl Search for EntrySearch {
                 entries.shape =
                     SparseShape { width: entries.words.len(), longest: words.longest.min(entries.words.len()) };
             } else if tf_idf {
-                entries.factors = found.counts.iter().map(|count| inverse(*count)).collect();
+                entries.factors = state.counts.iter().map(|count| inverse(*count)).collect();
                 entries.unseen = inverse(0);
             } else {
                 let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
-                entries.factors = found.largest.iter().map(factor).collect();
+                entries.factors = state.largest.iter().map(factor).collect();
             }
             columns[*place].code = Code::Entries(entries);
         }
         let mut encoding = Encoding::new(columns);
         if left_out && encoding.sparse().is_some() {
-            let room = self.selected.table.rooms(&encoding)?;
-            encoding = encoding.with_rooms(&room);
+            let room = self.selected.table.entry_shapes(&encoding)?;
+            encoding = encoding.with_capacity_for(&room);
         }
-        Ok((self.selected.encoded(self.selected.features.clone(), encoding)?, notes))
+        Ok((self.selected.with_encoding(self.selected.features.clone(), encoding)?, notes))
     }
 }
 
 impl Fold<f64> for EntrySearch {
-    type State = FoundEntries;
+    type State = EntryCounts;
     type Scratch = ();
     type Error = Error;
 
-    fn init(&self) -> FoundEntries {
-        let weighed = |by: Weighing| if self.entries[0].weighing == by { self.width() } else { 0 };
-        let words = self.entries.iter().filter_map(Entries::text).map(Words::new).collect();
-        let (counts, largest) = (vec![0; weighed(Weighing::TfIdf)], vec![0.0; weighed(Weighing::Maxabs)]);
-        FoundEntries { rows: 0, words, counts, largest }
+    fn init(&self) -> EntryCounts {
+        let weighed = |by: Weighting| if self.entries[0].weighing == by { self.sparse_width() } else { 0 };
+        let words = self.entries.iter().filter_map(Entries::text).map(WordCounts::new).collect();
+        let (counts, largest) = (vec![0; weighed(Weighting::TfIdf)], vec![0.0; weighed(Weighting::Maxabs)]);
+        EntryCounts { rows: 0, words, counts, largest }
     }
 
     fn scratch(&self) {}
 
-    fn step(&self, state: &mut FoundEntries, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
-        let mut pieces = Pieces::default();
+    fn step(&self, state: &mut EntryCounts, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+        let mut pieces = TextUnits::default();
         state.rows += block.len() as u64;
         for (place, (words, column)) in state.words.iter_mut().zip(block.kept).enumerate() {
             let Some(grams) = &self.entries[place].text else { continue };
             for (i, row) in block.rows.iter().enumerate() {
                 match column.is_null(i) {
                     false => match column.values() {
-                        KeptValues::Text(texts) => words.see(grams, (*row, texts.text(i)), &mut pieces),
+                        KeptValues::Text(texts) => words.add_text(grams, (*row, texts.text(i)), &mut pieces),
                         values => {
                             let whole = values.integer(i);
                             whole
                                 .into_iter()
-                                .for_each(|whole| words.see(grams, (*row, &whole.to_string()), &mut pieces));
+                                .for_each(|whole| words.add_text(grams, (*row, &whole.to_string()), &mut pieces));
                         }
                     },
                     true if self.selected.missing == Missing::Indicator => {}
                     true => {
                         let remedy = "clean the data or choose `missing` indicator or `missing` drop";
-                        return Err(self.selected.bad_category(self.places[place], *row, "missing", remedy));
+                        return Err(self.selected.category_error(self.column_indices[place], *row, "missing", remedy));
                     }
                 }
             }
@@ -292,7 +294,7 @@ impl Table {
     /// # Errors
     /// The errors of reading.
     #[doc(hidden)]
-    pub fn rooms(&self, encoding: &Encoding) -> Result<Vec<SparseShape>> {
+    pub fn entry_shapes(&self, encoding: &Encoding) -> Result<Vec<SparseShape>> {
         let mut shapes = Vec::new();
         let Some(columns) = EntryColumns::new(encoding.columns()) else { return Ok(shapes) };
         for (at, column) in encoding.columns().iter().enumerate() {
@@ -309,7 +311,7 @@ impl Table {
                     while cursor.next(&mut buf)? {
                         let Some(KeptValues::Text(texts)) = buf.kept.first().map(|kept| kept.values()) else { break };
                         for i in 0..buf.rows.len() {
-                            longest = columns.count(at, texts.text(i), &mut row).max(longest);
+                            longest = columns.count_entries(at, texts.text(i), &mut row).max(longest);
                         }
                     }
                     SparseShape { longest, ..entries.shape }

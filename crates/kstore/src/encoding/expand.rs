@@ -2,9 +2,9 @@
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
-use crate::convert::{Affine, TILE};
+use crate::convert::{Affine, TILE_ROWS};
 use crate::schema::Kind;
-use crate::source::{Positions, Values, View};
+use crate::source::{ColumnView, Positions, Values};
 use crate::{Digest, Label, Real, labels};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct Lookups {
     pub(crate) encoding: Encoding,
-    pub(crate) names: Vec<String>,
-    lookups: Vec<Lookup>,
-    pub(crate) starts: Vec<usize>,
+    pub(crate) feature_names: Vec<String>,
+    by_column: Vec<Lookup>,
+    pub(crate) first_features: Vec<usize>,
     /// Set if all columns produce entries of sparse rows.
     entries: Option<EntryColumns>,
 }
@@ -43,32 +43,32 @@ struct Dictionary {
 
 impl Dictionary {
     fn new(values: &[Label]) -> Self {
-        let mut found = Self::default();
+        let mut dictionary = Self::default();
         for (code, value) in (0u32..).zip(values) {
             match value {
-                Label::Int(value) => _ = found.integers.insert(*value, code),
-                Label::Text(text) => _ = found.texts.insert(Arc::clone(text), code),
-                Label::Bool(value) => _ = found.texts.insert(truth(*value).into(), code),
+                Label::Int(value) => _ = dictionary.integers.insert(*value, code),
+                Label::Text(text) => _ = dictionary.texts.insert(Arc::clone(text), code),
+                Label::Bool(value) => _ = dictionary.texts.insert(bool_text(*value).into(), code),
             }
         }
         for (code, value) in (0u32..).zip(values) {
             match value {
-                Label::Int(value) => _ = found.texts.entry(value.to_string().into()).or_insert(code),
+                Label::Int(value) => _ = dictionary.texts.entry(value.to_string().into()).or_insert(code),
                 Label::Text(text) => {
                     // 007 and 7 are different values
                     let whole = text.parse::<i64>().ok().filter(|whole| whole.to_string() == **text);
-                    whole.into_iter().for_each(|whole| _ = found.integers.entry(whole).or_insert(code));
+                    whole.into_iter().for_each(|whole| _ = dictionary.integers.entry(whole).or_insert(code));
                 }
                 Label::Bool(_) => {}
             }
         }
-        found
+        dictionary
     }
 
-    fn code(&self, view: &View<'_>, row: usize) -> Option<usize> {
-        let code = match value(view, row)? {
-            Value::Text(text) => self.texts.get(text),
-            Value::Int(whole) => self.integers.get(&whole),
+    fn code(&self, view: &ColumnView<'_>, row: usize) -> Option<usize> {
+        let code = match category_value(view, row)? {
+            CategoryValue::Text(text) => self.texts.get(text),
+            CategoryValue::Int(whole) => self.integers.get(&whole),
         };
         code.map(|code| *code as usize)
     }
@@ -90,23 +90,23 @@ impl Lookups {
             Code::Entries(entries) if entries.is_dense() => Lookup::Words(Box::new(EntryColumn::new(column, 0))),
             Code::Sparse(_) | Code::Entries(_) => Lookup::None,
         };
-        let lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
-        let mut starts = Vec::with_capacity(encoding.columns().len());
+        let by_column = encoding.columns().iter().zip(kinds).map(lookup).collect();
+        let mut first_features = Vec::with_capacity(encoding.columns().len());
         let mut next = 0;
         for column in encoding.columns() {
-            starts.push(next);
+            first_features.push(next);
             next += column.features();
         }
         let entries = EntryColumns::new(encoding.columns());
-        Self { names: encoding.names(), lookups, starts, entries, encoding }
+        Self { feature_names: encoding.names(), by_column, first_features, entries, encoding }
     }
 
     pub(crate) fn has_mean(&self, column: usize) -> bool {
-        matches!(self.lookups[column], Lookup::Number | Lookup::Time(..))
+        matches!(self.by_column[column], Lookup::Number | Lookup::Time(..))
     }
 
-    pub(crate) fn time(&self, column: usize) -> Option<&TimeReader> {
-        match &self.lookups[column] {
+    pub(crate) fn time_reader(&self, column: usize) -> Option<&TimeReader> {
+        match &self.by_column[column] {
             Lookup::Time(reader, _) => Some(reader),
             _ => None,
         }
@@ -115,29 +115,30 @@ impl Lookups {
 
 #[derive(Debug)]
 pub(crate) struct Expansion<T> {
-    coded: Arc<Lookups>,
+    lookups: Arc<Lookups>,
     /// Scaled 0 and scaled 1 of each feature.
     zeros: Vec<T>,
     ones: Vec<T>,
     /// Whether a missing value is treated as an unseen value, instead of an error, in a column
     /// without an indicator feature.
-    lenient: bool,
+    allow_missing: bool,
 }
 
 impl<T: Real> Expansion<T> {
-    pub(crate) fn new(coded: Arc<Lookups>, affine: &Affine, lenient: bool) -> Self {
-        let level = |value: f64| (0..coded.names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
-        let (zeros, ones) = (level(0.0), level(1.0));
-        Self { coded, zeros, ones, lenient }
+    pub(crate) fn new(lookups: Arc<Lookups>, affine: &Affine, allow_missing: bool) -> Self {
+        let scaled =
+            |value: f64| (0..lookups.feature_names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
+        let (zeros, ones) = (scaled(0.0), scaled(1.0));
+        Self { lookups, zeros, ones, allow_missing }
     }
 
     /// Fills `out` with at most one tile of rows of a chunk whose first row is the stored row
     /// `first`. Returns false if any value is not finite: a missing value that is an error sets the
     /// first feature of its column to NaN. Counts the values without a feature in `unseen`, by
     /// columns.
-    pub(crate) fn features(
+    pub(crate) fn write_features(
         &self,
-        views: &[View<'_>],
+        views: &[ColumnView<'_>],
         affine: &Affine,
         (at, first): (Positions<'_>, u64),
         unseen: &[AtomicU64],
@@ -145,44 +146,45 @@ impl<T: Real> Expansion<T> {
     ) -> bool {
         let d = self.zeros.len();
         let rows = out.len() / d;
-        if let Some(columns) = &self.coded.entries {
-            return columns.rows(views, at, out, d, self.lenient);
+        if let Some(columns) = &self.lookups.entries {
+            return columns.write_rows(views, at, out, d, self.allow_missing);
         }
         out.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&self.zeros));
-        let columns = self.coded.encoding.columns().iter().zip(&self.coded.lookups).zip(&self.coded.starts);
+        let columns =
+            self.lookups.encoding.columns().iter().zip(&self.lookups.by_column).zip(&self.lookups.first_features);
         for (((column, lookup), start), (view, unseen)) in columns.zip(views.iter().zip(unseen)) {
-            let missing = column.missing.then_some(start + column.code.features());
+            let indicator = column.missing.then_some(start + column.code.features());
             let flag = |row: &mut [T], feature: usize| row[feature] = self.ones[feature];
             let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
-                let mut computed = [T::default(); TILE];
-                let numbers = affine.scaled(view, *start, at, &mut computed[..rows]);
+                let mut computed = [T::default(); TILE_ROWS];
+                let numbers = affine.scaled_column(view, *start, at, &mut computed[..rows]);
                 for (row, number) in out.zip(numbers) {
                     row[*start] = *number;
-                    missing.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
+                    indicator.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
                 }
                 continue;
             }
-            let (mut none, mut entries) = (0, EntryRow::default());
+            let (mut unseen_count, mut entries) = (0, EntryRow::default());
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
-                let found = match lookup {
+                let feature = match lookup {
                     Lookup::Time(reader, code) => {
                         let own = row[*start..].iter_mut().zip(*start..);
-                        let found = reader.instant(view, at);
-                        if let Ok(Some(instant)) = found {
-                            let own = own.zip(code.values(instant));
+                        let instant = reader.instant(view, at);
+                        if let Ok(Some(instant)) = instant {
+                            let own = own.zip(code.feature_values(instant));
                             own.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
                             continue;
                         }
-                        own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i]));
+                        own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
                         // NaN in the first feature: the caller repairs or rejects the row
                         row[*start] = T::from_f64(f64::NAN);
-                        missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
+                        indicator.filter(|_| instant.is_ok()).into_iter().for_each(|missing| flag(row, missing));
                         continue;
                     }
                     Lookup::Words(words) => {
-                        match words.text(view, at, self.lenient, &mut entries) {
+                        match words.text_entries(view, at, self.allow_missing, &mut entries) {
                             Some(own) => own.iter().for_each(|(word, value)| {
                                 let feature = start + *word as usize;
                                 row[feature] = T::from_f64(affine.apply(feature, *value));
@@ -192,39 +194,38 @@ impl<T: Real> Expansion<T> {
                         continue;
                     }
                     _ if is_missing(view, at) => {
-                        if missing.is_none() && !self.lenient {
+                        if indicator.is_none() && !self.allow_missing {
                             row[*start] = T::from_f64(f64::NAN);
                             continue;
                         }
-                        missing
+                        indicator
                     }
                     Lookup::Values(dictionary) => dictionary.code(view, at).map(|code| start + code),
-                    Lookup::Buckets(buckets) => {
-                        value(view, at).map(|value| start + (value.digest() % u64::from(*buckets).max(1)) as usize)
-                    }
+                    Lookup::Buckets(buckets) => category_value(view, at)
+                        .map(|value| start + (value.digest() % u64::from(*buckets).max(1)) as usize),
                     Lookup::Effects(places, effects) => {
-                        let place = value(view, at).and_then(|value| places.get(&value.digest()));
-                        let own = place.map(|place| effects.of(*place as usize, first + at as u64));
+                        let place = category_value(view, at).and_then(|value| places.get(&value.digest()));
+                        let own = place.map(|place| effects.for_row(*place as usize, first + at as u64));
                         let own = own.into_iter().flatten().zip(*start..);
                         own.for_each(|(effect, i)| row[i] = T::from_f64(affine.apply(i, *effect)));
-                        none += u64::from(place.is_none());
+                        unseen_count += u64::from(place.is_none());
                         continue;
                     }
                     Lookup::Number | Lookup::None => None,
                 };
-                match found {
+                match feature {
                     Some(feature) => flag(row, feature),
-                    None => none += 1,
+                    None => unseen_count += 1,
                 }
             }
-            unseen.fetch_add(none, Ordering::Relaxed);
+            unseen.fetch_add(unseen_count, Ordering::Relaxed);
         }
         T::all_finite(out)
     }
 }
 
 /// Returns whether a row has no value: null, or not finite in a column of floats.
-pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
+pub(super) fn is_missing(view: &ColumnView<'_>, row: usize) -> bool {
     if view.is_null(row) {
         return true;
     }
@@ -232,31 +233,31 @@ pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
 }
 
 /// Returns the text of a boolean; both are the same category.
-pub(super) fn truth(value: bool) -> &'static str {
+pub(super) fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }
 
-pub(super) enum Value<'a> {
+pub(super) enum CategoryValue<'a> {
     Text(&'a str),
     Int(i64),
 }
 
 /// Returns the value in a row; `None` for a fraction, which cannot be a category.
-pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
+pub(super) fn category_value<'a>(view: &ColumnView<'a>, row: usize) -> Option<CategoryValue<'a>> {
     if let Some(text) = view.text(row) {
-        return Some(Value::Text(text));
+        return Some(CategoryValue::Text(text));
     }
     if let Values::Bool(values) = view.values {
-        return Some(Value::Text(truth(values.value(row))));
+        return Some(CategoryValue::Text(bool_text(values.value(row))));
     }
-    labels::integer(view, row).ok().map(Value::Int)
+    labels::integer(view, row).ok().map(CategoryValue::Int)
 }
 
-impl Value<'_> {
+impl CategoryValue<'_> {
     pub(super) fn digest(&self) -> u64 {
         match self {
-            Self::Text(text) => Digest::word_of(text.as_bytes()),
-            Self::Int(whole) => Digest::word_of(whole.to_string().as_bytes()),
+            Self::Text(text) => Digest::u64_of(text.as_bytes()),
+            Self::Int(whole) => Digest::u64_of(whole.to_string().as_bytes()),
         }
     }
 }

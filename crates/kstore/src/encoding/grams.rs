@@ -16,19 +16,19 @@
 //! 2002.)
 
 use crate::schema::Kind;
-use crate::sparse::MOST_SINGLE;
+use crate::sparse::MAX_F32_COLUMNS;
 use crate::{Digest, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// Maximum number of runs counted at the same time.
-pub(super) const COUNTED: usize = 1 << 18;
+pub(super) const MAX_COUNTED_RUNS: usize = 1 << 18;
 
 /// Default maximum number of runs that are features of a column.
-const FEATURES: usize = COUNTED / 2;
+const DEFAULT_FEATURES: usize = MAX_COUNTED_RUNS / 2;
 
-const LONGEST: usize = 64;
+const MAX_RUN_LENGTH: usize = 64;
 
 /// What is counted in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,25 +50,25 @@ enum Unit {
     Value,
 }
 
-const UNITS: [(&str, Unit); 4] =
+const UNIT_NAMES: [(&str, Unit); 4] =
     [("word", Unit::Word), ("char", Unit::Char), ("spectrum", Unit::Spectrum), ("value", Unit::Value)];
 
 impl Default for Grams {
     fn default() -> Self {
-        Self { unit: Unit::Word, shortest: 1, longest: 1, features: FEATURES, hashed: false }
+        Self { unit: Unit::Word, shortest: 1, longest: 1, features: DEFAULT_FEATURES, hashed: false }
     }
 }
 
 impl fmt::Display for Grams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, shortest, longest, features, hashed } = self;
-        let name = UNITS.iter().find(|(_, known)| known == unit).map_or("", |(name, _)| name);
+        let name = UNIT_NAMES.iter().find(|(_, known)| known == unit).map_or("", |(name, _)| name);
         let mut arguments = match unit {
             Unit::Word | Unit::Char => vec![shortest.to_string(), longest.to_string()],
             Unit::Spectrum => vec![shortest.to_string()],
             Unit::Value => Vec::new(),
         };
-        if *hashed || *features != FEATURES {
+        if *hashed || *features != DEFAULT_FEATURES {
             arguments.push(format!("{}={features}", if *hashed { "hash" } else { "features" }));
         }
         if arguments.is_empty() { f.write_str(name) } else { write!(f, "{name}({})", arguments.join(",")) }
@@ -92,27 +92,27 @@ impl FromStr for Grams {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let expected = format!(
-            "choose word, word(A,B), char(A,B), spectrum(P) with numbers up to {LONGEST}, or value, optionally with features=N or \
+            "choose word, word(A,B), char(A,B), spectrum(P) with numbers up to {MAX_RUN_LENGTH}, or value, optionally with features=N or \
              hash=N, such as word(1,2,features=50000)"
         );
-        parsed(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
+        parse_grams(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
     }
 }
 
-fn parsed(text: &str) -> Option<Grams> {
+fn parse_grams(text: &str) -> Option<Grams> {
     let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
-    let (_, unit) = *UNITS.iter().find(|(known, _)| *known == name.trim())?;
+    let (_, unit) = *UNIT_NAMES.iter().find(|(known, _)| *known == name.trim())?;
     let arguments = if rest.is_empty() { "" } else { rest.strip_prefix('(')?.strip_suffix(')')? };
-    let (mut lengths, mut features, mut hashed) = (Vec::new(), FEATURES, false);
+    let (mut lengths, mut features, mut hashed) = (Vec::new(), DEFAULT_FEATURES, false);
     for argument in arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {
         match argument.split_once('=') {
             Some((name @ ("features" | "hash"), count)) => {
                 hashed = name == "hash";
-                let most = if hashed { MOST_SINGLE } else { COUNTED };
-                features = count.parse().ok().filter(|count| (1..=most).contains(count))?;
+                let max_features = if hashed { MAX_F32_COLUMNS } else { MAX_COUNTED_RUNS };
+                features = count.parse().ok().filter(|count| (1..=max_features).contains(count))?;
             }
             Some(_) => return None,
-            None => lengths.push(argument.parse().ok().filter(|length| (1..=LONGEST).contains(length))?),
+            None => lengths.push(argument.parse().ok().filter(|length| (1..=MAX_RUN_LENGTH).contains(length))?),
         }
     }
     let (shortest, longest) = match (unit, &lengths[..]) {
@@ -126,15 +126,15 @@ fn parsed(text: &str) -> Option<Grams> {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct TextUnits {
     text: String,
-    ends: Vec<(usize, usize)>,
+    ranges: Vec<(usize, usize)>,
 }
 
 impl Grams {
     /// Limits the number of features to `max_features`, unless a number was set.
-    pub(super) fn at_most(self, most: usize) -> Self {
-        let features = if self.features == FEATURES && !self.hashed { most } else { self.features };
+    pub(super) fn limited_to(self, max_features: usize) -> Self {
+        let features = if self.features == DEFAULT_FEATURES && !self.hashed { max_features } else { self.features };
         Self { features, ..self }
     }
 
@@ -144,26 +144,26 @@ impl Grams {
     }
 
     /// Returns whether columns of this type can be counted: text, and integers as values.
-    pub(super) fn reads(&self, kind: &Kind) -> bool {
+    pub(super) fn accepts(&self, kind: &Kind) -> bool {
         *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
 
-    pub(super) fn places(&self) -> Option<usize> {
+    pub(super) fn buckets(&self) -> Option<usize> {
         self.hashed.then_some(self.features)
     }
 
-    pub(super) fn place(&self, run: &str) -> Option<u32> {
-        let places = self.places()? as u64;
-        u32::try_from(Digest::word_of(run.as_bytes()) % places.max(1)).ok()
+    pub(super) fn bucket(&self, run: &str) -> Option<u32> {
+        let buckets = self.buckets()? as u64;
+        u32::try_from(Digest::u64_of(run.as_bytes()) % buckets.max(1)).ok()
     }
 
     /// Calls `run` with each run of a text, as often as it occurs.
-    pub(super) fn each(&self, text: &str, pieces: &mut Pieces, mut run: impl FnMut(&str)) {
+    pub(super) fn for_each_run(&self, text: &str, units: &mut TextUnits, mut run: impl FnMut(&str)) {
         if self.is_value() {
             return run(text);
         }
-        pieces.cut(self.unit, text);
-        let Pieces { text, ends } = pieces;
+        units.split(self.unit, text);
+        let TextUnits { text, ranges: ends } = units;
         for length in self.shortest..=self.longest {
             for some in ends.windows(length) {
                 run(&text[some[0].0..some[length - 1].1]);
@@ -172,9 +172,9 @@ impl Grams {
     }
 }
 
-impl Pieces {
-    fn cut(&mut self, unit: Unit, from: &str) {
-        let Self { text, ends } = self;
+impl TextUnits {
+    fn split(&mut self, unit: Unit, from: &str) {
+        let Self { text, ranges: ends } = self;
         text.clear();
         ends.clear();
         let lower = from.chars().flat_map(char::to_lowercase);
@@ -184,7 +184,7 @@ impl Pieces {
                 // slices of the text
                 let (mut start, mut letters) = (0, 0);
                 for letter in lower.chain([' ']) {
-                    if is_of_word(letter) {
+                    if is_word_char(letter) {
                         text.push(letter);
                         letters += 1;
                         continue;
@@ -216,7 +216,7 @@ impl Pieces {
 /// Returns whether a character belongs to a word: letters, digits, `_` and the marks of letters.
 /// Marks are the vowels, viramas and tones of the scripts of India and South East Asia, accents
 /// that are separate characters, and the joiners within words of these scripts and of Persian.
-fn is_of_word(letter: char) -> bool {
+fn is_word_char(letter: char) -> bool {
     // a middle dot is part of identifiers, but not of words
     let dot = matches!(letter, '\u{b7}' | '\u{387}' | '\u{30fb}' | '\u{ff65}');
     let mark = || unicode_ident::is_xid_continue(letter) || matches!(letter, '\u{200c}' | '\u{200d}');
@@ -224,10 +224,12 @@ fn is_of_word(letter: char) -> bool {
 }
 
 /// Splits `comment` or `comment:char(3,5)` into the name of a text column and what is counted.
-pub(super) fn column_of(text: &str) -> Result<(&str, Grams)> {
+pub(super) fn parse_column(text: &str) -> Result<(&str, Grams)> {
     match text.rsplit_once(':') {
         // a colon may be part of the column's name
-        Some((column, grams)) if UNITS.iter().any(|(name, _)| grams.starts_with(name)) => Ok((column, grams.parse()?)),
+        Some((column, grams)) if UNIT_NAMES.iter().any(|(name, _)| grams.starts_with(name)) => {
+            Ok((column, grams.parse()?))
+        }
         _ => Ok((text, Grams::default())),
     }
 }

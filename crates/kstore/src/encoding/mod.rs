@@ -15,36 +15,36 @@
 //! stored.
 
 mod blank;
-mod coding;
+mod column_search;
+mod column_values;
 mod effects;
 mod entries;
 mod entry_search;
 mod expand;
-mod found;
 mod grams;
+mod integer_forms;
 mod note;
-mod numerals;
-mod search;
+mod request;
+mod resolve;
 mod time;
-mod wanted;
 
-pub use coding::Categories;
-pub(crate) use coding::{Coding, Role, Wanted};
 #[doc(hidden)]
-pub use effects::{EffectSearch, Effects, FoundEffects};
+pub use column_search::{ColumnSearch, ColumnSearchState, ColumnSummary, Search};
+#[doc(hidden)]
+pub use column_values::{Distinct, Resemblance};
+#[doc(hidden)]
+pub use effects::{EffectSearch, EffectSums, Effects};
 #[doc(hidden)]
 pub use entries::Entries;
-pub use entries::Weighing;
+pub use entries::Weighting;
 #[doc(hidden)]
-pub use entry_search::{EntrySearch, FoundEntries};
+pub use entry_search::{EntryCounts, EntrySearch};
 pub(crate) use expand::{Expansion, Lookups};
-#[doc(hidden)]
-pub use found::{Distinct, Looks};
 pub use grams::Grams;
 #[doc(hidden)]
 pub use note::ColumnNote;
-#[doc(hidden)]
-pub use search::{ColumnSearch, FoundColumn, FoundColumns, Search};
+pub use request::Categories;
+pub(crate) use request::{Coding, ColumnRequest, Role};
 pub(crate) use time::TimeReader;
 pub use time::Times;
 #[doc(hidden)]
@@ -95,7 +95,7 @@ impl Code {
             Self::Buckets(buckets) => *buckets as usize,
             Self::Time(time) => time.features(),
             Self::Effects(effects) => effects.outputs.len(),
-            Self::Sparse(shape) => shape.numbers(),
+            Self::Sparse(shape) => shape.values_per_row(),
             Self::Entries(entries) => entries.features(),
         }
     }
@@ -163,7 +163,7 @@ impl CodedColumn {
             Code::Entries(entries) if entries.is_dense() => entries.names(name),
             Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) => {
                 let entries = move |what: &'static str| {
-                    (0..shape.numbers() / 2).map(move |entry| format!("{name}.{what}{entry}"))
+                    (0..shape.values_per_row() / 2).map(move |entry| format!("{name}.{what}{entry}"))
                 };
                 Box::new(entries("place").chain(entries("value")))
             }
@@ -202,7 +202,7 @@ impl Encoding {
     }
 
     /// Returns the encoding of numeric columns.
-    pub fn of_numbers(names: &[String]) -> Self {
+    pub fn numeric(names: &[String]) -> Self {
         let column = |name: &String| CodedColumn { name: name.clone(), code: Code::Number, missing: false };
         Self::new(names.iter().map(column).collect())
     }
@@ -222,7 +222,7 @@ impl Encoding {
         self.columns.iter().flat_map(CodedColumn::names).collect()
     }
 
-    pub(crate) fn owners(&self) -> Vec<usize> {
+    pub(crate) fn column_of_feature(&self) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
         columns.flat_map(|(place, column)| std::iter::repeat_n(place, column.features())).collect()
     }
@@ -230,20 +230,20 @@ impl Encoding {
     /// Returns, for each feature, whether it is always 0 or 1: a value, a bucket, or an indicator
     /// of missing values.
     pub fn flags(&self) -> Vec<bool> {
-        self.all_but(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
+        self.mask_without(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
     }
 
     /// Returns, for each feature, whether scaling leaves it unchanged: a 0/1 feature, an effect, or
     /// a part of a sparse row.
-    pub(crate) fn fixed(&self) -> Vec<bool> {
-        self.all_but(|code| matches!(code, Code::Number | Code::Time(_)))
+    pub(crate) fn unscaled(&self) -> Vec<bool> {
+        self.mask_without(|code| matches!(code, Code::Number | Code::Time(_)))
     }
 
     /// Returns, for each feature, whether `excluded` does not hold for the code of its column.
     /// Indicators of missing values are always true.
-    fn all_but(&self, such: impl Fn(&Code) -> bool) -> Vec<bool> {
+    fn mask_without(&self, excluded: impl Fn(&Code) -> bool) -> Vec<bool> {
         let of = |column: &CodedColumn| {
-            let (own, such) = (column.code.features(), such(&column.code));
+            let (own, such) = (column.code.features(), excluded(&column.code));
             (0..column.features()).map(move |i| i >= own || !such)
         };
         self.columns.iter().flat_map(of).collect()
@@ -251,7 +251,7 @@ impl Encoding {
 
     /// Returns the encoding for rows outside the fit: their effects are estimated from all rows.
     #[must_use]
-    pub fn of_new_rows(mut self) -> Self {
+    pub fn for_new_rows(mut self) -> Self {
         for column in &mut self.columns {
             if let Code::Effects(effects) = &mut column.code {
                 effects.folds = Vec::new();
@@ -264,18 +264,25 @@ impl Encoding {
     /// order of the columns; `None` if it has no factors. There may be millions of factors, too
     /// many for the header of a file.
     pub fn without_factors(&self) -> Option<(Self, Vec<f64>)> {
-        let factors: Vec<f64> =
-            self.columns.iter().filter_map(weighed).flat_map(|entries| &entries.factors).copied().collect();
-        let bare = |column: &CodedColumn| match weighed(column) {
-            Some(entries) => CodedColumn { code: Code::Entries(entries.bare()), name: column.name.clone(), ..*column },
+        let factors: Vec<f64> = self
+            .columns
+            .iter()
+            .filter_map(entries_with_factors)
+            .flat_map(|entries| &entries.factors)
+            .copied()
+            .collect();
+        let bare = |column: &CodedColumn| match entries_with_factors(column) {
+            Some(entries) => {
+                CodedColumn { code: Code::Entries(entries.without_factors()), name: column.name.clone(), ..*column }
+            }
             None => column.clone(),
         };
         (!factors.is_empty()).then(|| (Self::new(self.columns.iter().map(bare).collect()), factors))
     }
 
     /// Returns the number of factors that [`Encoding::without_factors`] removed.
-    pub fn missing_factors(&self) -> usize {
-        let bare = self.columns.iter().filter_map(weighed).filter(|entries| entries.factors.is_empty());
+    pub fn missing_factor_count(&self) -> usize {
+        let bare = self.columns.iter().filter_map(entries_with_factors).filter(|entries| entries.factors.is_empty());
         bare.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
     }
 
@@ -296,15 +303,15 @@ impl Encoding {
 
     /// Returns the shape of the rows if they are sparse.
     pub fn sparse(&self) -> Option<SparseShape> {
-        entries::shape(&self.columns)
+        entries::combined_shape(&self.columns)
     }
 
     /// Enlarges the encoding of sparse rows to hold rows of these shapes too, one for each column.
     #[must_use]
-    pub fn with_rooms(mut self, others: &[SparseShape]) -> Self {
-        for (column, other) in self.columns.iter_mut().zip(others) {
+    pub fn with_capacity_for(mut self, shapes: &[SparseShape]) -> Self {
+        for (column, other) in self.columns.iter_mut().zip(shapes) {
             if let Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) = &mut column.code {
-                *shape = shape.both(*other);
+                *shape = shape.union(*other);
             }
         }
         self
@@ -326,15 +333,15 @@ impl Encoding {
         self.columns.iter().filter_map(move |column| Some((column.name.clone(), of(&column.code)?)))
     }
 
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_numeric(&self) -> bool {
         self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
     }
 
     /// Returns the bytes of the values, including the lookup tables.
     pub fn bytes(&self) -> usize {
         let value = |label: &Label| match label {
-            Label::Text(text) => 2 * text.len() + LOOKED_UP,
-            Label::Bool(_) | Label::Int(_) => 2 * LOOKED_UP,
+            Label::Text(text) => 2 * text.len() + LOOKUP_BYTES,
+            Label::Bool(_) | Label::Int(_) => 2 * LOOKUP_BYTES,
         };
         let of = |column: &CodedColumn| match &column.code {
             Code::Values(values) => values.iter().map(value).sum(),
@@ -342,25 +349,25 @@ impl Encoding {
             Code::Effects(effects) => effects.bytes(),
             Code::Entries(entries) => entries.bytes(),
         };
-        self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
+        self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKUP_BYTES
     }
 
     /// Returns a description of the first fault, or `None` if the encoding is valid: values ascend,
     /// the number of buckets is within its limits, and names of features are unique.
     pub fn fault(&self) -> Option<String> {
-        let beside = self.columns.len() > 1;
-        let whole = !beside || self.sparse().is_some();
-        let sound = |shape: SparseShape| shape.is_sound() && whole;
+        let has_others = self.columns.len() > 1;
+        let allows_sparse = !has_others || self.sparse().is_some();
+        let is_valid_shape = |shape: SparseShape| shape.is_valid() && allows_sparse;
         for column in &self.columns {
-            let fine = match &column.code {
+            let is_valid = match &column.code {
                 Code::Number | Code::Time(_) => true,
                 Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
                 Code::Effects(effects) => effects.is_sound(),
-                Code::Sparse(shape) => sound(*shape),
-                Code::Entries(entries) => (entries.is_dense() || sound(entries.shape)) && entries.is_sound(),
+                Code::Sparse(shape) => is_valid_shape(*shape),
+                Code::Entries(entries) => (entries.is_dense() || is_valid_shape(entries.shape)) && entries.is_sound(),
             };
-            if !fine {
+            if !is_valid {
                 return Some(format!("the encoding of column {:?} is invalid", column.name));
             }
         }
@@ -372,10 +379,10 @@ impl Encoding {
 }
 
 /// Bytes of a value in a lookup table, or of a feature's name, without its text.
-const LOOKED_UP: usize = 64;
+const LOOKUP_BYTES: usize = 64;
 
 /// Returns the entries of a column whose weighting has a factor for each place.
-fn weighed(column: &CodedColumn) -> Option<&Entries> {
+fn entries_with_factors(column: &CodedColumn) -> Option<&Entries> {
     match &column.code {
         Code::Entries(entries) if entries.has_factors() => Some(entries),
         _ => None,

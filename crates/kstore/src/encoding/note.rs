@@ -1,6 +1,6 @@
 //! Notes on columns that become something unexpected.
 
-use super::found::{Distinct, Looks};
+use super::column_values::{Distinct, Resemblance};
 use crate::{dates::TimeForm, shown};
 
 /// A note on columns whose values were inspected.
@@ -10,21 +10,21 @@ pub enum ColumnNote {
     /// Columns without a value in any row are omitted.
     Blank { columns: Vec<String> },
     /// A text column with too many values for categories is omitted.
-    LeftOut { column: String, values: Distinct },
+    TooManyValues { column: String, values: Distinct },
     /// A text column that becomes categories looks like something else.
-    Looks { column: String, looks: Looks },
+    Resembles { column: String, resemblance: Resemblance },
     /// A numeric column is read as times of day or dates.
-    OfNumbers { column: String, form: TimeForm },
+    NumericTimes { column: String, form: TimeForm },
     /// A text column with many values that say nothing about the target is omitted.
     NoEffect { column: String },
     /// A numeric column that counts the rows is omitted.
-    CountsRows { column: String },
+    RowCounter { column: String },
     /// Only the `kept` most frequent words of a text column are features, of `words` in total if
     /// these could be counted.
     RareWords { column: String, kept: usize, words: Option<usize> },
     /// The dates of a text column were read with the month first, but could also be read with the
     /// day first.
-    DaysOrMonths { column: String },
+    AmbiguousDates { column: String },
 }
 
 impl std::fmt::Display for ColumnNote {
@@ -38,7 +38,7 @@ impl std::fmt::Display for ColumnNote {
                 }
                 [] => Ok(()),
             },
-            Self::LeftOut { column, values } => {
+            Self::TooManyValues { column, values } => {
                 let like = match values {
                     Distinct::More { repeat: false, .. } | Distinct::Exactly(_) => {
                         ", a different one in nearly every row, as in an identifier or a comment"
@@ -51,8 +51,8 @@ impl std::fmt::Display for ColumnNote {
                      `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
                 )
             }
-            Self::Looks { column, looks } => write!(f, "column {column} {looks}"),
-            Self::OfNumbers { column, form } => {
+            Self::Resembles { column, resemblance: looks } => write!(f, "column {column} {looks}"),
+            Self::NumericTimes { column, form } => {
                 let like = match form {
                     TimeForm::HourMinute => "a time of day, like 517 for 5:17",
                     _ => "a date, like 20240131 for 2024-01-31",
@@ -64,7 +64,7 @@ impl std::fmt::Display for ColumnNote {
                 "column {column} is left out: its many values do not predict the target better than chance; set `hash` 256 for \
                  features of its text"
             ),
-            Self::CountsRows { column } => {
+            Self::RowCounter { column } => {
                 write!(f, "column {column} is left out: it counts the rows; name it in `features` to include it")
             }
             Self::RareWords { column, kept, words } => {
@@ -75,7 +75,7 @@ impl std::fmt::Display for ColumnNote {
                     "column {column}: only the {kept} words that occur in the most rows are features, out of {all}"
                 )
             }
-            Self::DaysOrMonths { column } => write!(
+            Self::AmbiguousDates { column } => write!(
                 f,
                 "column {column}: its dates are read as month, day, year, although every value could also be day, month, year; \
                  write them like 2024-01-31 if that is wrong"

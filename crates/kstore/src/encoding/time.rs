@@ -11,7 +11,7 @@
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
-use crate::source::View;
+use crate::source::ColumnView;
 use crate::{Error, Result, missing, schema::Kind};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -71,11 +71,11 @@ pub enum Cycle {
 
 /// Minimum spread of the values of a column, as a fraction of the period: dates on the same day of
 /// every year have no season.
-const SPREAD: f64 = 0.01;
+const MIN_SPREAD: f64 = 0.01;
 
 /// Minimum spread of times without a date, as a fraction of the day, so that the end of the day is
 /// next to its beginning.
-pub(super) const MOST_OF_A_DAY: f64 = 0.5;
+pub(super) const MIN_DAY_SPREAD: f64 = 0.5;
 
 impl Cycle {
     const ALL: [Self; 3] = [Self::Hour, Self::Weekday, Self::Yearday];
@@ -88,7 +88,7 @@ impl Cycle {
         }
     }
 
-    fn days(self) -> f64 {
+    fn period_days(self) -> f64 {
         match self {
             Self::Hour => 1.0,
             Self::Weekday => 7.0,
@@ -98,10 +98,10 @@ impl Cycle {
 
     fn phase(self, instant: Instant) -> f64 {
         match self {
-            Self::Hour => instant.part(),
+            Self::Hour => instant.day_fraction(),
             // 1970-01-01 was a Thursday, and weeks begin on Mondays
-            Self::Weekday => ((instant.day + 3).rem_euclid(7) as f64 + instant.part()) / 7.0,
-            Self::Yearday => dates::part_of_year(instant),
+            Self::Weekday => ((instant.day + 3).rem_euclid(7) as f64 + instant.day_fraction()) / 7.0,
+            Self::Yearday => dates::year_fraction(instant),
         }
     }
 }
@@ -131,7 +131,7 @@ impl TimeCode {
         std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(pair))
     }
 
-    pub(crate) fn values(&self, instant: Instant) -> impl Iterator<Item = f64> {
+    pub(crate) fn feature_values(&self, instant: Instant) -> impl Iterator<Item = f64> {
         let pair = move |cycle: &Cycle| <[f64; 2]>::from((TAU * cycle.phase(instant)).sin_cos());
         std::iter::once(instant.days()).chain(self.cycles.iter().flat_map(pair))
     }
@@ -158,7 +158,7 @@ impl TimeReader {
     pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
         match (kind, form) {
             (_, TimeForm::HourMinute) => kind.is_numeric().then_some(Self { form, per_day: 0 }),
-            (Kind::Time(time), _) => Some(Self { form, per_day: dates::per_day(time) }),
+            (Kind::Time(time), _) => Some(Self { form, per_day: dates::units_per_day(time) }),
             // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
@@ -168,8 +168,8 @@ impl TimeReader {
         }
     }
 
-    pub(crate) fn is_missing(view: &View<'_>, row: usize) -> bool {
-        view.text(row).is_some_and(missing::is_word) || is_missing(view, row)
+    pub(crate) fn is_missing(view: &ColumnView<'_>, row: usize) -> bool {
+        view.text(row).is_some_and(missing::is_missing_word) || is_missing(view, row)
     }
 
     pub(crate) fn remedy(&self) -> &'static str {
@@ -183,20 +183,20 @@ impl TimeReader {
 
     /// Returns the instant in a row, or `None` if it is missing. The error is the value, if it is
     /// not a time in the form of the column.
-    pub(crate) fn instant(&self, view: &View<'_>, row: usize) -> Result<Option<Instant>, String> {
+    pub(crate) fn instant(&self, view: &ColumnView<'_>, row: usize) -> Result<Option<Instant>, String> {
         if Self::is_missing(view, row) {
             return Ok(None);
         }
         if self.per_day == 0 && view.bytes(row).is_none() {
             let value = view.number(row);
-            return dates::of_number(value, self.form).map(Some).ok_or_else(|| value.to_string());
+            return dates::decode_number(value, self.form).map(Some).ok_or_else(|| value.to_string());
         }
         match (view.text(row), view.integer(row).map(i64::try_from)) {
-            (Some(text), _) => match dates::read(text, self.form) {
+            (Some(text), _) => match dates::parse(text, self.form) {
                 Some(instant) => Ok(Some(instant)),
-                None => Err(format!("{:?}", crate::shown::short(text))),
+                None => Err(format!("{:?}", crate::shown::truncated(text))),
             },
-            (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::stored(stored, self.per_day))),
+            (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::from_stored(stored, self.per_day))),
             _ => Err("not a time".to_string()),
         }
     }
@@ -205,30 +205,30 @@ impl TimeReader {
 /// The range of the values of a column that may hold times, for each form that can read all of
 /// them.
 #[derive(Clone, Debug)]
-pub(crate) struct TimesFound {
-    spans: [Option<Span>; TimeForm::ALL.len()],
-    pub(crate) words: u64,
+pub(crate) struct TimeSpans {
+    spans: [Option<TimeSpan>; TimeForm::ALL.len()],
+    pub(crate) missing_words: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    least: f64,
-    greatest: f64,
+pub(super) struct TimeSpan {
+    min_days: f64,
+    max_days: f64,
     /// Minimum and maximum phase in each period.
     phases: [[f64; 2]; 3],
 }
 
-impl Span {
+impl TimeSpan {
     pub(super) const EMPTY: Self =
-        Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, phases: [[f64::INFINITY, f64::NEG_INFINITY]; 3] };
+        Self { min_days: f64::INFINITY, max_days: f64::NEG_INFINITY, phases: [[f64::INFINITY, f64::NEG_INFINITY]; 3] };
 
-    pub(super) fn see(&mut self, instant: Instant) {
+    pub(super) fn add(&mut self, instant: Instant) {
         let phases = Cycle::ALL.map(|cycle| [cycle.phase(instant); 2]);
-        self.merge(&Self { least: instant.days(), greatest: instant.days(), phases });
+        self.merge(&Self { min_days: instant.days(), max_days: instant.days(), phases });
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        (self.least, self.greatest) = (self.least.min(other.least), self.greatest.max(other.greatest));
+        (self.min_days, self.max_days) = (self.min_days.min(other.min_days), self.max_days.max(other.max_days));
         for (mine, other) in self.phases.iter_mut().zip(other.phases) {
             *mine = [mine[0].min(other[0]), mine[1].max(other[1])];
         }
@@ -239,46 +239,46 @@ impl Span {
         let through = |(at, cycle): &(usize, Cycle)| match form {
             // the length of an interval has no phase in the day
             TimeForm::Elapsed | TimeForm::HourMinute => false,
-            TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MOST_OF_A_DAY,
-            _ => self.greatest - self.least >= cycle.days() && spread(*at) >= SPREAD,
+            TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MIN_DAY_SPREAD,
+            _ => self.max_days - self.min_days >= cycle.period_days() && spread(*at) >= MIN_SPREAD,
         };
         Cycle::ALL.into_iter().enumerate().filter(through).map(|(_, cycle)| cycle).collect()
     }
 }
 
-impl Default for TimesFound {
+impl Default for TimeSpans {
     fn default() -> Self {
-        Self { spans: [Some(Span::EMPTY); TimeForm::ALL.len()], words: 0 }
+        Self { spans: [Some(TimeSpan::EMPTY); TimeForm::ALL.len()], missing_words: 0 }
     }
 }
 
-impl TimesFound {
+impl TimeSpans {
     /// Adds a text; returns immediately if an earlier text was not a time.
-    pub(crate) fn text(&mut self, text: &str) {
+    pub(crate) fn add_text(&mut self, text: &str) {
         if self.spans.iter().all(Option::is_none) {
             return;
         }
-        if missing::is_word(text) {
-            self.words += 1;
+        if missing::is_missing_word(text) {
+            self.missing_words += 1;
             return;
         }
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
             *span = span.and_then(|mut span| {
-                span.see(dates::read(text, form)?);
+                span.add(dates::parse(text, form)?);
                 Some(span)
             });
         }
     }
 
-    pub(crate) fn stored(&mut self, value: i64, per_day: i64, of: TimeForm) {
+    pub(crate) fn add_stored(&mut self, value: i64, per_day: i64, of: TimeForm) {
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
             *span = span.filter(|_| form == of);
-            span.iter_mut().for_each(|span| span.see(Instant::stored(value, per_day)));
+            span.iter_mut().for_each(|span| span.add(Instant::from_stored(value, per_day)));
         }
     }
 
     pub(crate) fn merge(&mut self, later: &Self) {
-        self.words += later.words;
+        self.missing_words += later.missing_words;
         for (span, later) in self.spans.iter_mut().zip(&later.spans) {
             *span = span.zip(*later).map(|(mut span, later)| {
                 span.merge(&later);
@@ -287,27 +287,27 @@ impl TimesFound {
         }
     }
 
-    fn found(&self) -> impl Iterator<Item = (TimeForm, &Span)> {
+    fn matching_forms(&self) -> impl Iterator<Item = (TimeForm, &TimeSpan)> {
         let spans = TimeForm::ALL.into_iter().zip(&self.spans);
         spans.filter_map(|(form, span)| {
-            span.as_ref().filter(|span| span.least <= span.greatest).map(|span| (form, span))
+            span.as_ref().filter(|span| span.min_days <= span.max_days).map(|span| (form, span))
         })
     }
 
     /// Returns the code of the column; `None` if it holds no times.
     pub(crate) fn code(&self, cyclic: bool) -> Option<TimeCode> {
-        let (form, span) = self.found().next()?;
+        let (form, span) = self.matching_forms().next()?;
         Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } })
     }
 
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.found().count() > 1
+        self.matching_forms().count() > 1
     }
 
     /// Returns the earliest and the latest time in ISO 8601; `None` if the column holds no times.
     pub(crate) fn range(&self) -> Option<(String, String)> {
-        let (form, span) = self.found().next()?;
-        let shown = |days: f64| dates::shown(Instant::near(days), form);
-        Some((shown(span.least), shown(span.greatest)))
+        let (form, span) = self.matching_forms().next()?;
+        let shown = |days: f64| dates::format_instant(Instant::from_days(days), form);
+        Some((shown(span.min_days), shown(span.max_days)))
     }
 }

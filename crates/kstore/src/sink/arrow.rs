@@ -1,7 +1,7 @@
 //! Converts written columns to Arrow arrays, for the formats that store them.
 
-use super::written::failed;
-use super::{Output, OutputColumn, OutputKind, Sink};
+use super::interface::write_error;
+use super::{OutputColumn, OutputKind, OutputValues, Sink};
 use crate::Error;
 use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
@@ -11,7 +11,7 @@ use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema, TimeUnit};
 use crate::arrow::error::ArrowError;
 use crate::atomic::AtomicFile;
-use crate::source::SPARSE;
+use crate::source::SPARSE_KEY;
 use crate::sparse::{SparseColumn, SparseRows, SparseShape};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 pub(super) trait BatchWriter: Send {
     type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
-    fn room(&self) -> usize;
-    fn take(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
+    fn next_slice_rows(&self) -> usize;
+    fn write_batch(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
     fn into_file(self) -> Result<AtomicFile, Self::Error>;
 }
 
@@ -42,43 +42,43 @@ impl<W: BatchWriter + 'static> BatchSink<W> {
     /// `footprint` bytes of memory.
     pub(super) fn create(
         path: &Path,
-        (columns, stored): (&[OutputColumn], &[OutputColumn]),
+        (columns, stored_columns): (&[OutputColumn], &[OutputColumn]),
         footprint: usize,
         start: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
     ) -> Result<Box<dyn Sink>, Error> {
-        let (schema, file) = (schema(stored), AtomicFile::create(path)?);
-        let writer = Some(start(file, &schema).map_err(|error| failed(path, error))?);
+        let (schema, file) = (arrow_schema(stored_columns), AtomicFile::create(path)?);
+        let writer = Some(start(file, &schema).map_err(|error| write_error(path, error))?);
         let (path, columns) = (path.to_path_buf(), columns.to_vec());
         Ok(Box::new(Self { writer, file: None, path, schema, columns, footprint }))
     }
 }
 
 impl<W: BatchWriter> Sink for BatchSink<W> {
-    fn write(&mut self, columns: &[Output<'_>]) -> Result<(), Error> {
-        let (rows, mut start) = (super::written::batch_rows(&self.columns, columns), 0);
+    fn write(&mut self, columns: &[OutputValues<'_>]) -> Result<(), Error> {
+        let (rows, mut start) = (super::interface::batch_rows(&self.columns, columns), 0);
         let Some(writer) = &mut self.writer else {
             return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
         };
         while start < rows {
-            let end = rows.min(start + writer.room());
-            let part = batch(&self.schema, (&self.columns, columns), start..end).map_err(W::Error::from);
-            part.and_then(|part| writer.take(part)).map_err(|error| failed(&self.path, error))?;
+            let end = rows.min(start + writer.next_slice_rows());
+            let part = record_batch(&self.schema, (&self.columns, columns), start..end).map_err(W::Error::from);
+            part.and_then(|part| writer.write_batch(part)).map_err(|error| write_error(&self.path, error))?;
             start = end;
         }
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), Error> {
+    fn sync(&mut self) -> Result<(), Error> {
         if let Some(writer) = self.writer.take() {
-            let mut file = writer.into_file().map_err(|error| failed(&self.path, error))?;
-            file.settle()?;
+            let mut file = writer.into_file().map_err(|error| write_error(&self.path, error))?;
+            file.sync()?;
             self.file = Some(file);
         }
         Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), Error> {
-        self.settle()?;
+        self.sync()?;
         self.file.map_or(Ok(()), AtomicFile::commit)
     }
 
@@ -87,15 +87,15 @@ impl<W: BatchWriter> Sink for BatchSink<W> {
     }
 }
 
-fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
+fn arrow_schema(columns: &[OutputColumn]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), column.nullable));
-    let shapes = shapes(columns).map(|shapes| (SPARSE.to_string(), shapes));
+    let shapes = sparse_shapes_json(columns).map(|shapes| (SPARSE_KEY.to_string(), shapes));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()).with_metadata(shapes.into_iter().collect::<HashMap<_, _>>()))
 }
 
 /// Returns the shapes of the columns of sparse rows as JSON for the metadata of a file; `None` if
 /// the table has none.
-pub(super) fn shapes(columns: &[OutputColumn]) -> Option<String> {
+pub(super) fn sparse_shapes_json(columns: &[OutputColumn]) -> Option<String> {
     let shape = |column: &OutputColumn| match column.kind {
         OutputKind::Sparse(shape) => Some((column.name.clone(), shape)),
         _ => None,
@@ -126,28 +126,28 @@ fn data_type(column: &OutputColumn) -> DataType {
     }
 }
 
-fn batch(
+fn record_batch(
     schema: &Arc<Schema>,
-    (columns, values): (&[OutputColumn], &[Output<'_>]),
+    (columns, values): (&[OutputColumn], &[OutputValues<'_>]),
     rows: Range<usize>,
 ) -> Result<RecordBatch, ArrowError> {
     let arrays = values.iter().zip(columns).zip(schema.fields()).map(|((values, column), field)| {
-        let array = with_nulls(values, rows.clone(), None)?;
+        let array = array_with_nulls(values, rows.clone(), None)?;
         let as_it_is = array.data_type() == field.data_type();
-        if as_it_is { Ok(array) } else { time(&array, column.time.as_ref(), field.data_type()) }
+        if as_it_is { Ok(array) } else { convert_time(&array, column.time.as_ref(), field.data_type()) }
     });
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
 }
 
 /// Returns whether the type is a timestamp or time of day in seconds, which Parquet does not have.
-pub(super) fn in_seconds(time: &DataType) -> bool {
+pub(super) fn is_in_seconds(time: &DataType) -> bool {
     matches!(time, DataType::Timestamp(TimeUnit::Second, _) | DataType::Time32(TimeUnit::Second))
 }
 
 /// Converts integers that represent the type `time` to dates or times of the type `stored`.
-fn time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<ArrayRef, ArrowError> {
+fn convert_time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<ArrayRef, ArrowError> {
     let mut numbers = array.as_primitive::<Int64Type>().clone();
-    if time.is_some_and(in_seconds) && !in_seconds(stored) {
+    if time.is_some_and(is_in_seconds) && !is_in_seconds(stored) {
         let too_late =
             |seconds| format!("{seconds} seconds exceed the range of milliseconds, in which Parquet stores times");
         let fits = |ms: &i64| matches!(stored, DataType::Timestamp(..)) || i32::try_from(*ms).is_ok();
@@ -166,27 +166,31 @@ fn time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<
     Ok(make_array(numbers.to_data().into_builder().data_type(stored.clone()).build()?))
 }
 
-fn with_nulls(column: &Output<'_>, rows: Range<usize>, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+fn array_with_nulls(
+    column: &OutputValues<'_>,
+    rows: Range<usize>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
     let start = rows.start;
     let valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i - start));
     Ok(match column {
-        Output::F32(v) => Arc::new(Float32Array::new(v[rows].to_vec().into(), nulls)),
-        Output::F64(v) => Arc::new(Float64Array::new(v[rows].to_vec().into(), nulls)),
-        Output::I64(v) => Arc::new(Int64Array::new(v[rows].to_vec().into(), nulls)),
-        Output::U64(v) => Arc::new(UInt64Array::new(v[rows].to_vec().into(), nulls)),
-        Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[rows]), nulls)),
-        Output::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
-        Output::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
-        Output::Kept(column) => {
+        OutputValues::F32(v) => Arc::new(Float32Array::new(v[rows].to_vec().into(), nulls)),
+        OutputValues::F64(v) => Arc::new(Float64Array::new(v[rows].to_vec().into(), nulls)),
+        OutputValues::I64(v) => Arc::new(Int64Array::new(v[rows].to_vec().into(), nulls)),
+        OutputValues::U64(v) => Arc::new(UInt64Array::new(v[rows].to_vec().into(), nulls)),
+        OutputValues::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[rows]), nulls)),
+        OutputValues::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
+        OutputValues::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
+        OutputValues::Kept(column) => {
             let nulls = column.valid().map(|valid| NullBuffer::from(&valid[rows.clone()]));
-            with_nulls(&column.values().as_output(), rows, nulls)?
+            array_with_nulls(&column.values().as_output(), rows, nulls)?
         }
-        Output::Sparse(v) => Arc::new(entry_lists(v, rows)?),
+        OutputValues::Sparse(v) => Arc::new(entry_lists(v, rows)?),
     })
 }
 
 fn entry_lists(column: &SparseColumn, rows: Range<usize>) -> Result<ListArray, ArrowError> {
-    let SparseRows { starts, places, values } = column.rows();
+    let SparseRows { starts, indices: places, values } = column.rows();
     let (first, last) = (starts[rows.start], starts[rows.end]);
     let offset =
         |start: &usize| i32::try_from(start - first).map_err(|_| ArrowError::OffsetOverflowError(start - first));

@@ -25,7 +25,7 @@ impl OutputColumn {
 
     /// Returns the name of the type of its values, for messages.
     #[doc(hidden)]
-    pub fn holds(&self) -> String {
+    pub fn type_name(&self) -> String {
         match (&self.time, self.kind) {
             (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
             (None, kind) => kind.to_string(),
@@ -40,7 +40,7 @@ impl OutputColumn {
 
 /// Returns the type in which a column of this kind is kept: uint64 stays, and other integers become
 /// int64.
-pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
+pub(crate) fn kept_kind(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
         Kind::Float { .. } => OutputKind::F32,
@@ -57,11 +57,11 @@ impl OutputColumn {
     /// Returns the output column for a kept column of this kind: uint64 stays, and other integers
     /// become int64.
     #[doc(hidden)]
-    pub fn of(name: &str, kind: &Kind) -> Self {
+    pub fn for_kind(name: &str, kind: &Kind) -> Self {
         let time = match kind {
             Kind::Time(time) => Some(time.clone()),
             _ => None,
         };
-        OutputColumn { time, ..OutputColumn::new(name, kept_as(kind)).nullable() }
+        OutputColumn { time, ..OutputColumn::new(name, kept_kind(kind)).nullable() }
     }
 }

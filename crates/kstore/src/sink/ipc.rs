@@ -35,16 +35,16 @@ struct IpcWriter {
     rows: usize,
     bytes: usize,
     /// Number of rows that fill [`BATCH_BYTES`] if no text is long.
-    most: usize,
+    max_rows: usize,
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let row: usize = columns.iter().map(|column| width(column.kind)).sum();
-    let most = (BATCH_BYTES / row.max(1)).clamp(1, BATCH_ROWS);
+    let row: usize = columns.iter().map(|column| value_bytes(column.kind)).sum();
+    let max_rows = (BATCH_BYTES / row.max(1)).clamp(1, BATCH_ROWS);
     let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5);
     let start = |file, schema: &Arc<Schema>| {
         let writer = FileWriter::try_new_with_options(file, schema, options?)?;
-        Ok(IpcWriter { writer, batches: Vec::new(), rows: 0, bytes: 0, most })
+        Ok(IpcWriter { writer, batches: Vec::new(), rows: 0, bytes: 0, max_rows })
     };
     // the gathered rows, the batch built from them, and its encoded form
     BatchSink::create(path, (columns, columns), 3 * BATCH_BYTES.max(row) + columns.len() * COLUMN_BYTES, start)
@@ -62,15 +62,15 @@ impl IpcWriter {
 impl BatchWriter for IpcWriter {
     type Error = ArrowError;
 
-    fn room(&self) -> usize {
-        (self.most - self.rows.min(self.most - 1)).min(SLICE_ROWS)
+    fn next_slice_rows(&self) -> usize {
+        (self.max_rows - self.rows.min(self.max_rows - 1)).min(SLICE_ROWS)
     }
 
-    fn take(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
+    fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         self.bytes += batch.get_array_memory_size();
         self.rows += batch.num_rows();
         self.batches.push(batch);
-        if self.rows >= self.most || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+        if self.rows >= self.max_rows || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn into_file(mut self) -> Result<AtomicFile, ArrowError> {
@@ -81,6 +81,6 @@ impl BatchWriter for IpcWriter {
 
 /// Returns the bytes of a value; for text and sparse rows an estimate that only determines the
 /// number of rows.
-fn width(kind: OutputKind) -> usize {
-    if kind.is_long() { 16 } else { kind.bytes() }
+fn value_bytes(kind: OutputKind) -> usize {
+    if kind.is_variable_size() { 16 } else { kind.bytes_per_value() }
 }

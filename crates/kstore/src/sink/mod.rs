@@ -7,6 +7,7 @@ mod arrow;
 mod column;
 #[cfg(feature = "csv")]
 pub(crate) mod csv;
+mod interface;
 #[cfg(feature = "ipc")]
 pub(crate) mod ipc;
 #[cfg(feature = "npy")]
@@ -17,24 +18,23 @@ pub(crate) mod parquet;
 mod rows;
 #[cfg(feature = "svmlight")]
 pub(crate) mod svmlight;
-mod written;
 
 pub use column::OutputColumn;
-pub(crate) use column::kept_as;
-pub use kpass::{Output, OutputKind};
-pub(crate) use written::Written;
-pub use written::{Create, STDOUT, Sink};
+pub(crate) use column::kept_kind;
+pub(crate) use interface::FormatWriter;
+pub use interface::{CreateSink, STDOUT, Sink};
+pub use kpass::{OutputKind, OutputValues};
 
 use crate::source::{self, Format};
 use crate::{Error, Result};
 use std::path::Path;
 
-fn by_extension(path: &Path) -> Result<(&'static Format, Written)> {
+fn by_extension(path: &Path) -> Result<(&'static Format, FormatWriter)> {
     let named = if path == Path::new(STDOUT) { Path::new("out.csv") } else { path };
-    let format = source::by_extension(named).and_then(|format| Some((format, format.written?)));
+    let format = source::by_extension(named).and_then(|format| Some((format, format.writer?)));
     format.ok_or_else(|| {
-        let written = source::formats().into_iter().filter(|format| format.written.is_some());
-        let known = source::listed(written.map(|format| format.extensions), "and");
+        let writable = source::formats().into_iter().filter(|format| format.writer.is_some());
+        let known = source::list_extensions(writable.map(|format| format.extensions), "and");
         Error::UnknownFormat { path: path.to_path_buf(), known: format!("and writes {known}") }
     })
 }
@@ -43,40 +43,40 @@ fn by_extension(path: &Path) -> Result<(&'static Format, Written)> {
 ///
 /// # Errors
 /// An unknown extension.
-pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
-    Ok((by_extension(path)?.1.holds)(column))
+pub fn supports(path: &Path, column: &OutputColumn) -> Result<bool> {
+    Ok((by_extension(path)?.1.supports)(column))
 }
 
 /// Returns the extensions of the formats that can hold a column, for help and messages: `.npy, .csv
 /// or .tsv` with `last` "or".
 pub fn extensions(column: &OutputColumn, last: &str) -> String {
-    let can = |format: &&Format| format.written.is_some_and(|written| (written.holds)(column));
-    source::listed(source::formats().into_iter().filter(can).map(|format| format.extensions), last)
+    let can = |format: &&Format| format.writer.is_some_and(|written| (written.supports)(column));
+    source::list_extensions(source::formats().into_iter().filter(can).map(|format| format.extensions), last)
 }
 
 /// Starts a table in the format of the path's extension; `-` is standard output, which gets CSV.
 ///
 /// ```
-/// use kstore::sink::{self, Output, OutputColumn, OutputKind};
+/// use kstore::sink::{self, OutputValues, OutputColumn, OutputKind};
 /// let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("out.parquet");
 /// let mut out = sink::create(&path, &[OutputColumn::new("prediction", OutputKind::F64)])?;
-/// out.write(&[Output::F64(&[1.0, 2.0])])?;
+/// out.write(&[OutputValues::F64(&[1.0, 2.0])])?;
 /// assert!(!path.exists());
 /// out.finish()?;
 /// assert_eq!(kstore::Table::open(&[path])?.stored_rows(), 2);
 /// # Ok::<(), kstore::Error>(())
 /// ```
 pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let (format, written) = by_extension(path)?;
-    match columns.iter().find(|column| !(written.holds)(column)) {
-        None => (written.create)(path, columns),
+    let (format, writer) = by_extension(path)?;
+    match columns.iter().find(|column| !(writer.supports)(column)) {
+        None => (writer.create)(path, columns),
         Some(column) => {
             let expected = format!(
                 ".{} cannot store that type; write .parquet instead, or exclude the column",
                 format.extensions[0]
             );
-            Err(Error::wrong_type(path, &column.name, column.holds(), expected))
+            Err(Error::wrong_type(path, &column.name, column.type_name(), expected))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Writes `.npy`: all columns as one row-major matrix.
 
-use super::rows::{RowSink, Rows};
-use super::{Output, OutputColumn, OutputKind, Sink};
+use super::rows::{RowFormat, RowSink};
+use super::{OutputColumn, OutputKind, OutputValues, Sink};
 use crate::source::Element;
 use crate::source::npy::header::{MAGIC, TYPES};
 use crate::{Error, Result};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const HEADER_BYTES: usize = 128;
 
 /// The largest integer up to which float64 represents all integers.
-const LARGEST_WHOLE: u64 = 1 << 53;
+const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 struct NpyRows {
     /// float32, int64 or uint64 if all columns have this type, otherwise float64.
@@ -31,62 +31,62 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     RowSink::create(path, columns, NpyRows { element, path: path.to_path_buf() })
 }
 
-impl Rows for NpyRows {
-    fn head(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8> {
+impl RowFormat for NpyRows {
+    fn header(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8> {
         header(self.element, rows, columns.len())
     }
 
-    fn row(
+    fn write_row(
         &self,
         columns: &[OutputColumn],
-        batch: &[Output<'_>],
+        batch: &[OutputValues<'_>],
         row: usize,
-        number: u64,
+        row_number: u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         for (values, column) in batch.iter().zip(columns) {
-            push(self.element, values, row, out).map_err(|value| self.refused(column, number, &value))?;
+            push_value(self.element, values, row, out).map_err(|value| self.type_error(column, row_number, &value))?;
         }
         Ok(())
     }
 
-    fn longest(&self, columns: &[OutputColumn]) -> usize {
+    fn max_row_bytes(&self, columns: &[OutputColumn]) -> usize {
         columns.len() * size_of::<f64>()
     }
 }
 
 impl NpyRows {
     #[cold]
-    fn refused(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
+    fn type_error(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
         let expected = "a .npy matrix of a single type cannot store it; write .parquet or .csv, or exclude the column";
         Error::wrong_type(&self.path, &column.name, format!("{value} in row {row} (counted from 0)"), expected)
     }
 }
 
 /// Appends a value exactly; returns the value as text if the type cannot hold it.
-fn push(element: Element, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
+fn push_value(element: Element, column: &OutputValues<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
     let number = match column {
-        Output::Kept(column) if !column.is_null(row) => {
-            return push(element, &column.values().as_output(), row, bytes);
+        OutputValues::Kept(column) if !column.is_null(row) => {
+            return push_value(element, &column.values().as_output(), row, bytes);
         }
-        Output::Kept(column) if matches!(column.kind(), OutputKind::F32 | OutputKind::F64) => f64::NAN,
-        Output::Kept(_) => return Err("a missing value".to_string()),
-        Output::F32(v) => v[row].into(),
-        Output::F64(v) => v[row],
-        Output::I64(v) if element == Element::I64 => {
+        OutputValues::Kept(column) if matches!(column.kind(), OutputKind::F32 | OutputKind::F64) => f64::NAN,
+        OutputValues::Kept(_) => return Err("a missing value".to_string()),
+        OutputValues::F32(v) => v[row].into(),
+        OutputValues::F64(v) => v[row],
+        OutputValues::I64(v) if element == Element::I64 => {
             bytes.extend(v[row].to_le_bytes());
             return Ok(());
         }
-        Output::U64(v) if element == Element::U64 => {
+        OutputValues::U64(v) if element == Element::U64 => {
             bytes.extend(v[row].to_le_bytes());
             return Ok(());
         }
-        Output::U64(v) if v[row] <= LARGEST_WHOLE => v[row] as f64,
-        Output::U64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
-        Output::I64(v) if v[row].unsigned_abs() <= LARGEST_WHOLE => v[row] as f64,
-        Output::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
-        Output::Bool(v) => f64::from(u8::from(v[row])),
-        Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => return Err("text".to_string()),
+        OutputValues::U64(v) if v[row] <= MAX_EXACT_INTEGER => v[row] as f64,
+        OutputValues::U64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
+        OutputValues::I64(v) if v[row].unsigned_abs() <= MAX_EXACT_INTEGER => v[row] as f64,
+        OutputValues::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
+        OutputValues::Bool(v) => f64::from(u8::from(v[row])),
+        OutputValues::Text(_) | OutputValues::Binary(_) | OutputValues::Sparse(_) => return Err("text".to_string()),
     };
     match element {
         // exact, because all columns are float32

@@ -5,7 +5,7 @@ use super::{OutputColumn, OutputKind, Sink};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema, TimeUnit};
 use crate::atomic::AtomicFile;
-use crate::{Result, source::SPARSE};
+use crate::{Result, source::SPARSE_KEY};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -21,7 +21,7 @@ const GROUP_ROWS: usize = 65_536;
 /// Unpacked bytes per row group: the memory of a reader of whole row groups.
 const GROUP_BYTES: usize = 64 << 20;
 /// Bytes per row group of tables with texts, whose memory is planned by bytes instead of rows.
-const GROUP_BYTES_OF_TEXT: usize = 16 << 20;
+const TEXT_GROUP_BYTES: usize = 16 << 20;
 /// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
 /// page, allocation slack. All columns of a row group are open at the same time.
 const COLUMN_BYTES: usize = 144 << 10;
@@ -42,10 +42,10 @@ const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 /// plus [`COLUMN_BYTES`] for each column: 108 MiB (planned 142) for 20,000 rows of 200 columns of
 /// f64, 135 (142) for 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
 fn group_bytes(columns: &[OutputColumn]) -> usize {
-    let row: usize = columns.iter().map(|column| column.kind.bytes()).sum();
+    let row: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
     let rows = (GROUP_BYTES / row.max(1)).min(GROUP_ROWS);
     let page = |column: &OutputColumn| match column.kind {
-        OutputKind::F32 | OutputKind::F64 => (rows.min(PAGE_ROWS) * column.kind.bytes()).next_power_of_two(),
+        OutputKind::F32 | OutputKind::F64 => (rows.min(PAGE_ROWS) * column.kind.bytes_per_value()).next_power_of_two(),
         _ => rows * 16,
     };
     let compressed = if rows < PAGE_ROWS { 0 } else { rows * row };
@@ -55,29 +55,34 @@ fn group_bytes(columns: &[OutputColumn]) -> usize {
 struct GroupWriter {
     writer: ArrowWriter<AtomicFile>,
     /// Bytes of the row group so far, before encoding and compression.
-    group: usize,
-    most: usize,
+    bytes_in_group: usize,
+    max_group_bytes: usize,
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let texts = columns.iter().filter(|column| column.kind.is_long()).count();
-    let (most, group) = match texts {
+    let texts = columns.iter().filter(|column| column.kind.is_variable_size()).count();
+    let (max_group_bytes, planned_bytes) = match texts {
         0 => (GROUP_BYTES, group_bytes(columns)),
-        _ => (GROUP_BYTES_OF_TEXT, GROUP_BYTES_OF_TEXT),
+        _ => (TEXT_GROUP_BYTES, TEXT_GROUP_BYTES),
     };
     let start = |file, schema: &Arc<Schema>| {
         let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties(columns)))?;
-        Ok(GroupWriter { writer, group: 0, most })
+        Ok(GroupWriter { writer, bytes_in_group: 0, max_group_bytes })
     };
-    let stored: Vec<OutputColumn> = columns.iter().map(stored).collect();
-    BatchSink::create(path, (columns, &stored), group + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES, start)
+    let stored_columns: Vec<OutputColumn> = columns.iter().map(stored_column).collect();
+    BatchSink::create(
+        path,
+        (columns, &stored_columns),
+        planned_bytes + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES,
+        start,
+    )
 }
 
 /// Returns the column as Parquet stores it: seconds become milliseconds, because Parquet has no
 /// seconds.
-fn stored(column: &OutputColumn) -> OutputColumn {
+fn stored_column(column: &OutputColumn) -> OutputColumn {
     let time = column.time.as_ref().map(|time| match time {
-        DataType::Timestamp(_, zone) if arrow::in_seconds(time) => {
+        DataType::Timestamp(_, zone) if arrow::is_in_seconds(time) => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
         DataType::Time32(_) => DataType::Time32(TimeUnit::Millisecond),
@@ -89,19 +94,19 @@ fn stored(column: &OutputColumn) -> OutputColumn {
 impl BatchWriter for GroupWriter {
     type Error = ParquetError;
 
-    fn room(&self) -> usize {
+    fn next_slice_rows(&self) -> usize {
         SLICE_ROWS
     }
 
-    fn take(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
-        self.group += batch.get_array_memory_size();
+    fn write_batch(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
+        self.bytes_in_group += batch.get_array_memory_size();
         self.writer.write(&batch)?;
         // the size of compressed pages says little about their unpacked size
-        if self.group.max(self.writer.memory_size()) >= self.most {
+        if self.bytes_in_group.max(self.writer.memory_size()) >= self.max_group_bytes {
             self.writer.flush()?;
         }
         if self.writer.in_progress_rows() == 0 {
-            self.group = 0;
+            self.bytes_in_group = 0;
         }
         Ok(())
     }
@@ -121,8 +126,8 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         // Parquet has dates in days only: dates in milliseconds are converted
         .set_coerce_types(columns.iter().any(|column| column.time == Some(DataType::Date64)));
-    if let Some(shapes) = arrow::shapes(columns) {
-        properties = properties.set_key_value_metadata(Some(vec![KeyValue::new(SPARSE.to_string(), shapes)]));
+    if let Some(shapes) = arrow::sparse_shapes_json(columns) {
+        properties = properties.set_key_value_metadata(Some(vec![KeyValue::new(SPARSE_KEY.to_string(), shapes)]));
     }
     for column in columns.iter().filter(|column| matches!(column.kind, OutputKind::F32 | OutputKind::F64)) {
         let path = ColumnPath::from(column.name.as_str());

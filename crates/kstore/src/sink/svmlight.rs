@@ -6,11 +6,11 @@
 //! stored entries. Numbers have the fewest digits that read back as the same float64, and a missing
 //! number is `NaN`.
 
-use super::rows::{RowSink, Rows, formatted};
-use super::{Output, OutputColumn, OutputKind, Sink};
+use super::rows::{RowFormat, RowSink, write_formatted};
+use super::{OutputColumn, OutputKind, OutputValues, Sink};
 use crate::{
     Result,
-    source::{QUERY, TARGET},
+    source::{QUERY_COLUMN, TARGET_COLUMN},
 };
 use std::path::Path;
 
@@ -19,7 +19,7 @@ struct SvmlightRows {
     query: Option<usize>,
 }
 
-pub(crate) fn holds(column: &OutputColumn) -> bool {
+pub(crate) fn supports(column: &OutputColumn) -> bool {
     column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary)
 }
 
@@ -27,35 +27,42 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     let place = |name: &str| {
         columns.iter().rposition(|column| column.name == name && !matches!(column.kind, OutputKind::Sparse(_)))
     };
-    RowSink::create(path, columns, SvmlightRows { label: place(TARGET), query: place(QUERY) })
+    RowSink::create(path, columns, SvmlightRows { label: place(TARGET_COLUMN), query: place(QUERY_COLUMN) })
 }
 
-impl Rows for SvmlightRows {
-    fn head(&self, _: &[OutputColumn], _: u64) -> Vec<u8> {
+impl RowFormat for SvmlightRows {
+    fn header(&self, _: &[OutputColumn], _: u64) -> Vec<u8> {
         Vec::new()
     }
 
-    fn row(&self, columns: &[OutputColumn], batch: &[Output<'_>], row: usize, _: u64, out: &mut Vec<u8>) -> Result<()> {
+    fn write_row(
+        &self,
+        columns: &[OutputColumn],
+        batch: &[OutputValues<'_>],
+        row: usize,
+        _: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         match self.label {
             None => out.push(b'0'),
-            Some(label) => _ = number(&batch[label], row, out),
+            Some(label) => _ = write_number(&batch[label], row, out),
         }
         if let Some(query) = self.query {
             out.extend_from_slice(b" qid:");
-            number(&batch[query], row, out);
+            write_number(&batch[query], row, out);
         }
         let mut first = 1;
         let is_role = |place: usize| [self.label, self.query].contains(&Some(place));
         for (place, column) in batch.iter().enumerate().filter(|(place, _)| !is_role(*place)) {
             match columns[place].kind {
                 OutputKind::Sparse(shape) => {
-                    sparse(column, row, first, out);
+                    write_entries(column, row, first, out);
                     first += shape.width;
                 }
                 _ => {
                     let start = out.len();
-                    formatted(format_args!(" {first}:"), out);
-                    if !number(column, row, out) {
+                    write_formatted(format_args!(" {first}:"), out);
+                    if !write_number(column, row, out) {
                         out.truncate(start);
                     }
                     first += 1;
@@ -67,60 +74,60 @@ impl Rows for SvmlightRows {
     }
 
     /// A row may have an entry in each column.
-    fn longest(&self, columns: &[OutputColumn]) -> usize {
+    fn max_row_bytes(&self, columns: &[OutputColumn]) -> usize {
         /// Characters of a 32-bit index and of a float64, with separators.
-        const LONGEST_ENTRY: usize = 40;
+        const MAX_ENTRY_BYTES: usize = 40;
         let entries = |column: &OutputColumn| match column.kind {
             OutputKind::Sparse(shape) => shape.longest,
             _ => 1,
         };
-        LONGEST_ENTRY * columns.iter().map(entries).sum::<usize>()
+        MAX_ENTRY_BYTES * columns.iter().map(entries).sum::<usize>()
     }
 }
 
 /// Writes the entries of a sparse row whose first column has the index `first`.
-fn sparse(column: &Output<'_>, row: usize, first: usize, out: &mut Vec<u8>) {
+fn write_entries(column: &OutputValues<'_>, row: usize, first: usize, out: &mut Vec<u8>) {
     match column {
-        Output::Sparse(rows) => {
+        OutputValues::Sparse(rows) => {
             let (places, values) = rows.rows().row(row);
             for (place, value) in places.iter().zip(values) {
-                formatted(format_args!(" {}:", first + *place as usize), out);
-                float(*value, out);
+                write_formatted(format_args!(" {}:", first + *place as usize), out);
+                write_float(*value, out);
             }
         }
-        Output::Kept(column) => sparse(&column.values().as_output(), row, first, out),
+        OutputValues::Kept(column) => write_entries(&column.values().as_output(), row, first, out),
         _ => {}
     }
 }
 
 /// Writes a number; returns false if it is 0.
-fn number(column: &Output<'_>, row: usize, out: &mut Vec<u8>) -> bool {
+fn write_number(column: &OutputValues<'_>, row: usize, out: &mut Vec<u8>) -> bool {
     match column {
-        Output::F32(v) => float(v[row].into(), out),
-        Output::F64(v) => float(v[row], out),
-        Output::I64(v) => {
-            formatted(format_args!("{}", v[row]), out);
+        OutputValues::F32(v) => write_float(v[row].into(), out),
+        OutputValues::F64(v) => write_float(v[row], out),
+        OutputValues::I64(v) => {
+            write_formatted(format_args!("{}", v[row]), out);
             v[row] != 0
         }
-        Output::U64(v) => {
-            formatted(format_args!("{}", v[row]), out);
+        OutputValues::U64(v) => {
+            write_formatted(format_args!("{}", v[row]), out);
             v[row] != 0
         }
-        Output::Bool(v) => {
+        OutputValues::Bool(v) => {
             out.push(b'0' + u8::from(v[row]));
             v[row]
         }
-        Output::Kept(column) if column.is_null(row) => float(f64::NAN, out),
-        Output::Kept(column) => number(&column.values().as_output(), row, out),
+        OutputValues::Kept(column) if column.is_null(row) => write_float(f64::NAN, out),
+        OutputValues::Kept(column) => write_number(&column.values().as_output(), row, out),
         // the registry of formats rejects columns of text and bytes
-        Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => false,
+        OutputValues::Text(_) | OutputValues::Binary(_) | OutputValues::Sparse(_) => false,
     }
 }
 
 /// Writes the fewest digits that read back, without a decimal point for integers; returns false for
 /// 0.
-fn float(value: f64, out: &mut Vec<u8>) -> bool {
-    formatted(format_args!("{value:?}"), out);
+fn write_float(value: f64, out: &mut Vec<u8>) -> bool {
+    write_formatted(format_args!("{value:?}"), out);
     if out.ends_with(b".0") {
         out.truncate(out.len() - 2);
     }

@@ -7,13 +7,13 @@
 //! | dates, times, timestamps, durations | integers in the unit of the file |
 //! | dictionaries | their values |
 //! | lists of numbers, all of the same length w | w columns called `name[0]` … `name[w-1]` |
-//! | lists of an index and a value, maps from an index to a value | sparse rows (`sparse_entries`) |
+//! | lists of (index, value), maps from index to value | sparse rows (`sparse_entries`) |
 //! | anything else | a column that cannot be read |
 
-use super::data_type::{element, kind};
+use super::arrow_values::list_items;
+use super::data_type::{column_kind, element_type};
 use super::load_error::LoadError;
-use super::plain::items;
-use super::{Element, Strided, Values, View, entries};
+use super::{ColumnView, Element, Strided, Values, sparse_entries};
 use crate::Error;
 use crate::arrow::array::{Array, ArrayRef, RecordBatch};
 use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
@@ -25,78 +25,80 @@ use std::path::Path;
 
 /// A column of the table: the index of an Arrow column, and the position in its lists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ListPlace {
+pub(super) struct ColumnLocation {
     pub(super) root: usize,
     pub(super) item: usize,
 }
 
-pub(super) const PANDAS: &str = "pandas";
+pub(super) const PANDAS_KEY: &str = "pandas";
 
 #[derive(serde::Deserialize)]
-struct Pandas {
+struct PandasMetadata {
     index_columns: Vec<serde_json::Value>,
 }
 
 /// Maximum length of lists that become columns: a damaged length must not produce a billion names.
-const LONGEST_LIST: usize = 1 << 16;
+const MAX_LIST_LENGTH: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) schema: Schema,
-    places: Vec<ListPlace>,
-    pub(super) widths: Vec<Option<usize>>,
-    pub(super) shapes: Vec<Option<SparseShape>>,
+    locations: Vec<ColumnLocation>,
+    pub(super) list_widths: Vec<Option<usize>>,
+    pub(super) sparse_shapes: Vec<Option<SparseShape>>,
 }
 
 impl Layout {
     /// Returns the layout of these fields. For a column whose type does not state the length of its
     /// lists, `measure` returns the length, or `None` for a column that cannot be read.
-    pub(super) fn new<E>(fields: &Fields, width: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
+    pub(super) fn new<E>(fields: &Fields, measure: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
         let mut layout = Self {
             schema: Schema::default(),
-            places: Vec::new(),
-            widths: Vec::new(),
-            shapes: vec![None; fields.len()],
+            locations: Vec::new(),
+            list_widths: Vec::new(),
+            sparse_shapes: vec![None; fields.len()],
         };
         for (root, field) in fields.iter().enumerate() {
             let width = match field.data_type() {
                 list @ DataType::FixedSizeList(_, size) if list_element(list).is_some() => {
                     usize::try_from(*size).ok().filter(|size| *size > 0)
                 }
-                other if list_element(other).is_some() => width(root)?,
+                other if list_element(other).is_some() => measure(root)?,
                 _ => None,
             };
-            let width = width.filter(|width| *width <= LONGEST_LIST);
+            let width = width.filter(|width| *width <= MAX_LIST_LENGTH);
             layout.push(root, field.name(), field.data_type(), width);
-            layout.widths.push(width);
+            layout.list_widths.push(width);
         }
         Ok(layout)
     }
 
     /// Sets the shapes of fields with sparse rows, from the metadata of the file or by `measure`.
-    pub(super) fn with_sparse<E>(
+    pub(super) fn with_sparse_shapes<E>(
         mut self,
         fields: &Fields,
         metadata: Option<&str>,
         measure: impl Fn(usize) -> Result<SparseShape, E>,
     ) -> Result<Self, E> {
-        let known: Option<HashMap<String, SparseShape>> = metadata.and_then(|text| serde_json::from_str(text).ok());
-        let known = known.unwrap_or_default();
-        for (root, field) in fields.iter().enumerate().filter(|(_, field)| entries::fields(field.data_type()).is_some())
+        let shapes_by_name: Option<HashMap<String, SparseShape>> =
+            metadata.and_then(|text| serde_json::from_str(text).ok());
+        let shapes_by_name = shapes_by_name.unwrap_or_default();
+        for (root, field) in
+            fields.iter().enumerate().filter(|(_, field)| sparse_entries::entry_fields(field.data_type()).is_some())
         {
-            let shape = known.get(field.name()).copied().filter(|shape| shape.is_sound());
+            let shape = shapes_by_name.get(field.name()).copied().filter(|shape| shape.is_valid());
             let shape = shape.map_or_else(|| measure(root), Ok)?;
-            if let Some(at) = self.places.iter().position(|place| place.root == root).filter(|_| shape.is_sound()) {
+            if let Some(at) = self.locations.iter().position(|place| place.root == root).filter(|_| shape.is_valid()) {
                 self.schema.columns[at].kind = Kind::Sparse(shape);
-                self.shapes[root] = Some(shape);
+                self.sparse_shapes[root] = Some(shape);
             }
         }
         Ok(self)
     }
 
     /// Marks the index columns of a pandas table, as stated in its metadata.
-    pub(super) fn with_pandas(mut self, metadata: Option<&str>) -> Self {
-        let metadata: Option<Pandas> = metadata.and_then(|text| serde_json::from_str(text).ok());
+    pub(super) fn with_pandas_index(mut self, metadata: Option<&str>) -> Self {
+        let metadata: Option<PandasMetadata> = metadata.and_then(|text| serde_json::from_str(text).ok());
         let names = metadata.into_iter().flat_map(|pandas| pandas.index_columns);
         // a pandas index that only counts the rows is described in the metadata and is not a column
         let places = names.filter_map(|name| self.schema.position(name.as_str()?));
@@ -106,36 +108,36 @@ impl Layout {
 
     fn push(&mut self, root: usize, name: &str, data_type: &DataType, width: Option<usize>) {
         let (kind, names) = match (width, list_item(data_type)) {
-            (Some(width), Some(item)) => (kind(item), (0..width).map(|i| Schema::item_name(name, i)).collect()),
-            _ => (kind(data_type), vec![name.to_string()]),
+            (Some(width), Some(item)) => (column_kind(item), (0..width).map(|i| Schema::item_name(name, i)).collect()),
+            _ => (column_kind(data_type), vec![name.to_string()]),
         };
         for (item, name) in names.into_iter().enumerate() {
             self.schema.columns.push(Column { name, kind: kind.clone() });
-            self.places.push(ListPlace { root, item });
+            self.locations.push(ColumnLocation { root, item });
         }
     }
 
     /// Returns the file's column of a whole table column; `None` for a position in lists.
     pub(super) fn root(&self, column: usize) -> Option<usize> {
-        let root = self.places[column].root;
-        self.widths[root].is_none().then_some(root)
+        let root = self.locations[column].root;
+        self.list_widths[root].is_none().then_some(root)
     }
 
     /// Returns the file's columns that some table columns need, in ascending order.
     pub(super) fn roots(&self, columns: &[usize]) -> Vec<usize> {
-        let mut roots: Vec<usize> = columns.iter().map(|column| self.places[*column].root).collect();
+        let mut roots: Vec<usize> = columns.iter().map(|column| self.locations[*column].root).collect();
         roots.sort_unstable();
         roots.dedup();
         roots
     }
 
     /// Returns the positions of some table columns, with `root` as an index into `roots`.
-    pub(super) fn places(&self, columns: &[usize], roots: &[usize]) -> Vec<ListPlace> {
-        let place = |column: &usize| {
-            let ListPlace { root, item } = self.places[*column];
-            ListPlace { root: roots.partition_point(|r| *r < root), item }
+    pub(super) fn locations(&self, columns: &[usize], roots: &[usize]) -> Vec<ColumnLocation> {
+        let locate = |column: &usize| {
+            let ColumnLocation { root, item } = self.locations[*column];
+            ColumnLocation { root: roots.partition_point(|r| *r < root), item }
         };
-        columns.iter().map(place).collect()
+        columns.iter().map(locate).collect()
     }
 }
 
@@ -148,15 +150,15 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
 
 /// Returns the element type of a list of numbers; `None` for every other type.
 pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
-    list_item(data_type).and_then(element)
+    list_item(data_type).and_then(element_type)
 }
 
 #[derive(Debug)]
-pub(super) enum Loaded {
+pub(super) enum LoadedColumn {
     /// An array of a type that [`view`] supports.
     Array(ArrayRef),
     /// The numbers of lists of equal length, row after row; single numbers are lists of length 1.
-    Block {
+    Lists {
         element: Element,
         width: usize,
         bytes: Buffer,
@@ -165,35 +167,35 @@ pub(super) enum Loaded {
     Sparse(SparseColumn),
 }
 
-impl Loaded {
+impl LoadedColumn {
     pub(super) fn new(array: &ArrayRef, layout: &Layout, root: usize) -> Result<Self, LoadError> {
-        if let Some(shape) = layout.shapes[root] {
-            return Ok(Self::Sparse(entries::load(array.as_ref(), shape)?));
+        if let Some(shape) = layout.sparse_shapes[root] {
+            return Ok(Self::Sparse(sparse_entries::load_sparse(array.as_ref(), shape)?));
         }
-        match (layout.widths[root], list_element(array.data_type())) {
-            (Some(width), Some(element)) => block(array.as_ref(), element, width),
-            _ => Ok(Self::Array(super::plain::plain(array)?)),
+        match (layout.list_widths[root], list_element(array.data_type())) {
+            (Some(width), Some(element)) => lists_of_numbers(array.as_ref(), element, width),
+            _ => Ok(Self::Array(super::arrow_values::to_supported(array)?)),
         }
     }
 
     /// Returns the column at position `item` of its lists; `None` for an unsupported type.
-    pub(super) fn view(&self, item: usize) -> Option<View<'_>> {
+    pub(super) fn view(&self, item: usize) -> Option<ColumnView<'_>> {
         match self {
-            Self::Array(array) => super::plain::view(array),
-            Self::Sparse(rows) => Some(View { values: Values::Sparse(rows.rows()), nulls: None }),
-            Self::Block { element, width, bytes, nulls } => {
+            Self::Array(array) => super::arrow_values::array_view(array),
+            Self::Sparse(rows) => Some(ColumnView { values: Values::Sparse(rows.rows()), nulls: None }),
+            Self::Lists { element, width, bytes, nulls } => {
                 let (offset, stride) = (item * element.size(), width * element.size());
                 let values = Values::Strided(Strided { bytes, element: *element, offset, stride });
-                Some(View { values, nulls: nulls.get(item).and_then(Option::as_ref) })
+                Some(ColumnView { values, nulls: nulls.get(item).and_then(Option::as_ref) })
             }
         }
     }
 
     /// Returns the buffer of its numbers for reuse, if it is not shared.
     #[cfg(feature = "ipc")]
-    pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
+    pub(super) fn into_buffer(self) -> Option<MutableBuffer> {
         let bytes = match self {
-            Self::Block { bytes, .. } => bytes,
+            Self::Lists { bytes, .. } => bytes,
             Self::Array(array) if array.data_type().is_primitive() => {
                 let data = array.to_data();
                 drop(array);
@@ -211,19 +213,19 @@ pub(super) struct LoadedColumns {
     /// Columns of the file, ascending.
     pub(super) roots: Vec<usize>,
     /// For each requested table column, its index in `roots` and its position in the lists.
-    pub(super) places: Vec<ListPlace>,
-    pub(super) loaded: Vec<Option<Loaded>>,
+    pub(super) locations: Vec<ColumnLocation>,
+    pub(super) loaded: Vec<Option<LoadedColumn>>,
 }
 
 impl LoadedColumns {
     pub(super) fn new(layout: &Layout, columns: &[usize]) -> Self {
         let roots = layout.roots(columns);
-        Self { places: layout.places(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }
+        Self { locations: layout.locations(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }
     }
 
     /// Loads the rows of a batch, which has the columns `roots` and begins with row `first` of the
     /// file at `path`.
-    pub(super) fn take(
+    pub(super) fn load_batch(
         &mut self,
         layout: &Layout,
         batch: &RecordBatch,
@@ -232,25 +234,25 @@ impl LoadedColumns {
     ) -> Result<(), Error> {
         let columns = batch.columns().iter().zip(batch.schema_ref().fields()).zip(&self.roots);
         for (loaded, ((array, field), root)) in self.loaded.iter_mut().zip(columns) {
-            let new = Loaded::new(array, layout, *root);
-            *loaded = Some(new.map_err(|error| error.of_column(path, format, first, field.name()))?);
+            let new = LoadedColumn::new(array, layout, *root);
+            *loaded = Some(new.map_err(|error| error.into_column_error(path, format, first, field.name()))?);
         }
         Ok(())
     }
 
     /// Returns requested column `index`; `None` if it was not read or has an unsupported type.
-    pub(super) fn view(&self, index: usize) -> Option<View<'_>> {
-        let ListPlace { root, item } = self.places[index];
+    pub(super) fn view(&self, index: usize) -> Option<ColumnView<'_>> {
+        let ColumnLocation { root, item } = self.locations[index];
         self.loaded[root].as_ref()?.view(item)
     }
 }
 
 /// Converts lists that all have length `width` to one block of numbers; a missing list becomes
 /// `width` missing numbers.
-fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
+fn lists_of_numbers(array: &dyn Array, element: Element, width: usize) -> Result<LoadedColumn, LoadError> {
     let rows = array.len();
     let (items, starts) =
-        items(array).ok_or_else(|| format!("a column of {} instead of lists", kind(array.data_type())))?;
+        list_items(array).ok_or_else(|| format!("a column of {} instead of lists", column_kind(array.data_type())))?;
     let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
     check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
     let (data, size) = (items.to_data(), element.size());
@@ -268,18 +270,18 @@ fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, Lo
         bytes.into()
     };
     let nulls = items.nulls().filter(|nulls| nulls.null_count() > 0);
-    let there =
+    let is_present =
         |row: usize, item: usize| array.is_valid(row) && nulls.is_none_or(|nulls| nulls.is_valid(starts[row] + item));
-    let of = |item: usize| Some((0..rows).map(|row| there(row, item)).collect());
-    let nulls = if nulls.is_some() || lists.is_some() { (0..width).map(of).collect() } else { Vec::new() };
-    Ok(Loaded::Block { element, width, bytes, nulls })
+    let item_validity = |item: usize| Some((0..rows).map(|row| is_present(row, item)).collect());
+    let nulls = if nulls.is_some() || lists.is_some() { (0..width).map(item_validity).collect() } else { Vec::new() };
+    Ok(LoadedColumn::Lists { element, width, bytes, nulls })
 }
 
 /// Returns the length of the list in a row; `None` if it is missing, or if the column holds no
 /// lists.
-pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
+pub(super) fn list_length(array: &dyn Array, row: usize) -> Option<usize> {
     let row = array.slice(row, 1);
-    let (_, starts) = items(&row).filter(|_| row.is_valid(0))?;
+    let (_, starts) = list_items(&row).filter(|_| row.is_valid(0))?;
     Some(starts[1] - starts[0])
 }
 
@@ -289,9 +291,9 @@ pub(super) fn check_lengths(
     lists: Option<&NullBuffer>,
     width: usize,
 ) -> Result<(), LoadError> {
-    let mut there = lengths.enumerate().filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
-    match there.find(|(_, length)| *length != width) {
-        Some((row, got)) => Err(LoadError::Length { row, expected: width, got }),
+    let mut present = lengths.enumerate().filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
+    match present.find(|(_, length)| *length != width) {
+        Some((row, got)) => Err(LoadError::ListLength { row, expected: width, got }),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use super::Element;
 use crate::{arrow::datatypes::DataType, schema::Kind};
 
-pub(super) fn element(data_type: &DataType) -> Option<Element> {
+pub(super) fn element_type(data_type: &DataType) -> Option<Element> {
     Some(match data_type {
         DataType::Float16 => Element::F16,
         DataType::Float32 => Element::F32,
@@ -22,7 +22,7 @@ pub(super) fn element(data_type: &DataType) -> Option<Element> {
     })
 }
 
-pub(super) fn kind(data_type: &DataType) -> Kind {
+pub(super) fn column_kind(data_type: &DataType) -> Kind {
     match data_type {
         decimal if decimal.is_decimal() => Kind::Float { bits: 64 },
         DataType::Boolean => Kind::Bool,
@@ -30,9 +30,9 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         // only nulls, which fit any type
         DataType::Null => Kind::Text,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
-        time if time.is_temporal() && element(time).is_some() => Kind::Time(time.clone()),
-        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => element(other).map_or_else(|| Kind::Other(type_name(other)), Kind::from),
+        time if time.is_temporal() && element_type(time).is_some() => Kind::Time(time.clone()),
+        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => column_kind(value),
+        other => element_type(other).map_or_else(|| Kind::Other(type_name(other)), Kind::from),
     }
 }
 
@@ -58,9 +58,9 @@ fn type_name(data_type: &DataType) -> String {
         },
         DataType::Dictionary(_, value) => format!("a dictionary of {}", type_name(value)),
         DataType::RunEndEncoded(_, value) => format!("runs of {}", type_name(value.data_type())),
-        other => match kind(other) {
+        other => match column_kind(other) {
             Kind::Sparse(_) | Kind::Other(_) => "an unknown type".to_string(),
-            known => known.to_string(),
+            kind => kind.to_string(),
         },
     }
 }

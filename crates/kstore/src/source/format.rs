@@ -1,24 +1,24 @@
 //! A file format: how to recognise it, open it as a [`TableFile`], and read its rows.
 
-use super::remote::Distant;
-use super::view::{Element, View};
+use super::remote::RemoteFile;
+use super::view::{ColumnView, Element};
 use super::{TextOptions, TextReading};
-use crate::named::Named;
-use crate::sink::{Create, OutputColumn, Written};
-use crate::{Result, condition::Bound, schema::Schema};
+use crate::registry::RegistryEntry;
+use crate::sink::{CreateSink, FormatWriter, OutputColumn};
+use crate::{Result, condition::BoundCondition, schema::Schema};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{fmt::Debug, fs::File, ops::Range, path::Path};
 
 /// Bytes of an open file: its path twice, its identity, its reader.
-pub(super) const HELD: usize = 2 << 10;
+pub(super) const OPEN_FILE_BYTES: usize = 2 << 10;
 
 /// Bytes of a column: its name and kind, the decoder's field, its index.
-pub(super) const HELD_BY_COLUMN: usize = 512;
+pub(super) const OPEN_COLUMN_BYTES: usize = 512;
 
 /// Metadata of a file that holds a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct FileMetadata<'a> {
     /// Display name of the format.
     pub format: &'static str,
     /// Columns, in the order of the file.
@@ -28,13 +28,13 @@ pub struct Facts<'a> {
     /// Bytes on disk.
     pub bytes: u64,
     /// Bytes read to find the rows on opening; 0 if the file states their positions.
-    pub scanned: u64,
+    pub bytes_scanned: u64,
 }
 
 /// An open file that holds a table.
 pub trait TableFile: Debug + Send + Sync {
     /// Returns the metadata, as far as they are known without reading rows.
-    fn facts(&self) -> Facts<'_>;
+    fn metadata(&self) -> FileMetadata<'_>;
     /// Returns a remark on how its values are read.
     fn note(&self) -> Option<String> {
         None
@@ -44,12 +44,12 @@ pub trait TableFile: Debug + Send + Sync {
         TextReading::default()
     }
     /// Returns false for an array, whose columns have no names and contain only numbers.
-    fn is_named(&self) -> bool {
+    fn has_column_names(&self) -> bool {
         true
     }
     /// Returns whether a column has no values, so that its kind is a guess. Other files of the
     /// table then determine its kind.
-    fn is_blank(&self, _column: usize) -> bool {
+    fn is_all_missing(&self, _column: usize) -> bool {
         false
     }
     /// Returns the line on which a row begins, counted from 1, in a text file.
@@ -58,19 +58,19 @@ pub trait TableFile: Debug + Send + Sync {
     }
     /// Returns the bytes of memory while no cursor is open: metadata about the columns and, in some
     /// formats, about the rows.
-    fn held(&self) -> usize {
-        HELD + self.facts().schema.columns.len() * HELD_BY_COLUMN
+    fn resident_bytes(&self) -> usize {
+        OPEN_FILE_BYTES + self.metadata().schema.columns.len() * OPEN_COLUMN_BYTES
     }
     /// Returns the bytes of memory of one open cursor over these columns.
     fn footprint(&self, columns: &[usize]) -> usize;
     /// Returns ascending, disjoint ranges of rows that contain every row whose value in `column`
     /// satisfies a condition; all rows if the file has no statistics that exclude any.
-    fn candidates(&self, _column: usize, _condition: &Bound) -> Vec<Range<u64>> {
-        std::iter::once(0..self.facts().rows).collect()
+    fn candidate_rows(&self, _column: usize, _condition: &BoundCondition) -> Vec<Range<u64>> {
+        std::iter::once(0..self.metadata().rows).collect()
     }
     /// Opens a cursor over some columns and a range of rows. It adds the number of bytes read from
     /// disk to `bytes_read`.
-    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
 /// A cursor over the rows of a file. It returns chunks of rows, whose length the format chooses.
@@ -85,7 +85,7 @@ pub trait FileCursor: Send {
         Ok(None)
     }
     /// Returns column `index` of the chunk, in the order of the requested columns.
-    fn view(&self, index: usize) -> Result<View<'_>>;
+    fn view(&self, index: usize) -> Result<ColumnView<'_>>;
 }
 
 /// A cursor over the rows of an open file.
@@ -94,9 +94,9 @@ pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
 /// Opens a file of a recognised format; the path is for messages only and need not lead to the
 /// file.
-pub type Open = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;
+pub type OpenFn = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;
 
-pub(super) type OpenDistant = fn(&Path, Arc<Distant>) -> Result<Arc<dyn TableFile>>;
+pub(super) type OpenRemoteFn = fn(&Path, Arc<RemoteFile>) -> Result<Arc<dyn TableFile>>;
 
 /// A file format: how to recognise, read and write it.
 ///
@@ -116,15 +116,15 @@ pub struct Format {
     pub(super) is_text: bool,
     is_matrix: bool,
     is_labelled: bool,
-    pub(super) open: Open,
+    pub(super) open: OpenFn,
     /// Reads parts of a remote object; other formats are copied first.
-    pub(super) distant: Option<OpenDistant>,
-    pub(crate) written: Option<Written>,
+    pub(super) open_remote: Option<OpenRemoteFn>,
+    pub(crate) writer: Option<FormatWriter>,
 }
 
 impl Format {
     /// Returns a readable format that is recognised by its extensions.
-    pub const fn new(extensions: &'static [&'static str], open: Open) -> Self {
+    pub const fn new(extensions: &'static [&'static str], open: OpenFn) -> Self {
         Self {
             extensions,
             magic: b"",
@@ -132,8 +132,8 @@ impl Format {
             is_matrix: false,
             is_labelled: false,
             open,
-            distant: None,
-            written: None,
+            open_remote: None,
+            writer: None,
         }
     }
 
@@ -175,19 +175,19 @@ impl Format {
     }
 
     /// Sets the function that reads parts of a remote object.
-    pub(super) const fn distant(self, open: OpenDistant) -> Self {
-        Self { distant: Some(open), ..self }
+    pub(super) const fn remote(self, open: OpenRemoteFn) -> Self {
+        Self { open_remote: Some(open), ..self }
     }
 
     /// Makes this format writable: `supports` returns whether a file can hold a column, `create`
     /// starts a file.
-    pub const fn written(self, holds: fn(&OutputColumn) -> bool, create: Create) -> Self {
-        Self { written: Some(Written { holds, create }), ..self }
+    pub const fn writable(self, supports: fn(&OutputColumn) -> bool, create: CreateSink) -> Self {
+        Self { writer: Some(FormatWriter { supports, create }), ..self }
     }
 }
 
-impl Named for Format {
-    const WHAT: &'static str = "format";
+impl RegistryEntry for Format {
+    const KIND: &'static str = "format";
     fn name(&self) -> &'static str {
         self.extensions[0]
     }

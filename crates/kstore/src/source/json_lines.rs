@@ -7,12 +7,12 @@
 //! as rows.
 
 use super::text::{
-    Builder, Builders, ColumnType, Guess, LineScanner, NOT_UTF8, TextChunk, TextFormat, TextOptions, TextReading,
-    TextTable, Wrong,
+    CONVERT_TO_UTF8, ColumnBuilder, ColumnBuilders, ColumnType, InferredType, LineScanner, RowError, TextChunk,
+    TextFormat, TextOptions, TextReading, TextTable,
 };
-use super::{Format, TableFile, View};
+use super::{ColumnView, Format, TableFile};
 use crate::schema::{Column, Kind};
-use crate::{Result, sparse::COLUMN_LIMIT};
+use crate::{Result, sparse::MAX_DENSE_COLUMNS};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::{borrow::Cow, collections::HashMap, fs::File, path::Path, sync::Arc};
@@ -23,31 +23,31 @@ pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text()
 /// is for messages.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let mut table = TextTable::new(path, file, JsonLines(options.missing_words.clone()))?;
-    let (first, start) = table.beginning()?;
+    let (first, start) = table.first_block()?;
     if first[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
         let detail = "it is one JSON array; write each object on a separate line: jq -c '.[]' FILE | kmill … -";
         return Err(table.file.malformed(detail));
     }
     drop(first);
-    let (mut columns, mut places) = (Vec::<(String, Guess)>::new(), HashMap::<String, usize>::new());
-    table.index(start, |_, line| {
-        for (name, value) in pairs(line)? {
-            let new = guess(&value, &options.missing_words);
+    let (mut columns, mut places) = (Vec::<(String, InferredType)>::new(), HashMap::<String, usize>::new());
+    table.index_rows(start, |_, line| {
+        for (name, value) in parse_object(line)? {
+            let value_type = infer_type(&value, &options.missing_words);
             let place = places.get(&*name).copied().unwrap_or_else(|| {
                 places.insert(name.to_string(), columns.len());
-                columns.push((name.to_string(), Guess::Missing));
+                columns.push((name.to_string(), InferredType::Missing));
                 columns.len() - 1
             });
             let before = columns[place].1;
-            columns[place].1 = before.with(new).ok_or_else(|| {
+            columns[place].1 = before.combine(value_type).ok_or_else(|| {
                 let remedy = "write all values of a column with one type";
-                Wrong::new(named(before), named(new), remedy).of_column(&name)
+                RowError::new(type_name(before), type_name(value_type), remedy).in_column(&name)
             })?;
         }
-        match columns.len() > COLUMN_LIMIT {
+        match columns.len() > MAX_DENSE_COLUMNS {
             true => {
-                let most = format!("at most {COLUMN_LIMIT} columns");
-                Err(Wrong::new(most, "more", "write dense rows, or hash the keys").into())
+                let expected = format!("at most {MAX_DENSE_COLUMNS} columns");
+                Err(RowError::new(expected, "more", "write dense rows, or hash the keys").into())
             }
             false => Ok(true),
         }
@@ -55,13 +55,13 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
     match columns.is_empty() {
         true => Err(table.file.malformed("it is empty")),
         false => {
-            let blank = columns.iter().map(|(_, guess)| *guess == Guess::Missing).collect();
+            let blank = columns.iter().map(|(_, guess)| *guess == InferredType::Missing).collect();
             // a model may know the type of a column without values
-            let kind = |(name, guess): (String, Guess)| {
-                let is_text = guess == Guess::Missing && options.type_of(&name) == Some(ColumnType::Text);
+            let kind = |(name, guess): (String, InferredType)| {
+                let is_text = guess == InferredType::Missing && options.type_of(&name) == Some(ColumnType::Text);
                 (name, if is_text { Kind::Text } else { guess.kind() })
             };
-            Ok(Arc::new(table.with_columns(columns.into_iter().map(kind)).with_blank(blank)))
+            Ok(Arc::new(table.with_columns(columns.into_iter().map(kind)).with_all_missing(blank)))
         }
     }
 }
@@ -70,7 +70,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
+fn parse_object(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, RowError> {
     struct InOrder;
     impl<'de> Visitor<'de> for InOrder {
         type Value = Vec<(Cow<'de, str>, Value)>;
@@ -85,43 +85,43 @@ fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
             Ok(pairs)
         }
     }
-    let mut from = serde_json::Deserializer::from_slice(line);
-    let pairs = from.deserialize_map(InOrder).and_then(|pairs| from.end().map(|()| pairs));
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    let pairs = deserializer.deserialize_map(InOrder).and_then(|pairs| deserializer.end().map(|()| pairs));
     pairs.map_err(|error| {
-        let found = format!("something else: {}", crate::shown::json(&error));
+        let found = format!("something else: {}", crate::shown::json_error(&error));
         let remedy = match str::from_utf8(line) {
-            Err(_) => NOT_UTF8,
+            Err(_) => CONVERT_TO_UTF8,
             Ok(_) if error.is_eof() => "write each object on a separate line, as jq -c does, or correct the line",
             Ok(_) => "correct the line, or remove it",
         };
-        Wrong::new("an object such as {\"x\": 1.5}", found, remedy)
+        RowError::new("an object such as {\"x\": 1.5}", found, remedy)
     })
 }
 
 /// Returns the type of a value. Integers beyond uint64 are read as float64.
-fn guess(value: &Value, words: &[String]) -> Guess {
+fn infer_type(value: &Value, words: &[String]) -> InferredType {
     match value {
-        Value::Null => Guess::Missing,
-        Value::String(text) if words.contains(text) => Guess::Missing,
-        Value::Bool(_) => Guess::Bool,
+        Value::Null => InferredType::Missing,
+        Value::String(text) if words.contains(text) => InferredType::Missing,
+        Value::Bool(_) => InferredType::Bool,
         Value::Number(number) => match (number.as_i64(), number.is_u64()) {
-            (Some(..0), _) => Guess::Signed,
-            (Some(_), _) => Guess::Int,
-            (None, true) => Guess::Large,
-            (None, false) => Guess::Float,
+            (Some(..0), _) => InferredType::Signed,
+            (Some(_), _) => InferredType::Int,
+            (None, true) => InferredType::BeyondInt64,
+            (None, false) => InferredType::Float,
         },
-        Value::String(_) => Guess::Text,
-        Value::Array(_) | Value::Object(_) => Guess::Nested,
+        Value::String(_) => InferredType::Text,
+        Value::Array(_) | Value::Object(_) => InferredType::Nested,
     }
 }
 
-fn named(guess: Guess) -> &'static str {
+fn type_name(guess: InferredType) -> &'static str {
     match guess {
-        Guess::Missing => "null",
-        Guess::Bool => "true or false",
-        Guess::Int | Guess::Signed | Guess::Large | Guess::Float => "a number",
-        Guess::Text => "text",
-        Guess::Nested => "a list or an object",
+        InferredType::Missing => "null",
+        InferredType::Bool => "true or false",
+        InferredType::Int | InferredType::Signed | InferredType::BeyondInt64 | InferredType::Float => "a number",
+        InferredType::Text => "text",
+        InferredType::Nested => "a list or an object",
     }
 }
 
@@ -130,7 +130,7 @@ struct JsonLines(Vec<String>);
 
 impl TextFormat for JsonLines {
     const NAME: &'static str = "JSON lines";
-    const UNENDED: &'static str = "check that each line contains one object";
+    const ROW_HINT: &'static str = "check that each line contains one object";
     type Scanner = LineScanner;
     type Chunk<'a> = JsonChunk<'a>;
 
@@ -142,20 +142,20 @@ impl TextFormat for JsonLines {
         LineScanner::new(None)
     }
 
-    fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> JsonChunk<'a> {
-        let slots = wanted.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
+    fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> JsonChunk<'a> {
+        let slots = requested.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
         JsonChunk {
             slots: slots.collect(),
             words: &self.0,
-            row: vec![Value::Null; wanted.len()],
-            builders: Builders::new(columns, wanted),
+            row: vec![Value::Null; requested.len()],
+            builders: ColumnBuilders::new(columns, requested),
         }
     }
 
     /// Bytes of a row as values, and of the columns.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
         // the shortest pair, `"a":1,`, becomes a name and a value of 56 bytes
-        10 * longest + columns.len() * 2 * size_of::<Value>() + Builders::bytes(columns, longest)
+        10 * longest + columns.len() * 2 * size_of::<Value>() + ColumnBuilders::bytes(columns, longest)
     }
 }
 
@@ -164,7 +164,7 @@ struct JsonChunk<'a> {
     slots: HashMap<&'a str, usize>,
     words: &'a [String],
     row: Vec<Value>,
-    builders: Builders,
+    builders: ColumnBuilders,
 }
 
 impl TextChunk for JsonChunk<'_> {
@@ -173,15 +173,15 @@ impl TextChunk for JsonChunk<'_> {
         rows
     }
 
-    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
-        for (name, value) in pairs(line)? {
+    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), RowError> {
+        for (name, value) in parse_object(line)? {
             if let Some(slot) = self.slots.get(&*name) {
                 let is_missing = value.as_str().is_some_and(|text| self.words.iter().any(|word| word == text));
                 self.row[*slot] = if is_missing { Value::Null } else { value };
             }
         }
         for (value, column) in self.row.iter_mut().zip(&mut self.builders.columns) {
-            append(column, &std::mem::take(value))?;
+            append_value(column, &std::mem::take(value))?;
         }
         Ok(())
     }
@@ -190,21 +190,25 @@ impl TextChunk for JsonChunk<'_> {
         self.builders.finish();
     }
 
-    fn view(&self, column: usize) -> Option<View<'_>> {
+    fn view(&self, column: usize) -> Option<ColumnView<'_>> {
         self.builders.view(column)
     }
 }
 
-fn append(column: &mut Builder, value: &Value) -> Result<(), Wrong> {
+fn append_value(column: &mut ColumnBuilder, value: &Value) -> Result<(), RowError> {
     match (column, value) {
-        (Builder::Bool(values), Value::Null | Value::Bool(_)) => values.append_option(value.as_bool()),
-        (Builder::Text(values), Value::Null | Value::String(_)) => values.append_option(value.as_str()),
-        (Builder::Int(values), value) if value.is_null() || value.is_i64() => values.append_option(value.as_i64()),
-        (Builder::Large(values), value) if value.is_null() || value.is_u64() => values.append_option(value.as_u64()),
-        (Builder::Float(values), Value::Null | Value::Number(_)) => values.append_option(value.as_f64()),
+        (ColumnBuilder::Bool(values), Value::Null | Value::Bool(_)) => values.append_option(value.as_bool()),
+        (ColumnBuilder::Text(values), Value::Null | Value::String(_)) => values.append_option(value.as_str()),
+        (ColumnBuilder::Int(values), value) if value.is_null() || value.is_i64() => {
+            values.append_option(value.as_i64())
+        }
+        (ColumnBuilder::Unsigned(values), value) if value.is_null() || value.is_u64() => {
+            values.append_option(value.as_u64())
+        }
+        (ColumnBuilder::Float(values), Value::Null | Value::Number(_)) => values.append_option(value.as_f64()),
         _ => {
             let remedy = "the file changed while it was read: read it again";
-            return Err(Wrong::new("values of one type in a column", "another type", remedy));
+            return Err(RowError::new("values of one type in a column", "another type", remedy));
         }
     }
     Ok(())

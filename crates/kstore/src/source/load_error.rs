@@ -9,13 +9,13 @@ use std::path::Path;
 #[derive(Debug)]
 pub(super) enum LoadError {
     /// A list whose length differs from the others, by its row in the chunk.
-    Length {
+    ListLength {
         row: usize,
         expected: usize,
         got: usize,
     },
     /// A sparse row, by its number in the chunk, and its invalid content.
-    Entry {
+    SparseRow {
         row: usize,
         value: String,
     },
@@ -24,14 +24,14 @@ pub(super) enum LoadError {
 }
 
 impl LoadError {
-    pub(super) fn of(self, path: &Path, format: &'static str) -> Error {
-        self.of_column(path, format, 0, "")
+    pub(super) fn into_error(self, path: &Path, format: &'static str) -> Error {
+        self.into_column_error(path, format, 0, "")
     }
 
     /// Returns the error for a column of a file, in a chunk whose first row is `first`.
-    pub(super) fn of_column(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
+    pub(super) fn into_column_error(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
         match self {
-            Self::Length { row, expected, got } => Error::ListLength {
+            Self::ListLength { row, expected, got } => Error::ListLength {
                 path: path.to_path_buf(),
                 row: first + row as u64,
                 column: name.to_string(),
@@ -40,7 +40,7 @@ impl LoadError {
                 remedy: "lists become columns only if all have the same length; correct the data, or exclude the column \
                          with `features`",
             },
-            Self::Entry { row, value } => Error::BadValue {
+            Self::SparseRow { row, value } => Error::BadValue {
                 path: path.to_path_buf(),
                 row: first + row as u64,
                 line: None,
@@ -88,7 +88,7 @@ pub fn is_decoding() -> bool {
 ///
 /// The Parquet reader checks most of its input and asserts the rest, so that a flipped bit in a
 /// page can panic. After an error, the data that `decode` modified must not be used again.
-pub(super) fn guarded<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
+pub(super) fn catch_panic<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
     let before = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));
     DECODING.set(before);

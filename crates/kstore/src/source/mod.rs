@@ -6,17 +6,15 @@
 //! formats that store rows return [`Strided`] views of the bytes they read; everything above this
 //! interface treats both the same.
 
-mod batches;
-mod chained;
+mod arrow_values;
+mod chained_rows;
 mod column;
 #[cfg(feature = "csv")]
 mod csv;
 mod data_type;
-mod entries;
-mod extended;
-#[doc(hidden)]
-pub mod foreign;
+mod extended_file;
 mod format;
+pub(crate) mod hive_partitions;
 #[cfg(feature = "ipc")]
 #[doc(hidden)]
 pub mod ipc;
@@ -30,39 +28,41 @@ pub mod npy;
 mod npz;
 #[cfg(feature = "parquet")]
 mod parquet;
-pub(crate) mod partitioned;
-mod plain;
-pub(crate) mod positioned;
+mod record_batches;
 mod registry;
 pub mod remote;
+pub(crate) mod shared_file;
+mod sparse_entries;
 #[cfg(feature = "svmlight")]
 mod svmlight;
 mod text;
-pub(crate) mod united;
+pub(crate) mod union_schema;
+#[doc(hidden)]
+pub mod unsupported;
 pub(crate) mod view;
 
-pub(crate) use batches::BatchTable;
 #[doc(hidden)]
-pub use chained::Chained;
-#[cfg(any(feature = "parquet", feature = "ipc"))]
-pub(crate) use entries::SPARSE;
-use extended::missing;
-pub(crate) use extended::{Absent, Added, Extended};
+pub use chained_rows::ChainedRows;
+use extended_file::missing_values;
+pub(crate) use extended_file::{AbsentRows, AddedColumn, ExtendedFile};
 #[doc(hidden)]
-pub use extended::{QUERY, TARGET};
-pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
+pub use extended_file::{QUERY_COLUMN, TARGET_COLUMN};
+pub use format::{BoxedCursor, FileCursor, FileMetadata, Format, OpenFn, TableFile};
 pub use kpass::identity::Identity;
 #[doc(hidden)]
-pub use kpass::identity::regular;
-pub(crate) use kpass::identity::{STDIN, check_input, scheme};
+pub use kpass::identity::regular_metadata;
+pub(crate) use kpass::identity::{STDIN, check_stdin, scheme};
 #[doc(hidden)]
 pub use load_error::is_decoding;
+pub(crate) use record_batches::BatchTable;
 #[doc(hidden)]
 pub use registry::{by_extension, open};
 pub use registry::{formats, register};
-pub(crate) use registry::{known, listed, open_distant, standard_input};
+pub(crate) use registry::{list_extensions, list_known_extensions, open_remote, open_standard_input};
+#[cfg(any(feature = "parquet", feature = "ipc"))]
+pub(crate) use sparse_entries::SPARSE_KEY;
 #[doc(hidden)]
 pub use text::NumberForm;
 pub use text::{ColumnType, TextOptions, TextReading};
-pub(crate) use text::{Sparse, is_marked_number};
-pub use view::{Element, Positions, Strided, Values, View};
+pub(crate) use text::{SparseRule, is_marked_number};
+pub use view::{ColumnView, Element, Positions, Strided, Values};

@@ -12,11 +12,11 @@
 
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
-use super::positioned::{Positioned, copied};
-use super::{BoxedCursor, Facts, FileCursor, Format, Positions, TARGET, TableFile, Values, View};
+use super::shared_file::{SharedFile, copy_to_temporary};
+use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, Positions, TARGET_COLUMN, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
-use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
+use crate::sparse::{ENTRY_BYTES, MAX_COLUMNS, SparseColumn, SparseShape};
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -26,68 +26,69 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zip::{CompressionMethod, ZipArchive, result::ZipError};
 
-pub(super) const FORMAT: Format = Format::new(&["npz"], |path, file, _| Ok(Arc::new(NpzFile::of(path, file)?)));
+pub(super) const FORMAT: Format = Format::new(&["npz"], |path, file, _| Ok(Arc::new(NpzFile::from_file(path, file)?)));
 
 const NAME: &str = "SciPy .npz";
 
 /// Maximum rows of a chunk, and maximum entries of a chunk of several rows.
 const CHUNK_ROWS: u64 = 4096;
 const CHUNK_ENTRIES: usize = 32 << 10;
-const NUMBER: usize = 8;
+const NUMBER_BYTES: usize = 8;
 
 struct Archive {
-    file: Positioned,
+    file: SharedFile,
     members: ZipArchive<BufReader<File>>,
     unpacked: u64,
 }
 
 impl Archive {
-    fn open(file: Positioned, zip: File) -> Result<Self> {
-        let members = ZipArchive::new(BufReader::new(zip)).map_err(|error| refused(&file, error))?;
+    fn open(file: SharedFile, zip: File) -> Result<Self> {
+        let members = ZipArchive::new(BufReader::new(zip)).map_err(|error| zip_error(&file, error))?;
         Ok(Self { file, members, unpacked: 0 })
     }
 
-    fn small(&mut self, name: &str) -> Result<Vec<u8>> {
+    fn read_member(&mut self, name: &str) -> Result<Vec<u8>> {
         let (file, mut bytes) = (&self.file, Vec::new());
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
             ZipError::FileNotFound => {
-                file.malformed(format!("it has no array \"{name}\", so it is not a sparse matrix; {SAVE}"))
+                file.malformed(format!("it has no array \"{name}\", so it is not a sparse matrix; {SAVE_HINT}"))
             }
-            error => refused(file, error),
+            error => zip_error(file, error),
         })?;
         let read = member.take(HEADER_LIMIT as u64).read_to_end(&mut bytes);
-        read.map_err(|error| refused(file, ZipError::Io(error)))?;
+        read.map_err(|error| zip_error(file, ZipError::Io(error)))?;
         Ok(bytes)
     }
 
     fn check_format(&mut self) -> Result<()> {
-        let bytes = self.small("format")?;
+        let bytes = self.read_member("format")?;
         let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
         let start = start.map_err(|detail| self.file.malformed(format!("array \"format\": {detail}")))?;
         // numpy text has four bytes per character, numpy bytes have one
-        let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER).collect();
+        let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER_BYTES).collect();
         match &letters[..] {
             b"csr" => Ok(()),
             other => {
                 let found = String::from_utf8_lossy(other).into_owned();
-                Err(self.file.malformed(format!("its matrix is in {found:?} format instead of csr; {SAVE}")))
+                Err(self.file.malformed(format!("its matrix is in {found:?} format instead of csr; {SAVE_HINT}")))
             }
         }
     }
 
     fn shape(&mut self) -> Result<[u64; 2]> {
-        let bytes = self.small("shape")?;
-        let wrong = || self.file.malformed(format!("its array \"shape\" is not a pair of integers; {SAVE}"));
-        let Header { element, rows, columns: 1, data, .. } = parse_header(&bytes).map_err(|_| wrong())? else {
+        let bytes = self.read_member("shape")?;
+        let wrong = || self.file.malformed(format!("its array \"shape\" is not a pair of integers; {SAVE_HINT}"));
+        let Header { element, rows, columns: 1, data_offset: data, .. } = parse_header(&bytes).map_err(|_| wrong())?
+        else {
             return Err(wrong());
         };
         let numbers =
             bytes.get(data..).filter(|bytes| rows == 2 && bytes.len() >= 2 * element.size()).ok_or_else(wrong)?;
-        let view = View { values: Values::packed(numbers, element), nulls: None };
+        let view = ColumnView { values: Values::from_bytes(numbers, element), nulls: None };
         let number = |at: usize| view.integer(at).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
         let [rows, width] = [number(0)?, number(1)?];
-        if width > MOST_COLUMNS as u64 || rows > i64::MAX as u64 {
-            let detail = format!("a matrix of {rows} x {width}; at most {MOST_COLUMNS} columns are supported");
+        if width > MAX_COLUMNS as u64 || rows > i64::MAX as u64 {
+            let detail = format!("a matrix of {rows} x {width}; at most {MAX_COLUMNS} columns are supported");
             return Err(self.file.malformed(detail));
         }
         Ok([rows, width])
@@ -96,24 +97,25 @@ impl Archive {
     /// Returns an array of `length` numbers, or of any length; `None` if the archive has no such
     /// member.
     fn array(&mut self, name: &str, length: Option<u64>) -> Result<Option<Member>> {
-        let whole = &self.file;
+        let archive_file = &self.file;
         let Some(index) = self.members.index_for_name(&format!("{name}.npy")) else { return Ok(None) };
-        let member = self.members.by_index(index).map_err(|error| refused(whole, error))?;
+        let member = self.members.by_index(index).map_err(|error| zip_error(archive_file, error))?;
         let (file, start, bytes) = match (member.compression(), member.data_start()) {
-            (CompressionMethod::Stored, Some(start)) => (whole.clone(), start, member.size()),
+            (CompressionMethod::Stored, Some(start)) => (archive_file.clone(), start, member.size()),
             _ => {
-                let plain = copied(whole.path(), Some(NAME), member)?;
-                let plain = Positioned::of(whole.path(), NAME, plain).map_err(|error| whole.unread(error))?;
-                let length = plain.length();
+                let unpacked = copy_to_temporary(archive_file.path(), Some(NAME), member)?;
+                let unpacked = SharedFile::local(archive_file.path(), NAME, unpacked)
+                    .map_err(|error| archive_file.read_error(error))?;
+                let length = unpacked.length();
                 self.unpacked += length;
-                (plain, 0, length)
+                (unpacked, 0, length)
             }
         };
         let wrong = |detail: String| file.malformed(format!("array \"{name}\": {detail}"));
         let most = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
-        let header = file.read_new(most, start).map_err(|error| file.unread(error))?;
+        let header = file.read_vec(most, start).map_err(|error| file.read_error(error))?;
         let header = parse_header(&header).map_err(wrong)?;
-        let needed = header.data as u64 + header.rows * header.stride() as u64;
+        let needed = header.data_offset as u64 + header.rows * header.stride() as u64;
         let end = start.checked_add(needed).filter(|end| needed <= bytes && *end <= file.length());
         if end.is_none() || header.columns != 1 {
             return Err(wrong(format!(
@@ -122,22 +124,22 @@ impl Archive {
             )));
         }
         if let Some(length) = length.filter(|length| *length != header.rows) {
-            return Err(wrong(format!("it has {} numbers instead of {length}; {SAVE}", header.rows)));
+            return Err(wrong(format!("it has {} numbers instead of {length}; {SAVE_HINT}", header.rows)));
         }
-        Ok(Some(Member { file, at: start + header.data as u64, header }))
+        Ok(Some(Member { file, data_offset: start + header.data_offset as u64, header }))
     }
 
-    fn needed(&mut self, name: &str, length: Option<u64>) -> Result<Member> {
+    fn required_array(&mut self, name: &str, length: Option<u64>) -> Result<Member> {
         let member = self.array(name, length)?;
-        member.ok_or_else(|| self.file.malformed(format!("it has no array \"{name}\"; {SAVE}")))
+        member.ok_or_else(|| self.file.malformed(format!("it has no array \"{name}\"; {SAVE_HINT}")))
     }
 }
 
-const SAVE: &str = "write it with scipy.sparse.save_npz(file, X.tocsr()), or dense rows with numpy.save";
+const SAVE_HINT: &str = "write it with scipy.sparse.save_npz(file, X.tocsr()), or dense rows with numpy.save";
 
-fn refused(file: &Positioned, error: ZipError) -> Error {
+fn zip_error(file: &SharedFile, error: ZipError) -> Error {
     match error {
-        ZipError::Io(error) if error.raw_os_error().is_some() => file.unread(error),
+        ZipError::Io(error) if error.raw_os_error().is_some() => file.read_error(error),
         other => file.malformed(other.to_string()),
     }
 }
@@ -145,31 +147,31 @@ fn refused(file: &Positioned, error: ZipError) -> Error {
 /// An array of one column, in the archive or in an unpacked file.
 #[derive(Clone, Debug)]
 struct Member {
-    file: Positioned,
-    at: u64,
+    file: SharedFile,
+    data_offset: u64,
     header: Header,
 }
 
 impl Member {
-    fn counting(&self, read: &Arc<AtomicU64>) -> Self {
-        Self { file: self.file.counting(read), ..self.clone() }
+    fn with_counter(&self, bytes_read: &Arc<AtomicU64>) -> Self {
+        Self { file: self.file.with_counter(bytes_read), ..self.clone() }
     }
 
-    fn read<'b>(&self, items: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<View<'b>> {
+    fn read<'b>(&self, items: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<ColumnView<'b>> {
         let (element, size) = (self.header.element, self.header.element.size());
         buffer.resize((items.end - items.start) as usize * size, 0);
         let bytes: &mut [u8] = buffer;
-        let got = self.file.read_at(bytes, self.at + items.start * size as u64);
-        if got.map_err(|error| self.file.unread(error))? < bytes.len() {
+        let got = self.file.read_at(bytes, self.data_offset + items.start * size as u64);
+        if got.map_err(|error| self.file.read_error(error))? < bytes.len() {
             return Err(self.file.malformed("it was cut short while being read"));
         }
-        Ok(View { values: Values::packed(bytes, element), nulls: None })
+        Ok(ColumnView { values: Values::from_bytes(bytes, element), nulls: None })
     }
 }
 
 #[derive(Debug)]
 struct NpzFile {
-    file: Positioned,
+    file: SharedFile,
     /// Bytes unpacked on opening, plus bytes read to find the longest row.
     scanned: u64,
     data: Member,
@@ -184,25 +186,25 @@ struct NpzFile {
 impl NpzFile {
     /// Reads the directory, the headers of the arrays, and the row positions to find the longest
     /// row.
-    fn of(path: &Path, file: File) -> Result<Self> {
-        let place = file.try_clone().and_then(|file| Positioned::of(path, NAME, file));
+    fn from_file(path: &Path, file: File) -> Result<Self> {
+        let place = file.try_clone().and_then(|file| SharedFile::local(path, NAME, file));
         let place = place.map_err(Error::io("read", path))?;
-        place.decoded(|| Self::parse(place.clone(), file))?
+        place.catch_panic(|| Self::parse(place.clone(), file))?
     }
 
-    fn parse(file: Positioned, zip: File) -> Result<Self> {
+    fn parse(file: SharedFile, zip: File) -> Result<Self> {
         let mut archive = Archive::open(file, zip)?;
         archive.check_format()?;
         let [rows, width] = archive.shape()?;
-        let data = archive.needed("data", None)?;
-        let indices = archive.needed("indices", Some(data.header.rows))?;
-        let indptr = archive.needed("indptr", Some(rows + 1))?;
-        let y = archive.array(TARGET, Some(rows))?;
-        let named = |name: &str, kind: Kind| Column { name: name.to_string(), kind };
-        let target = y.iter().map(|_| named(TARGET, Kind::Float { bits: 64 }));
+        let data = archive.required_array("data", None)?;
+        let indices = archive.required_array("indices", Some(data.header.rows))?;
+        let indptr = archive.required_array("indptr", Some(rows + 1))?;
+        let y = archive.array(TARGET_COLUMN, Some(rows))?;
+        let column = |name: &str, kind: Kind| Column { name: name.to_string(), kind };
+        let target = y.iter().map(|_| column(TARGET_COLUMN, Kind::Float { bits: 64 }));
         let width = width as usize;
         let columns: Vec<Column> =
-            std::iter::once(named("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(target).collect();
+            std::iter::once(column("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(target).collect();
         let label = y.is_some().then(|| columns.len() - 1);
         let mut npz = Self {
             file: archive.file,
@@ -215,17 +217,17 @@ impl NpzFile {
             rows,
             schema: Schema { columns, label, ..Schema::default() },
         };
-        let read = Arc::default();
-        npz.shape.longest = npz.longest(&read)?;
+        let bytes_read = Arc::default();
+        npz.shape.longest = npz.longest_row(&bytes_read)?;
         npz.schema.columns[0].kind = Kind::Sparse(npz.shape);
-        npz.scanned += read.load(Ordering::Relaxed);
+        npz.scanned += bytes_read.load(Ordering::Relaxed);
         Ok(npz)
     }
 
-    fn longest(&self, read: &Arc<AtomicU64>) -> Result<usize> {
-        let (indptr, mut buffer, mut longest) = (self.indptr.counting(read), MutableBuffer::default(), 0);
+    fn longest_row(&self, bytes_read: &Arc<AtomicU64>) -> Result<usize> {
+        let (indptr, mut buffer, mut longest) = (self.indptr.with_counter(bytes_read), MutableBuffer::default(), 0);
         for start in (0..self.rows).step_by(CHUNK_ROWS as usize) {
-            let starts = self.starts(&indptr, start..self.rows.min(start + CHUNK_ROWS), &mut buffer)?;
+            let starts = self.row_starts(&indptr, start..self.rows.min(start + CHUNK_ROWS), &mut buffer)?;
             longest = starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize).fold(longest, usize::max);
             if longest > self.shape.width {
                 let detail = format!(
@@ -238,44 +240,44 @@ impl NpzFile {
         Ok(longest)
     }
 
-    fn starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
+    fn row_starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
         let view = indptr.read(rows.start..rows.end + 1, buffer)?;
         let start = |at: usize| view.integer(at).and_then(|start| u64::try_from(start).ok());
         let starts: Option<Vec<u64>> = (0..count).map(start).collect();
-        let sound = |starts: &Vec<u64>| {
+        let is_valid = |starts: &Vec<u64>| {
             starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts[count - 1] <= self.data.header.rows
         };
-        starts.filter(sound).ok_or_else(|| {
+        starts.filter(is_valid).ok_or_else(|| {
             let (first, entries) = (rows.start, self.data.header.rows);
             let expected = format!("expected ascending positions up to {entries} from row {first} (counted from 0) on");
-            self.file.malformed(format!("array \"indptr\": {expected}; {SAVE}"))
+            self.file.malformed(format!("array \"indptr\": {expected}; {SAVE_HINT}"))
         })
     }
 }
 
 impl TableFile for NpzFile {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let (rows, bytes, scanned) = (self.rows, self.file.length(), self.scanned);
-        Facts { format: NAME, schema: &self.schema, rows, bytes, scanned }
+        FileMetadata { format: NAME, schema: &self.schema, rows, bytes, bytes_scanned: scanned }
     }
 
     /// Bytes of the row positions and labels, as stored and as numbers; and of the entries, as
     /// stored, as numbers, and in the growing chunk.
     fn footprint(&self, _columns: &[usize]) -> usize {
         let entries = CHUNK_ENTRIES.max(self.shape.longest);
-        4 * NUMBER * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER + 2 * ENTRY)
+        4 * NUMBER_BYTES * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER_BYTES + 2 * ENTRY_BYTES)
     }
 
-    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let y = self.y.as_ref().filter(|_| columns.contains(&1)).map(|y| y.counting(read));
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        let y = self.y.as_ref().filter(|_| columns.contains(&1)).map(|y| y.with_counter(bytes_read));
         Ok(Box::new(NpzCursor {
             npz: self,
-            members: [&self.indptr, &self.indices, &self.data].map(|member| member.counting(read)),
+            members: [&self.indptr, &self.indices, &self.data].map(|member| member.with_counter(bytes_read)),
             y,
             columns: columns.to_vec(),
-            left: rows,
-            rows: SparseColumn::new(self.shape),
+            remaining: rows,
+            sparse_rows: SparseColumn::new(self.shape),
             values: Vec::new(),
             labels: Vec::new(),
             buffers: Default::default(),
@@ -288,8 +290,8 @@ struct NpzCursor<'a> {
     members: [Member; 3],
     y: Option<Member>,
     columns: Vec<usize>,
-    left: Range<u64>,
-    rows: SparseColumn,
+    remaining: Range<u64>,
+    sparse_rows: SparseColumn,
     values: Vec<f64>,
     labels: Vec<f64>,
     buffers: [MutableBuffer; 2],
@@ -302,18 +304,18 @@ impl NpzCursor<'_> {
         let indices = indices.read(items.clone(), first)?;
         self.values.resize((items.end - items.start) as usize, 0.0);
         data.read(items.clone(), second)?.load(Positions::From(0), &mut self.values);
-        for (row, ends) in (self.left.start..).zip(starts.windows(2)) {
+        for (row, ends) in (self.remaining.start..).zip(starts.windows(2)) {
             let [start, end] = [ends[0], ends[1]].map(|at| (at - items.start) as usize);
-            self.rows.push(|at| indices.index(at), &self.values[start..end], start, false).map_err(|value| {
-                Error::BadValue {
+            self.sparse_rows.push_row(|at| indices.entry_index(at), &self.values[start..end], start, false).map_err(
+                |value| Error::BadValue {
                     path: self.npz.file.path().to_path_buf(),
                     row,
                     line: None,
                     column: "x".to_string(),
                     value,
                     remedy: "sort and merge its entries with X.sum_duplicates(), and save it again",
-                }
-            })?;
+                },
+            )?;
         }
         Ok(())
     }
@@ -321,29 +323,33 @@ impl NpzCursor<'_> {
 
 impl FileCursor for NpzCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        self.rows.clear();
-        if self.left.is_empty() {
+        self.sparse_rows.clear();
+        if self.remaining.is_empty() {
             return Ok(0);
         }
-        let rows = self.left.start..self.left.end.min(self.left.start + CHUNK_ROWS);
-        let mut starts = self.npz.starts(&self.members[0], rows, &mut self.buffers[0])?;
+        let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + CHUNK_ROWS);
+        let mut starts = self.npz.row_starts(&self.members[0], rows, &mut self.buffers[0])?;
         let fits = starts.partition_point(|start| start - starts[0] <= CHUNK_ENTRIES as u64);
         starts.truncate(fits.max(2));
         if self.columns.contains(&0) {
             self.load(&starts)?;
         }
-        let end = self.left.start + starts.len() as u64 - 1;
+        let end = self.remaining.start + starts.len() as u64 - 1;
         if let Some(y) = &self.y {
             self.labels.resize(starts.len() - 1, 0.0);
-            let view = y.read(self.left.start..end, &mut self.buffers[0])?;
+            let view = y.read(self.remaining.start..end, &mut self.buffers[0])?;
             view.load(Positions::From(0), &mut self.labels);
         }
-        self.left.start = end;
+        self.remaining.start = end;
         Ok(starts.len() - 1)
     }
 
-    fn view(&self, index: usize) -> Result<View<'_>> {
-        let values = if self.columns[index] == 0 { Values::Sparse(self.rows.rows()) } else { Values::of(&self.labels) };
-        Ok(View { values, nulls: None })
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
+        let values = if self.columns[index] == 0 {
+            Values::Sparse(self.sparse_rows.rows())
+        } else {
+            Values::from_slice(&self.labels)
+        };
+        Ok(ColumnView { values, nulls: None })
     }
 }

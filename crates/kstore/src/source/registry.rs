@@ -2,11 +2,11 @@
 //! opened.
 
 #[cfg(feature = "compressed")]
-use super::Extended;
+use super::ExtendedFile;
 use super::format::{Format, TableFile};
-use super::remote::{self, Distant, Found, Reader};
-use super::{Identity, QUERY, STDIN, TextOptions, foreign, positioned::copied};
-use crate::named::Registry;
+use super::remote::{self, RemoteFile, RemoteObject, RemoteReader};
+use super::{Identity, QUERY_COLUMN, STDIN, TextOptions, shared_file::copy_to_temporary, unsupported};
+use crate::registry::Registry;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -46,12 +46,12 @@ pub fn register(format: &'static Format) -> Result<()> {
 
 /// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with the word
 /// `last` before the last one.
-pub(crate) fn known(last: &str) -> String {
-    listed(FORMATS.all().into_iter().map(|format| format.extensions), last)
+pub(crate) fn list_known_extensions(last: &str) -> String {
+    list_extensions(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }
 
 /// Joins extensions for messages, and mentions formats that this build does not include.
-pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
+pub(crate) fn list_extensions(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
         None => "no file at all".to_string(),
@@ -73,27 +73,27 @@ pub fn by_extension(path: &Path) -> Option<&'static Format> {
 
 /// Opens a file in the format of its extension or, if that is unknown, of its magic bytes.
 pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    super::regular(path)?;
-    opened(path, path, File::open(path).map_err(Error::io("read", path))?, options)
+    super::regular_metadata(path)?;
+    open_by_content(path, path, File::open(path).map_err(Error::io("read", path))?, options)
 }
 
 /// Opens the bytes of a file: `name` has the extension, and `path` is for messages.
-fn opened(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let start = beginning(path, &mut file)?;
+fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let start = read_start(path, &mut file)?;
     #[cfg(feature = "compressed")]
-    if let Some(packing) = packing(&start)
+    if let Some(packing) = compression(&start)
         && by_extension(name).is_none_or(|format| format.is_text)
     {
-        return unpacked(path, name, file, packing, options);
+        return open_compressed(path, name, file, packing, options);
     }
-    (format(path, name, &start)?.open)(path, file, options)
+    (detect_format(path, name, &start)?.open)(path, file, options)
 }
 
-const START: u64 = 4 << 10;
+const START_BYTES: u64 = 4 << 10;
 
-fn beginning(path: &Path, file: &mut File) -> Result<Vec<u8>> {
+fn read_start(path: &Path, file: &mut File) -> Result<Vec<u8>> {
     let (failed, mut start) = (|error| Error::io("read", path)(error), Vec::new());
-    file.take(START).read_to_end(&mut start).map_err(failed)?;
+    file.take(START_BYTES).read_to_end(&mut start).map_err(failed)?;
     file.rewind().map_err(failed)?;
     Ok(start)
 }
@@ -101,21 +101,22 @@ fn beginning(path: &Path, file: &mut File) -> Result<Vec<u8>> {
 /// Returns the format of a file: by the extension of its name, by its magic bytes, or because it
 /// begins like JSON. For a stream, which has no extension, text is svmlight if its first row has
 /// entries, and CSV otherwise.
-fn format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
+fn detect_format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
     let array = text.starts_with(b"[") && text[1..].trim_ascii_start().starts_with(b"{");
     let streamed = name == Path::new(STDIN);
-    let by_text = || match () {
+    let name_of_text = || match () {
         () if text.starts_with(b"{") || array => Some("rows.jsonl"),
-        () if !streamed || foreign::known(name, start).is_some() => None,
-        () if has_entries(text) => Some("rows.svm"),
+        () if !streamed || unsupported::describe_unsupported(name, start).is_some() => None,
+        () if starts_like_svmlight(text) => Some("rows.svm"),
         () => Some("rows.csv"),
     };
-    let found = by_extension(name).or_else(|| by_magic(start)).or_else(|| by_extension(Path::new(by_text()?)));
-    found.ok_or_else(|| match foreign::known(name, start) {
+    let format = by_extension(name).or_else(|| by_magic(start)).or_else(|| by_extension(Path::new(name_of_text()?)));
+    format.ok_or_else(|| match unsupported::describe_unsupported(name, start) {
         Some(detail) => Error::malformed(path, "a table", detail),
         None => {
-            let known = format!("{}, and text files with other names from standard input, -", known("and"));
+            let known =
+                format!("{}, and text files with other names from standard input, -", list_known_extensions("and"));
             Error::UnknownFormat { path: path.to_path_buf(), known }
         }
     })
@@ -128,7 +129,7 @@ pub(super) fn by_magic(start: &[u8]) -> Option<&'static Format> {
 /// Returns the program that compressed these bytes. They are unpacked unless the name of the file
 /// belongs to a binary format.
 #[cfg(feature = "compressed")]
-fn packing(start: &[u8]) -> Option<&'static str> {
+fn compression(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x1f, 0x8b, ..] => Some("gzip"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
@@ -148,63 +149,72 @@ const COMPRESSED: Format = Format::new(&["gz", "zst"], |path, _, _| {
 
 /// Opens data that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`, a stream.
 #[cfg(feature = "compressed")]
-fn unpacked(
+fn open_compressed(
     path: &Path,
     name: &Path,
     file: File,
-    packing: &'static str,
+    compression: &'static str,
     options: &TextOptions,
 ) -> Result<Arc<dyn TableFile>> {
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
-    let buffered = std::io::BufReader::with_capacity(super::positioned::BLOCK_BYTES, file);
-    let reader: Box<dyn Read> = match packing {
+    let buffered = std::io::BufReader::with_capacity(super::shared_file::BLOCK_BYTES, file);
+    let reader: Box<dyn Read> = match compression {
         "gzip" => Box::new(flate2::read::MultiGzDecoder::new(buffered)),
         _ => Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?),
     };
-    let mut plain = copied(path, Some(packing), reader)?;
-    let start = beginning(path, &mut plain)?;
-    let own = by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
-    let name = if own { name.with_extension("") } else { name.to_path_buf() };
+    let mut decompressed = copy_to_temporary(path, Some(compression), reader)?;
+    let start = read_start(path, &mut decompressed)?;
+    let is_compressed_name = by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
+    let name = if is_compressed_name { name.with_extension("") } else { name.to_path_buf() };
     // the content of rows.gz is recognised by its bytes, like a stream
-    let name = if own && name.extension().is_none() { Path::new(STDIN) } else { &name };
-    let inner = (format(path, name, &start)?.open)(path, plain, options)?;
-    Ok(Arc::new(Extended::unpacked(path, inner, bytes)))
+    let name = if is_compressed_name && name.extension().is_none() { Path::new(STDIN) } else { &name };
+    let inner = (detect_format(path, name, &start)?.open)(path, decompressed, options)?;
+    Ok(Arc::new(ExtendedFile::decompressed(path, inner, bytes)))
 }
 
 /// Returns whether text begins like svmlight: the first row has a number, and then entries
 /// `index:value`.
-fn has_entries(text: &[u8]) -> bool {
+fn starts_like_svmlight(text: &[u8]) -> bool {
     let row = text.split(|byte| *byte == b'\n').find(|line| !line.is_empty() && line[0] != b'#').unwrap_or_default();
     let mut words = row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let label = words.next().and_then(|word| str::from_utf8(word).ok()?.parse::<f64>().ok());
     let index = words.next().and_then(|word| Some(&word[..word.iter().position(|byte| *byte == b':')?]));
-    label.is_some() && index.is_some_and(|index| index == QUERY.as_bytes() || index.iter().all(u8::is_ascii_digit))
+    label.is_some()
+        && index.is_some_and(|index| index == QUERY_COLUMN.as_bytes() || index.iter().all(u8::is_ascii_digit))
 }
 
 /// Opens standard input, in any format.
 ///
 /// # Errors
 /// Errors of reading it and of writing the temporary file; [`Error::UnknownFormat`].
-pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
-    super::check_input()?;
+pub(crate) fn open_standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
+    super::check_stdin()?;
     let path = Path::new(STDIN);
-    let file = copied(path, None, std::io::stdin().lock())?;
+    let file = copy_to_temporary(path, None, std::io::stdin().lock())?;
     let identity = Identity::of_content(path, &file)?;
-    Ok((opened(path, path, file, options)?, identity))
+    Ok((open_by_content(path, path, file, options)?, identity))
 }
 
 /// Opens a remote object in the format of its name or its magic bytes.
-pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
-    let shown = remote::redacted(&found.address);
-    let path = Path::new(&shown);
-    let distant = Arc::new(Distant::open(Arc::clone(&found.object)).map_err(Error::io("read", path))?);
-    let identity = Identity::told(path, distant.length(), &found.version);
-    let name = found.address.split(['?', '#']).next().unwrap_or_default();
-    let start = distant.read(0, 8).map_err(Error::io("read", path))?;
+pub(crate) fn open_remote(
+    remote_object: &RemoteObject,
+    options: &TextOptions,
+) -> Result<(Arc<dyn TableFile>, Identity)> {
+    let address = remote::redacted(&remote_object.address);
+    let path = Path::new(&address);
+    let file = Arc::new(RemoteFile::open(Arc::clone(&remote_object.object)).map_err(Error::io("read", path))?);
+    let identity = Identity::of_object(path, file.length(), &remote_object.version);
+    let name = remote_object.address.split(['?', '#']).next().unwrap_or_default();
+    let start = file.read(0, 8).map_err(Error::io("read", path))?;
     let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
-    let table = match format.and_then(|format| format.distant).filter(|_| distant.is_versioned()) {
-        Some(open) => open(path, distant)?,
-        None => opened(path, Path::new(name), copied(path, None, Reader::of(&distant))?, options)?,
+    let table = match format.and_then(|format| format.open_remote).filter(|_| file.is_versioned()) {
+        Some(open) => open(path, file)?,
+        None => open_by_content(
+            path,
+            Path::new(name),
+            copy_to_temporary(path, None, RemoteReader::buffered(&file))?,
+            options,
+        )?,
     };
     Ok((table, identity))
 }

@@ -7,7 +7,7 @@
 //! formats, and objects without versions, are first copied into a temporary file, like standard
 //! input.
 
-use crate::named::{Named, Registry};
+use crate::registry::{Registry, RegistryEntry};
 use crate::{Error, Result};
 use std::sync::{Arc, OnceLock};
 use std::{fmt::Debug, io, ops::Range, path::Path};
@@ -31,7 +31,7 @@ pub trait Object: Debug + Send + Sync {
 
 /// An object that an address refers to.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct RemoteObject {
     /// Address of the object itself, by which it is named and sorted.
     pub address: String,
     /// Version of the object: an ETag, or a time.
@@ -47,11 +47,11 @@ pub struct Store {
     pub schemes: &'static [&'static str],
     /// Returns the objects of an address: a single object, all objects of a folder (an address that
     /// ends with `/`), or all that match a pattern.
-    pub find: fn(&str) -> Result<Vec<Found>>,
+    pub find: fn(&str) -> Result<Vec<RemoteObject>>,
 }
 
-impl Named for Store {
-    const WHAT: &'static str = "store";
+impl RegistryEntry for Store {
+    const KIND: &'static str = "store";
     fn name(&self) -> &'static str {
         self.schemes[0]
     }
@@ -67,28 +67,28 @@ pub fn register_store(store: &'static Store) -> Result<()> {
     STORES.register(store)
 }
 
-static STOP: OnceLock<fn() -> bool> = OnceLock::new();
+static SHOULD_STOP: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Sets the function that returns whether the process was asked to stop; only the first call has an
 /// effect. Stores call it while they wait for a response.
 #[doc(hidden)]
 pub fn stop_when(requested: fn() -> bool) {
-    STOP.get_or_init(|| requested);
+    SHOULD_STOP.get_or_init(|| requested);
 }
 
 /// Returns whether the process was asked to stop.
 #[doc(hidden)]
-pub fn is_stopped() -> bool {
-    STOP.get().is_some_and(|requested| requested())
+pub fn is_stop_requested() -> bool {
+    SHOULD_STOP.get().is_some_and(|requested| requested())
 }
 
 /// Replaces an error of reading by [`Error::Interrupted`] if the process was asked to stop.
-pub(crate) fn interrupted(error: Error) -> Error {
-    if is_stopped() { Error::Interrupted } else { error }
+pub(crate) fn or_interrupted(error: Error) -> Error {
+    if is_stop_requested() { Error::Interrupted } else { error }
 }
 
 /// Replacement for a password, a signature or another secret value.
-const HIDDEN: &str = "***";
+const REDACTED: &str = "***";
 
 /// Returns an address for messages and reports: without passwords, and without the values of a web
 /// address's query, such as signatures.
@@ -107,13 +107,13 @@ pub fn redacted(address: &str) -> String {
     let query = rest.find(['?', '#']).filter(|_| scheme.starts_with("http"));
     let (path, query) = rest.split_at(query.unwrap_or(rest.len()));
     let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
-    let host = host.rsplit_once('@').map_or(host.to_string(), |(_, host)| format!("{HIDDEN}@{host}"));
-    let hidden = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) => format!("{name}={HIDDEN}"),
-        None if pair.len() > 1 => format!("{}{HIDDEN}", &pair[..usize::from(pair.starts_with(['?', '#']))]),
+    let host = host.rsplit_once('@').map_or(host.to_string(), |(_, host)| format!("{REDACTED}@{host}"));
+    let redacted_pair = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) => format!("{name}={REDACTED}"),
+        None if pair.len() > 1 => format!("{}{REDACTED}", &pair[..usize::from(pair.starts_with(['?', '#']))]),
         None => pair.to_string(),
     };
-    let query: Vec<String> = query.split('&').map(hidden).collect();
+    let query: Vec<String> = query.split('&').map(redacted_pair).collect();
     format!("{scheme}://{host}{path}{}", query.join("&"))
 }
 
@@ -121,14 +121,14 @@ pub fn redacted(address: &str) -> String {
 ///
 /// # Errors
 /// A scheme that no store supports; the errors of the store; no object.
-pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
-    let shown = redacted(&path.to_string_lossy());
-    let not_found = |hint: &str| Error::NotFound { path: shown.into(), hint: hint.to_string() };
+pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
+    let address = redacted(&path.to_string_lossy());
+    let not_found = |hint: &str| Error::NotFound { path: address.into(), hint: hint.to_string() };
     let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {
         let hint = "; this build does not support such a store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
         return Err(not_found(hint));
     };
-    match (store.find)(&path.to_string_lossy()).map_err(interrupted)? {
+    match (store.find)(&path.to_string_lossy()).map_err(or_interrupted)? {
         found if found.is_empty() => Err(not_found("; no object has this address: check it and its folder")),
         found => Ok(found),
     }
@@ -136,23 +136,23 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
 
 /// Bytes at the end of an object that are read and stored on opening: they usually contain the
 /// footer of a Parquet file.
-const END: u64 = 64 << 10;
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// Bytes per read while an object is copied.
-const PART: usize = 8 << 20;
+const COPY_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
-pub(crate) struct Distant {
+pub(crate) struct RemoteFile {
     object: Arc<dyn Object>,
-    end: (u64, Vec<u8>),
+    tail: (u64, Vec<u8>),
 }
 
-impl Distant {
+impl RemoteFile {
     pub(super) fn open(object: Arc<dyn Object>) -> io::Result<Self> {
         let length = object.length();
-        let start = length.saturating_sub(END);
-        let end = if length == 0 { Vec::new() } else { one(&*object, start..length)? };
-        Ok(Self { object, end: (start, end) })
+        let start = length.saturating_sub(TAIL_BYTES);
+        let tail = if length == 0 { Vec::new() } else { read_range(&*object, start..length)? };
+        Ok(Self { object, tail: (start, tail) })
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -166,42 +166,42 @@ impl Distant {
     /// Reads up to `length` bytes from `at` on; fewer at the end of the object.
     pub(crate) fn read(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = at.saturating_add(length as u64).min(self.length());
-        let (start, bytes) = &self.end;
+        let (start, bytes) = &self.tail;
         match (at < end, at.checked_sub(*start)) {
             (false, _) => Ok(Vec::new()),
             (true, Some(from)) => Ok(bytes[from as usize..][..(end - at) as usize].to_vec()),
-            (true, None) => one(&*self.object, at..end),
+            (true, None) => read_range(&*self.object, at..end),
         }
     }
 
     #[cfg(feature = "parquet")]
     pub(crate) fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
-        if ranges.iter().all(|range| range.start >= self.end.0 && range.end <= self.length()) {
+        if ranges.iter().all(|range| range.start >= self.tail.0 && range.end <= self.length()) {
             return ranges.iter().map(|range| self.read(range.start, (range.end - range.start) as usize)).collect();
         }
-        let found = self.object.ranges(ranges)?;
-        let whole = found.len() == ranges.len()
-            && found.iter().zip(ranges).all(|(bytes, range)| bytes.len() as u64 == range.end - range.start);
-        if whole { Ok(found) } else { Err(short()) }
+        let parts = self.object.ranges(ranges)?;
+        let is_complete = parts.len() == ranges.len()
+            && parts.iter().zip(ranges).all(|(bytes, range)| bytes.len() as u64 == range.end - range.start);
+        if is_complete { Ok(parts) } else { Err(too_few_bytes()) }
     }
 }
 
-fn short() -> io::Error {
+fn too_few_bytes() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested")
 }
 
-fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
+fn read_range(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
     let length = range.end - range.start;
     let bytes = object.ranges(&[range])?.pop().unwrap_or_default();
-    if bytes.len() as u64 == length { Ok(bytes) } else { Err(short()) }
+    if bytes.len() as u64 == length { Ok(bytes) } else { Err(too_few_bytes()) }
 }
 
-pub(super) struct Reader<'a> {
-    object: &'a Distant,
+pub(super) struct RemoteReader<'a> {
+    object: &'a RemoteFile,
     at: u64,
 }
 
-impl io::Read for Reader<'_> {
+impl io::Read for RemoteReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.object.read(self.at, buffer.len())?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
@@ -210,9 +210,9 @@ impl io::Read for Reader<'_> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RemoteReader<'a> {
     /// Returns a reader of an object, with requests of 8 MiB.
-    pub(super) fn of(object: &'a Distant) -> io::BufReader<Self> {
-        io::BufReader::with_capacity(PART, Self { object, at: 0 })
+    pub(super) fn buffered(object: &'a RemoteFile) -> io::BufReader<Self> {
+        io::BufReader::with_capacity(COPY_BYTES, Self { object, at: 0 })
     }
 }

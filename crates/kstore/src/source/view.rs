@@ -83,26 +83,26 @@ pub enum Values<'a> {
 
 impl<'a> Values<'a> {
     /// Wraps contiguous numbers.
-    pub fn of<V: Plain>(values: &'a [V]) -> Self {
-        Self::packed(bytemuck::cast_slice(values), V::ELEMENT)
+    pub fn from_slice<V: Plain>(values: &'a [V]) -> Self {
+        Self::from_bytes(bytemuck::cast_slice(values), V::ELEMENT)
     }
 
     /// Wraps contiguous numbers, given as bytes.
-    pub(crate) fn packed(bytes: &'a [u8], element: Element) -> Self {
+    pub(crate) fn from_bytes(bytes: &'a [u8], element: Element) -> Self {
         Self::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
     }
 }
 
 /// A column of a chunk.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct ColumnView<'a> {
     /// Values; arbitrary for nulls.
     pub values: Values<'a>,
     /// Validity of each row; `None` if all rows have a value.
     pub nulls: Option<&'a NullBuffer>,
 }
 
-impl<'a> View<'a> {
+impl<'a> ColumnView<'a> {
     /// Returns whether a row is missing.
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.is_some_and(|nulls| nulls.is_null(row))
@@ -114,9 +114,9 @@ impl<'a> View<'a> {
     pub fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.values {
             Values::Strided(v) => v.load(at, out),
-            Values::Bool(v) => pick(at, out, |row| f64::from(u8::from(v.value(row)))),
+            Values::Bool(v) => fill_by_row(at, out, |row| f64::from(u8::from(v.value(row)))),
             Values::Text(_) | Values::Binary(_) => out.fill(f64::NAN),
-            Values::Sparse(v) => pick(at, out, |row| v.largest(row)),
+            Values::Sparse(v) => fill_by_row(at, out, |row| v.largest_magnitude(row)),
         }
         if let Some(nulls) = self.nulls {
             for (i, out) in out.iter_mut().enumerate() {
@@ -135,7 +135,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the integer in `row`, an index of a sparse row's entries; `None` if it is missing.
-    pub(crate) fn index(&self, row: usize) -> Option<i128> {
+    pub(crate) fn entry_index(&self, row: usize) -> Option<i128> {
         self.integer(row).filter(|_| !self.is_null(row))
     }
 
@@ -167,7 +167,7 @@ impl<'a> View<'a> {
 }
 
 #[inline(always)]
-fn each<V: Copy>(values: &[V], at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
+fn convert_slice<V: Copy>(values: &[V], at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
     match at {
         Positions::From(start) => {
             for (out, value) in out.iter_mut().zip(&values[start..]) {
@@ -183,7 +183,7 @@ fn each<V: Copy>(values: &[V], at: Positions<'_>, out: &mut [f64], convert: impl
 }
 
 #[inline(always)]
-fn pick(at: Positions<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
+fn fill_by_row(at: Positions<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
     for (i, out) in out.iter_mut().enumerate() {
         *out = value(at.get(i));
     }
@@ -191,9 +191,9 @@ fn pick(at: Positions<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
 
 impl<'a> Strided<'a> {
     /// Returns the values without conversion if they have this type and are contiguous.
-    pub(crate) fn slice<V: bytemuck::Pod>(self, element: Element) -> Option<&'a [V]> {
-        let own = self.element == element && self.stride == size_of::<V>();
-        bytemuck::try_cast_slice(self.bytes.get(self.offset..)?).ok().filter(|_| own)
+    pub(crate) fn contiguous<V: bytemuck::Pod>(self, element: Element) -> Option<&'a [V]> {
+        let is_contiguous = self.element == element && self.stride == size_of::<V>();
+        bytemuck::try_cast_slice(self.bytes.get(self.offset..)?).ok().filter(|_| is_contiguous)
     }
 
     #[inline(always)]
@@ -203,28 +203,28 @@ impl<'a> Strided<'a> {
     }
 
     #[inline(always)]
-    fn numbers<V: bytemuck::Pod>(&self, at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
-        match self.slice(self.element) {
-            Some(values) => each(values, at, out, convert),
-            None => pick(at, out, |row| convert(self.value(row))),
+    fn load_as<V: bytemuck::Pod>(&self, at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
+        match self.contiguous(self.element) {
+            Some(values) => convert_slice(values, at, out, convert),
+            None => fill_by_row(at, out, |row| convert(self.value(row))),
         }
     }
 
     #[inline]
     fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.element {
-            Element::F16 => self.numbers(at, out, |bits| F16::from_bits(bits).to_f64()),
-            Element::F32 => self.numbers(at, out, |v: f32| v.into()),
-            Element::F64 => self.numbers(at, out, |v| v),
-            Element::I8 => self.numbers(at, out, |v: i8| v.into()),
-            Element::I16 => self.numbers(at, out, |v: i16| v.into()),
-            Element::I32 => self.numbers(at, out, |v: i32| v.into()),
-            Element::I64 => self.numbers(at, out, |v: i64| v as f64),
-            Element::U8 => self.numbers(at, out, |v: u8| v.into()),
-            Element::U16 => self.numbers(at, out, |v: u16| v.into()),
-            Element::U32 => self.numbers(at, out, |v: u32| v.into()),
-            Element::U64 => self.numbers(at, out, |v: u64| v as f64),
-            Element::Bool => self.numbers(at, out, |v: u8| f64::from(u8::from(v != 0))),
+            Element::F16 => self.load_as(at, out, |bits| F16::from_bits(bits).to_f64()),
+            Element::F32 => self.load_as(at, out, |v: f32| v.into()),
+            Element::F64 => self.load_as(at, out, |v| v),
+            Element::I8 => self.load_as(at, out, |v: i8| v.into()),
+            Element::I16 => self.load_as(at, out, |v: i16| v.into()),
+            Element::I32 => self.load_as(at, out, |v: i32| v.into()),
+            Element::I64 => self.load_as(at, out, |v: i64| v as f64),
+            Element::U8 => self.load_as(at, out, |v: u8| v.into()),
+            Element::U16 => self.load_as(at, out, |v: u16| v.into()),
+            Element::U32 => self.load_as(at, out, |v: u32| v.into()),
+            Element::U64 => self.load_as(at, out, |v: u64| v as f64),
+            Element::Bool => self.load_as(at, out, |v: u8| f64::from(u8::from(v != 0))),
         }
     }
 

@@ -8,7 +8,7 @@ use parquet::file::properties::WriterProperties;
 use std::sync::Arc;
 
 fn looked(table: &Table, selection: &Selection) -> (Vec<String>, Option<ColumnNote>) {
-    let (selected, note) = table.select(selection).unwrap().looked();
+    let (selected, note) = table.select(selection).unwrap().inspect_columns();
     (selected.feature_columns(), note)
 }
 
@@ -49,7 +49,7 @@ fn columns_without_values_are_left_out_whatever_their_type_and_the_format() {
         let selection = Selection { rows: Some(0..2900), targets: names(&["y"]), ..Selection::default() };
         assert_eq!(looked(&table, &selection).0, ["a"]);
         let selected = table.select(&Selection { features: names(&["a", "gone"]), ..selection }).unwrap();
-        assert_eq!(selected.blank().unwrap(), ["gone"]);
+        assert_eq!(selected.find_blank_columns().unwrap(), ["gone"]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kstore::budget::parse_bytes;
 use kstore::shown::bytes;
-use kstore::{Error, Plan};
+use kstore::{Error, MemoryPlan};
 #[test]
 fn sizes_read_and_print() {
     assert_eq!(parse_bytes("512MiB").unwrap(), 512 << 20);
@@ -17,25 +17,25 @@ fn sizes_read_and_print() {
 
 #[test]
 fn a_plan_names_its_largest_term() {
-    let plan = Plan::new("x", 100).term("small", 30, "lower a").term("large", 80, "lower b");
+    let plan = MemoryPlan::new("x", 100).term("small", 30, "lower a").term("large", 80, "lower b");
     assert_eq!(plan.bytes(), 110);
     let error = plan.check().unwrap_err();
     assert!(matches!(&error, Error::OverBudget { largest, needed: 110, .. } if largest == "large"), "{error}");
-    assert!(Plan::new("x", 100).term("small", 100, "").check().is_ok());
+    assert!(MemoryPlan::new("x", 100).term("small", 100, "").check().is_ok());
 }
 
 #[test]
 fn a_refusal_beside_something_else_names_the_budget_of_both() {
-    let refused = Plan::new("x", 120 << 20).term("large", 128 << 20, "lower `rank`").check().unwrap_err();
-    let told = refused.beside(8 << 20).to_string();
+    let refused = MemoryPlan::new("x", 120 << 20).term("large", 128 << 20, "lower `rank`").check().unwrap_err();
+    let told = refused.with_reserved(8 << 20).to_string();
     let expected = "x needs 136 MiB, the budget is 128 MiB (`memory`): the largest part is large with 128 MiB; lower `rank` or raise `memory` to 136MiB";
     assert_eq!(told, expected);
 }
 
 #[test]
 fn every_run_begins_with_the_process_its_threads_and_its_files() {
-    let bytes = |threads, held| Plan::process("x", 1 << 30, threads, held).bytes();
+    let bytes = |threads, held| MemoryPlan::for_process("x", 1 << 30, threads, held).bytes();
     assert_eq!(bytes(64, 5) - bytes(1, 0), 63 * (bytes(2, 0) - bytes(1, 0)) + 5);
-    assert!(Plan::process("x", 1 << 20, 1, 0).check().is_err());
+    assert!(MemoryPlan::for_process("x", 1 << 20, 1, 0).check().is_err());
     assert_eq!(bytes(usize::MAX, usize::MAX), usize::MAX, "sums do not wrap");
 }

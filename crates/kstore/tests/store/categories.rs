@@ -5,7 +5,8 @@ use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Int32Type;
 use kstore::encoding::{Code, CodedColumn, ColumnNote, Distinct, Search};
 use kstore::{
-    Categories, Encoding, Error, Label, Missing, Pass, Reading, Scaler, Selected, Selection, Table, TextLimit, Workers,
+    Categories, Encoding, Error, Label, Missing, Pass, Reading, Scaler, SelectedTable, Selection, Table, TextLimit,
+    Workers,
 };
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -61,15 +62,15 @@ pub(crate) fn coded(
     table: &Table,
     selection: &Selection,
     (segment, lanes): (u64, usize),
-) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
+) -> kstore::Result<(SelectedTable, Vec<ColumnNote>)> {
     coded_of(table.select(selection)?, (segment, lanes))
 }
 
 pub(crate) fn coded_of(
-    selected: Selected,
+    selected: SelectedTable,
     (segment, lanes): (u64, usize),
-) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
-    let Some(search) = selected.search() else { return Ok((selected, Vec::new())) };
+) -> kstore::Result<(SelectedTable, Vec<ColumnNote>)> {
+    let Some(search) = selected.column_search() else { return Ok((selected, Vec::new())) };
     let workers = Workers::sequential();
     let source = search.rows(TextLimit::default())?;
     let pass = Pass { lanes, ..Pass::new(5, segment, &workers) };
@@ -107,10 +108,10 @@ fn by_hand(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
 }
 
 /// Reads the rows of a coded selection, unscaled; a missing number becomes the mean.
-fn rows_of(selected: &Selected, rows: &[Row], tile: usize) -> kstore::Result<Vec<f64>> {
+fn rows_of(selected: &SelectedTable, rows: &[Row], tile: usize) -> kstore::Result<Vec<f64>> {
     let there: Vec<f64> = rows.iter().filter_map(|row| row.size).collect();
     let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
-    let d = selected.shape().features;
+    let d = selected.shape().inputs;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![mean; d], ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     Ok(read::<f64>(&selected.rows::<f64>(reading)?, 0..rows.len() as u64, tile)?.x)
@@ -169,7 +170,7 @@ fn text_is_a_category_by_default_and_numbers_and_truth_values_are_numbers() {
         let named = Selection { features: names(&["city"]), categories: Categories::None, ..Selection::default() };
         assert!(matches!(table.select(&named), Err(Error::WrongType { .. })));
         let error = table.select(&Selection::default()).unwrap().rows::<f64>(Reading::default()).unwrap_err();
-        assert!(matches!(&error, Error::Uncoded { column } if column == "city"), "{error}");
+        assert!(matches!(&error, Error::UnknownCategories { column } if column == "city"), "{error}");
     }
 }
 
@@ -187,7 +188,7 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
     let open = |rows, count| Table::open(&[cities(folder.path(), rows, count)]).unwrap();
     let features = |table: &Table, wanted: &Selection| {
         let (selected, notes) = coded(table, wanted, (16, 2)).unwrap();
-        (selected.shape().features, notes.iter().map(ToString::to_string).collect::<String>())
+        (selected.shape().inputs, notes.iter().map(ToString::to_string).collect::<String>())
     };
     let wanted = Selection::default();
     let identifier = open(100, 99);
@@ -213,12 +214,12 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let folder = folder();
     let few = Table::open(&[cities(folder.path(), 1200, 1000)]).unwrap();
     let (selected, left_out) = coded(&few, &Selection::default(), (64, 2)).unwrap();
-    assert_eq!((selected.shape().features, left_out.len()), (1001, 0));
+    assert_eq!((selected.shape().inputs, left_out.len()), (1001, 0));
     let many = Table::open(&[cities(folder.path(), 1001, 1001)]).unwrap();
     for (segment, lanes) in [(64, 2), (2000, 1)] {
         let (selected, left_out) = coded(&many, &Selection::default(), (segment, lanes)).unwrap();
         assert_eq!(selected.feature_names(), ["size"]);
-        let [ColumnNote::LeftOut { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
+        let [ColumnNote::TooManyValues { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
         assert_eq!((column.as_str(), *values), ("city", Distinct::More { than: 1000, repeat: false }));
         let told = left_out[0].to_string();
         assert!(
@@ -229,7 +230,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
         );
     }
     let (selected, _) = coded(&many, &Selection { hash: Some(16), ..Selection::default() }, (64, 2)).unwrap();
-    assert_eq!(selected.shape().features, 17);
+    assert_eq!(selected.shape().inputs, 17);
     let x = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1001, 100).unwrap().x;
     let buckets: Vec<usize> = x.chunks(17).map(|row| row[..16].iter().position(|v| *v == 1.0).unwrap()).collect();
     assert!(x.chunks(17).all(|row| row[..16].iter().sum::<f64>() == 1.0));
@@ -238,7 +239,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let chi2: f64 = counts.map(|count| (count - 1001.0 / 16.0).powi(2) / (1001.0 / 16.0)).sum();
     assert!(chi2 < 44.3, "{chi2}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
-    assert_eq!(coded(&many, &all, (64, 2)).unwrap().0.shape().features, 1002);
+    assert_eq!(coded(&many, &all, (64, 2)).unwrap().0.shape().inputs, 1002);
     let named = Selection { features: names(&["city", "size"]), ..Selection::default() };
     assert!(matches!(coded(&many, &named, (64, 2)), Err(Error::TooManyValues { limit: 1000, .. })));
     let only = Selection { features: names(&["c*"]), ..Selection::default() };
@@ -300,7 +301,7 @@ fn a_known_encoding_meets_values_that_it_does_not_know() {
         x.chunks(6).collect::<Vec<_>>(),
         [[1.0, 0.0, 0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 2.0], [0.0, 0.0, 1.0, 1.0, 0.0, 3.0]]
     );
-    assert_eq!(selected.unseen(), [("city".to_string(), 1), ("shop".to_string(), 1)]);
+    assert_eq!(selected.unseen_value_counts(), [("city".to_string(), 1), ("shop".to_string(), 1)]);
     std::fs::write(&path, "size,shop,city\n1,,7\n").unwrap();
     let table = Table::open(&[&path]).unwrap();
     for (missing, remedy) in [(Missing::Error, "`missing` indicator"), (Missing::Mean, "only numbers have a mean")] {
@@ -312,7 +313,7 @@ fn a_known_encoding_meets_values_that_it_does_not_know() {
     let lenient = Selection { encoding: encoding.clone(), missing: Missing::Indicator, ..Selection::default() };
     let selected = table.select(&lenient).unwrap();
     assert_eq!(read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1, 9).unwrap().x[3..5], [0.0, 0.0]);
-    assert_eq!(selected.unseen(), [("shop".to_string(), 1)]);
+    assert_eq!(selected.unseen_value_counts(), [("shop".to_string(), 1)]);
     let drop = Selection { encoding, missing: Missing::Drop, ..Selection::default() };
     assert!(
         read::<f64>(&table.select(&drop).unwrap().rows::<f64>(Reading::default()).unwrap(), 0..1, 9)
@@ -352,9 +353,9 @@ fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
     let error = coded(&write(30), &Selection::default(), (9, 2)).unwrap_err().to_string();
     assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is none"), "{error}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
-    assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().features, 32);
+    assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().inputs, 32);
     // with few numbers, a single word makes the column categorical
-    assert_eq!(coded(&write(7), &Selection::default(), (9, 2)).unwrap().0.shape().features, 9);
+    assert_eq!(coded(&write(7), &Selection::default(), (9, 2)).unwrap().0.shape().inputs, 9);
 }
 
 #[test]

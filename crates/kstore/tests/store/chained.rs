@@ -1,6 +1,6 @@
 //! Several tables in sequence as one source.
 
-use kstore::source::Chained;
+use kstore::source::ChainedRows;
 use kstore::{MemoryRows, RowBuf, RowSource};
 
 #[test]
@@ -11,7 +11,7 @@ fn any_tiles_and_segments_give_the_rows_in_order() {
         MemoryRows::new(x, 2).unwrap().with_targets(y, 1).unwrap()
     };
     let parts = [part(0, 5), part(5, 5), part(5, 6), part(6, 17)];
-    let all = Chained::new(parts.iter().map(|part| part as &dyn RowSource<f64>).collect()).unwrap();
+    let all = ChainedRows::new(parts.iter().map(|part| part as &dyn RowSource<f64>).collect()).unwrap();
     assert_eq!(all.range(), 0..17);
     for capacity in [1, 2, 4, 7, 30] {
         for segment in [3, 17] {
@@ -35,5 +35,5 @@ fn any_tiles_and_segments_give_the_rows_in_order() {
         }
     }
     let narrow = MemoryRows::new(vec![1.0f64], 1).unwrap();
-    assert!(Chained::new(vec![&parts[0] as &dyn RowSource<f64>, &narrow]).is_err());
+    assert!(ChainedRows::new(vec![&parts[0] as &dyn RowSource<f64>, &narrow]).is_err());
 }

@@ -36,7 +36,7 @@ fn an_array_that_shrinks_under_the_reader_is_named() {
     let heads = ["a", "b"].map(|name| kstore::OutputColumn::new(name, kstore::OutputKind::F64));
     let mut out = kstore::sink::create(&path, &heads).unwrap();
     let values: Vec<f64> = (0..50_000).map(f64::from).collect();
-    out.write(&[kstore::Output::F64(&values), kstore::Output::F64(&values)]).unwrap();
+    out.write(&[kstore::OutputValues::F64(&values), kstore::OutputValues::F64(&values)]).unwrap();
     out.finish().unwrap();
     let selected = Table::open(&[&path]).unwrap().select(&kstore::Selection::default()).unwrap();
     let rows = selected.rows::<f64>(Reading::default()).unwrap();
@@ -46,7 +46,7 @@ fn an_array_that_shrinks_under_the_reader_is_named() {
     };
     let error = Pass::new(16, 5000, sequential()).fold(&rows, &Vandal(9500, Mutex::new(Some(shrink)))).map(|_| ());
     let error = error.unwrap_err();
-    assert!(matches!(&error, Error::Changed { path: named, .. } if *named == path), "{error}");
+    assert!(matches!(&error, Error::FileChanged { path: named, .. } if *named == path), "{error}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_file_that_changes_under_the_reader_is_named() {
             };
             let pass = Pass { lanes, ..Pass::new(16, 1000, sequential()) };
             let error = pass.fold(&rows, &vandal).map(|_| ()).unwrap_err();
-            let named = matches!(&error, Error::Changed { path: named, .. } if *named == path);
+            let named = matches!(&error, Error::FileChanged { path: named, .. } if *named == path);
             assert!(named && error.to_string().contains(change), "{lanes} lanes, {act}: {error}");
         }
     }

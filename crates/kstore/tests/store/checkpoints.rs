@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::checkpoint::{Journal, Listener, Manifest, Resume, Stored};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::{NoObserver, Observer};
 use kstore::source::Identity;
 use kstore::{Error, Fold, Pass, RowBlock, RowSource, Statistics, StatisticsFold, TableRows, Workers};
 use proptest::prelude::*;
@@ -73,7 +73,7 @@ impl Fold<f64> for Twice {
 }
 
 fn bits(statistics: &Statistics) -> Vec<u64> {
-    let moments = statistics.features.iter().chain(&statistics.targets);
+    let moments = statistics.inputs.iter().chain(&statistics.targets);
     let numbers = moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]);
     numbers.chain([statistics.rows]).chain(statistics.groups.sorted().into_iter().map(|(_, count)| count)).collect()
 }
@@ -87,7 +87,7 @@ struct Asked(AtomicU64, u64);
 
 impl Observer for Asked {
     fn advance(&self, _: u64) {}
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) >= self.1
     }
 }
@@ -105,7 +105,7 @@ proptest! {
         let folder = folder();
         let rows = usual_rows(&split(folder.path(), 900, &cuts, 100));
         let fold = fold(&rows);
-        let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &Unobserved, journal: None };
+        let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &NoObserver, journal: None };
         let (whole, report) = pass.fold(&rows, &fold).unwrap();
         let manifest = manifest(rows.selected().table().identities());
         // the limit grows with every run, so that even the longest segment completes eventually
@@ -158,7 +158,7 @@ fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
     pass.resume("first", &rows, &fold(&rows)).unwrap();
     let error = pass.resume("second", &rows, &fold(&rows)).unwrap_err();
-    assert!(matches!(error, Error::Interrupted) && journal.holds_work(), "{error}");
+    assert!(matches!(error, Error::Interrupted) && journal.has_saved_state(), "{error}");
     assert_eq!(ends(folder), ["-0001.safetensors", "-0002.safetensors", ".json"]);
     (rows, manifest)
 }
@@ -196,7 +196,7 @@ fn what_is_saved_is_not_read_again() {
     let folder = folder();
     let (rows, manifest) = stopped(folder.path());
     let (heard, percent) = resumed(folder.path(), &rows, &manifest);
-    assert!(heard.has("note: first: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
+    assert!(heard.has("note: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
     assert!(heard.has("rows are in the checkpoint, incomplete"), "{:?}", heard.0);
     // four or five of sixteen segments were complete
     assert!((60..=85).contains(&percent), "{percent} % of a pass");
@@ -345,7 +345,7 @@ fn folders_of_others_and_disks_that_refuse() {
         let pass = Pass { journal: Some(&journal), ..pass() };
         assert_eq!(pass.resume("first", &rows, &fold(&rows)).unwrap().1.rows, 500);
         assert!(heard.has("warning: the checkpoint was not saved"), "{:?}", heard.0);
-        assert!(!journal.holds_work());
+        assert!(!journal.has_saved_state());
     }
 }
 
@@ -356,11 +356,11 @@ fn short_runs_leave_no_trace() {
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let path = folder.path().join("checkpoint");
-    let journal = Journal::open(&path, &manifest, kstore::checkpoint::EVERY, Resume::Required, &heard).unwrap();
+    let journal = Journal::open(&path, &manifest, kstore::checkpoint::SAVE_INTERVAL, Resume::Required, &heard).unwrap();
     assert!(heard.has("checkpoint does not exist: starting over"), "{:?}", heard.0);
     let observer = Asked(AtomicU64::new(0), 40);
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
     pass.resume("first", &rows, &fold(&rows)).unwrap();
     pass.resume("second", &rows, &fold(&rows)).unwrap_err();
-    assert!(!journal.holds_work() && !path.exists());
+    assert!(!journal.has_saved_state() && !path.exists());
 }

@@ -1,6 +1,6 @@
 //! Digests of rows depend on the values only, not on how they are read.
 
-use kstore::{Pass, Reading, RowBlock, RowDigests, Selected, Selection, Table, Workers};
+use kstore::{Pass, Reading, RowBlock, RowDigests, SelectedTable, Selection, Table, Workers};
 use std::sync::Arc;
 
 fn values(rows: std::ops::Range<usize>) -> (Vec<f64>, Vec<f64>) {
@@ -8,23 +8,24 @@ fn values(rows: std::ops::Range<usize>) -> (Vec<f64>, Vec<f64>) {
     (x, rows.map(|i| (i as f64).cos()).collect())
 }
 
-fn selected((x, y): &(Vec<f64>, Vec<f64>), first: u64, of: u64) -> Selected {
+fn selected((x, y): &(Vec<f64>, Vec<f64>), first: u64, of: u64) -> SelectedTable {
     let table = Table::from_rows(x, 3, y).unwrap().part_of(of, first).unwrap();
     table.select(&Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap()
 }
 
 /// Computes the digests of some rows, read in tiles by two lanes.
-fn digests(selected: &Selected, rows: std::ops::Range<u64>, tile: usize) -> Arc<RowDigests> {
+fn digests(selected: &SelectedTable, rows: std::ops::Range<u64>, tile: usize) -> Arc<RowDigests> {
     let stored = selected.table().stored_rows();
     let digests = Arc::new(RowDigests::new(stored));
     let range = Selection { targets: vec!["y".into()], rows: Some(rows), ..Selection::default() };
-    let source = selected.table().select(&range).unwrap().digested(&digests).rows::<f32>(Reading::default()).unwrap();
+    let source =
+        selected.table().select(&range).unwrap().with_digests(&digests).rows::<f32>(Reading::default()).unwrap();
     let workers = Workers::new(2);
     let pass = Pass { lanes: 2, ..Pass::new(tile, 500, &workers) };
-    pass.each(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
+    pass.for_each_tile(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
     digests.close();
     // rows that are read after `close` are not added
-    pass.each(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
+    pass.for_each_tile(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
     digests
 }
 
@@ -32,16 +33,16 @@ fn digests(selected: &Selected, rows: std::ops::Range<u64>, tile: usize) -> Arc<
 fn digests_of_parts_add_up_to_those_of_all_rows() {
     let n = 3000;
     let all = values(0..n);
-    let whole = digests(&selected(&all, 0, n as u64), 0..n as u64, 64).of(&(0..n as u64));
+    let whole = digests(&selected(&all, 0, n as u64), 0..n as u64, 64).pieces_in(&(0..n as u64));
     assert_eq!(whole.len(), 3);
-    assert_eq!(whole, digests(&selected(&all, 0, n as u64), 0..n as u64, 1000).of(&(0..n as u64)));
+    assert_eq!(whole, digests(&selected(&all, 0, n as u64), 0..n as u64, 1000).pieces_in(&(0..n as u64)));
     let cut = 1500;
     let parts = [0..cut, cut..n].map(|rows| {
         let here = rows.start as u64..rows.end as u64;
         digests(&selected(&values(rows), here.start, n as u64), here, 200)
     });
     for (piece, sum) in &whole {
-        assert_eq!(parts[0].sum(*piece).wrapping_add(parts[1].sum(*piece)), *sum, "piece {piece}");
+        assert_eq!(parts[0].piece_digest(*piece).wrapping_add(parts[1].piece_digest(*piece)), *sum, "piece {piece}");
     }
 }
 
@@ -51,7 +52,7 @@ fn every_value_its_row_and_its_column_count() {
     let (x, y) = values(0..n as usize);
     let of = |x: &[f64], y: &[f64]| {
         let selected = selected(&(x.to_vec(), y.to_vec()), 0, n);
-        digests(&selected, 0..n, 100).of(&(0..n))
+        digests(&selected, 0..n, 100).pieces_in(&(0..n))
     };
     let whole = of(&x, &y);
     let changed = |change: &dyn Fn(&mut Vec<f64>, &mut Vec<f64>)| {

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{Element, Facts, FileCursor, Strided, TableFile, Values, View};
+use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Strided, TableFile, Values};
 use kstore::{Reading, Result, RowBuf, RowSource, Table};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ struct EarlyFile {
 }
 
 impl TableFile for EarlyFile {
-    fn facts(&self) -> Facts<'_> {
-        Facts { format: "early", schema: &self.schema, rows: PROMISED, bytes: 0, scanned: 0 }
+    fn metadata(&self) -> FileMetadata<'_> {
+        FileMetadata { format: "early", schema: &self.schema, rows: PROMISED, bytes: 0, bytes_scanned: 0 }
     }
 
-    fn held(&self) -> usize {
+    fn resident_bytes(&self) -> usize {
         0
     }
     fn footprint(&self, _: &[usize]) -> usize {
@@ -40,16 +40,16 @@ impl FileCursor for EarlyCursor {
     fn advance(&mut self) -> Result<usize> {
         Ok(std::mem::take(&mut self.left))
     }
-    fn view(&self, _: usize) -> Result<View<'_>> {
+    fn view(&self, _: usize) -> Result<ColumnView<'_>> {
         let strided = Strided { bytes: &[0; 8 * GIVEN], element: Element::F64, offset: 0, stride: 8 };
-        Ok(View { values: Values::Strided(strided), nulls: None })
+        Ok(ColumnView { values: Values::Strided(strided), nulls: None })
     }
 }
 
 #[test]
 fn a_reader_that_stops_early_is_an_error() {
     let columns = vec![Column { name: "x".to_string(), kind: Kind::Float { bits: 64 } }];
-    let table = Table::of("early", Arc::new(EarlyFile { schema: Schema { columns, ..Schema::default() } }));
+    let table = Table::from_file("early", Arc::new(EarlyFile { schema: Schema { columns, ..Schema::default() } }));
     let rows = table.select(&only(&["x"])).unwrap().rows::<f64>(Reading::default()).unwrap();
     let (mut cursor, mut buf, mut seen) = (rows.open(0..PROMISED).unwrap(), RowBuf::new(97), 0);
     let told = loop {

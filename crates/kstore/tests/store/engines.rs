@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::checkpoint::{Cut, Journal, Manifest};
-use kstore::pass::{Engine, Fetched, Folder, Medium, Node, Observer, SharedEngine, Taken};
+use kstore::pass::{Engine, Folder, Medium, MediumFile, Node, NodeOutcome, Observer, SharedEngine};
 use kstore::{Error, Fold, Pass, RowSource, Statistics, StatisticsFold, TableRows};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Returns every number of a state.
 fn bits(statistics: &Statistics) -> Vec<u64> {
-    let moments = statistics.features.iter().chain(&statistics.targets);
+    let moments = statistics.inputs.iter().chain(&statistics.targets);
     let numbers = moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]);
     numbers.chain([statistics.rows]).chain(statistics.groups.sorted().into_iter().map(|(_, count)| count)).collect()
 }
@@ -35,12 +35,12 @@ fn job(lambda: &str) -> Manifest {
 }
 
 fn engine(folder: &Path) -> SharedEngine {
-    SharedEngine::folder(folder).unwrap().patience(Duration::from_millis(1500))
+    SharedEngine::in_folder(folder).unwrap().with_patience(Duration::from_millis(1500))
 }
 
 /// Runs a pass through an engine; checks that all rows are folded, and returns the bits.
 fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &TableRows<f64>) -> Vec<u64> {
-    let (journal, observer) = (Journal::through(engine), Rows::default());
+    let (journal, observer) = (Journal::with_engine(engine), Rows::default());
     let pass = Pass { lanes, journal: Some(&journal), observer: &observer, ..Pass::new(16, segment, sequential()) };
     let (state, report) = pass.resume(name, rows, &StatisticsFold::new(rows.shape())).unwrap();
     assert_eq!((report.rows, observer.0.into_inner()), (state.rows, state.rows));
@@ -93,11 +93,11 @@ fn a_process_begins_with_the_lots_that_it_folded_before() {
     let [one, two] = [(); 2].map(|()| engine(data.path()));
     [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
     let begin = |name: &str| {
-        let (key, _) = one.begin(name, cut).unwrap();
-        assert_eq!(two.begin(name, cut).unwrap().0, key);
+        let (key, _) = one.begin_pass(name, cut).unwrap();
+        assert_eq!(two.begin_pass(name, cut).unwrap().0, key);
         key
     };
-    let claim = |engine: &SharedEngine, key: &_| engine.claim(key, &Rows::default()).unwrap().map(|lot| lot.start);
+    let claim = |engine: &SharedEngine, key: &_| engine.claim_lot(key, &Rows::default()).unwrap().map(|lot| lot.start);
     let key = begin("first");
     assert_eq!([0, 1, 2].map(|_| claim(&one, &key)), [0, 1, 2].map(Some));
     assert_eq!(std::iter::from_fn(|| claim(&two, &key)).collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8]);
@@ -121,8 +121,8 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
         let path = data.path().join(how);
         let other = engine(&path);
         other.join(&job("1")).unwrap();
-        let (key, _) = other.begin("sums", cut).unwrap();
-        assert_eq!([0, 1].map(|_| other.claim(&key, &Rows::default()).unwrap()), [Some(0..1), Some(1..2)]);
+        let (key, _) = other.begin_pass("sums", cut).unwrap();
+        assert_eq!([0, 1].map(|_| other.claim_lot(&key, &Rows::default()).unwrap()), [Some(0..1), Some(1..2)]);
         let sign = path.join(files(&path).into_iter().find(|name| name.ends_with(".alive")).unwrap());
         let last = std::fs::read(&sign).unwrap();
         other.leave(false);
@@ -136,12 +136,12 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
         assert_eq!(pass(&one_more, "sums", 100, 2, &rows), one, "{how}");
         // only the total of the pass remains, and a late process takes it
         let of_pass = |name: &String| name.contains("-000001");
-        let total = format!("{}-000001.total", job("1").mark());
+        let total = format!("{}-000001.total", job("1").job_digest());
         assert_eq!(files(&path).into_iter().filter(of_pass).collect::<Vec<_>>(), [total], "{how}");
         let late = engine(&path);
         late.join(&job("1")).unwrap();
-        let (key, _) = late.begin("sums", cut).unwrap();
-        assert_eq!(late.claim(&key, &Rows::default()).unwrap(), None);
+        let (key, _) = late.begin_pass("sums", cut).unwrap();
+        assert_eq!(late.claim_lot(&key, &Rows::default()).unwrap(), None);
     }
 }
 
@@ -155,7 +155,7 @@ fn a_run_that_was_broken_off_goes_on() {
     let found = pass(&first, "first", 100, 1, &rows);
     first.leave(false);
     drop(first);
-    assert!(files(&path).contains(&format!("{}-000001.total", job("1").mark())), "{:?}", files(&path));
+    assert!(files(&path).contains(&format!("{}-000001.total", job("1").job_digest())), "{:?}", files(&path));
     let again = engine(&path);
     again.join(&job("1")).unwrap();
     assert_eq!([pass(&again, "first", 100, 2, &rows), pass(&again, "second", 100, 2, &rows)], [found.clone(), found]);
@@ -175,7 +175,7 @@ fn another_job_and_another_pass_are_refused_and_named() {
     let text = other.join(&job("2")).unwrap_err().to_string();
     assert!(text.contains("another job is running here: lambda was 1, now it is 2"), "{text}");
     other.join(&job("1")).unwrap();
-    let journal = Journal::through(&other);
+    let journal = Journal::with_engine(&other);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
     let text = pass.resume("means", &rows, &StatisticsFold::new(rows.shape())).unwrap_err().to_string();
     assert!(text.contains("of the pass \"first\" where the pass \"means\" is wanted"), "{text}");
@@ -186,7 +186,7 @@ fn a_stop_is_heard_while_waiting() {
     struct Stop;
     impl Observer for Stop {
         fn advance(&self, _: u64) {}
-        fn stop(&self) -> bool {
+        fn should_stop(&self) -> bool {
             // only after this process has folded its own segments
             std::thread::current().name().is_some_and(|name| name.contains("a_stop_is_heard"))
         }
@@ -195,11 +195,11 @@ fn a_stop_is_heard_while_waiting() {
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
     let other = engine(data.path());
     other.join(&job("1")).unwrap();
-    let (key, _) = other.begin("sums", Cut { tile: 16, segment: 100, start: 0, end: 900 }).unwrap();
-    other.claim(&key, &Rows::default()).unwrap();
+    let (key, _) = other.begin_pass("sums", Cut { tile: 16, segment: 100, start: 0, end: 900 }).unwrap();
+    other.claim_lot(&key, &Rows::default()).unwrap();
     let engine = engine(data.path());
     engine.join(&job("1")).unwrap();
-    let journal = Journal::through(&engine);
+    let journal = Journal::with_engine(&engine);
     let pass = Pass { journal: Some(&journal), observer: &Stop, ..Pass::new(16, 100, sequential()) };
     let outcome = pass.resume("sums", &rows, &StatisticsFold::new(rows.shape()));
     assert!(matches!(outcome, Err(Error::Interrupted)));
@@ -268,10 +268,10 @@ fn states_of_another_job_never_mix() {
     assert_eq!(pass(&again, "sums", 100, 1, &rows), found);
     again.leave(false);
     // a total under the name of another job
-    let [one, two] = ["1", "2"].map(|lambda| job(lambda).mark());
+    let [one, two] = ["1", "2"].map(|lambda| job(lambda).job_digest());
     std::fs::rename(path.join(format!("{one}-000001.total")), path.join(format!("{two}-000001.total"))).unwrap();
     let second = start("2");
-    let journal = Journal::through(&second);
+    let journal = Journal::with_engine(&second);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
     let text = pass.resume("sums", &others, &StatisticsFold::new(others.shape())).unwrap_err().to_string();
     assert!(text.contains(&format!("is of the job {one} where the job {two} is wanted")), "{text}");
@@ -281,8 +281,8 @@ fn states_of_another_job_never_mix() {
 struct Slow(Folder);
 
 impl Medium for Slow {
-    fn place(&self) -> PathBuf {
-        self.0.place()
+    fn location(&self) -> PathBuf {
+        self.0.location()
     }
     fn create(&self, name: &str, text: &[u8]) -> kstore::Result<bool> {
         self.0.create(name, text)
@@ -293,8 +293,8 @@ impl Medium for Slow {
     fn read(&self, name: &str) -> kstore::Result<Option<Vec<u8>>> {
         self.0.read(name)
     }
-    fn has(&self, name: &str) -> kstore::Result<bool> {
-        self.0.has(name)
+    fn contains(&self, name: &str) -> kstore::Result<bool> {
+        self.0.contains(name)
     }
     fn remove(&self, name: &str) -> kstore::Result<()> {
         std::thread::sleep(Duration::from_millis(30));
@@ -306,7 +306,7 @@ impl Medium for Slow {
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> kstore::Result<()> {
         self.0.put(name, write)
     }
-    fn get(&self, name: &str) -> kstore::Result<Option<Fetched>> {
+    fn get(&self, name: &str) -> kstore::Result<Option<MediumFile>> {
         self.0.get(name)
     }
 }
@@ -350,31 +350,31 @@ fn a_slow_end_of_one_job_and_the_start_of_another_overlap() {
 fn a_state_that_is_removed_is_given_again() {
     let data = folder();
     let (cut, name) =
-        (Cut { tile: 16, segment: 100, start: 0, end: 900 }, |end: &str| format!("{}-{end}", job("1").mark()));
+        (Cut { tile: 16, segment: 100, start: 0, end: 900 }, |end: &str| format!("{}-{end}", job("1").job_digest()));
     // with the default patience neither process counts as gone on a busy machine
-    let [one, two] = [(); 2].map(|()| SharedEngine::folder(data.path()).unwrap());
+    let [one, two] = [(); 2].map(|()| SharedEngine::in_folder(data.path()).unwrap());
     [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
-    let (key, _) = one.begin("sums", cut).unwrap();
-    two.begin("sums", cut).unwrap();
-    let give = |lot: std::ops::Range<u64>| one.give(&key, &Node { segments: lot, rows: 0 }, None).unwrap();
-    while let Some(lot) = one.claim(&key, &Rows::default()).unwrap() {
+    let (key, _) = one.begin_pass("sums", cut).unwrap();
+    two.begin_pass("sums", cut).unwrap();
+    let give = |lot: std::ops::Range<u64>| one.store_node(&key, &Node { segments: lot, rows: 0 }, None).unwrap();
+    while let Some(lot) = one.claim_lot(&key, &Rows::default()).unwrap() {
         give(lot);
     }
     // computed once: two threads that write the row files would read each other's partial files
     let shape = usual_rows(&split(data.path(), 9, &[], 9)).shape();
     let take = |engine: &SharedEngine, segment: u64| {
         let mut state = Fold::<f64>::init(&StatisticsFold::new(shape));
-        engine.take(&key, segment, &mut state, &Rows::default())
+        engine.wait_for_node(&key, segment, &mut state, &Rows::default())
     };
     // the second process merges, and waits for the states of the first
-    assert!(matches!(take(&two, 0).unwrap(), Taken::State(_)));
+    assert!(matches!(take(&two, 0).unwrap(), NodeOutcome::Received(_)));
     std::fs::remove_file(data.path().join(name("000001-000000003"))).unwrap();
     std::thread::scope(|scope| {
         let merging = scope.spawn(|| take(&two, 3));
         let lost = take(&one, 3).unwrap();
         give(3..4);
-        assert!(matches!(merging.join().unwrap().unwrap(), Taken::State(_)));
-        assert_eq!(lost, Taken::Lost(3..4));
+        assert!(matches!(merging.join().unwrap().unwrap(), NodeOutcome::Received(_)));
+        assert_eq!(lost, NodeOutcome::Lost(3..4));
     });
     // a claim that is a symbolic link belongs to no process and is never released
     for end in ["000001-000000005", "000001-000000005.0"] {
@@ -400,7 +400,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
             scope.spawn(move || {
                 let engine = engine(path);
                 engine.join(&job("1")).unwrap();
-                let journal = Journal::through(&engine);
+                let journal = Journal::with_engine(&engine);
                 let pass = Pass { lanes: 1 + worker, journal: Some(&journal), ..Pass::new(16, 10, sequential()) };
                 let fold = StatisticsFold::new(rows.shape());
                 // rows may be folded, and therefore reported, twice

@@ -81,7 +81,7 @@ fn written(path: &Path, fault: Fault) -> bool {
             let head = |c| kstore::OutputColumn::new(format!("x{c}"), kstore::OutputKind::F64);
             let mut out = kstore::sink::create(path, &(0..4).map(head).collect::<Vec<_>>()).unwrap();
             let columns: Vec<Vec<f64>> = (0..4).map(|c| column(fault, c).into_iter().flatten().collect()).collect();
-            out.write(&columns.iter().map(|column| kstore::Output::F64(column)).collect::<Vec<_>>()).unwrap();
+            out.write(&columns.iter().map(|column| kstore::OutputValues::F64(column)).collect::<Vec<_>>()).unwrap();
             out.finish().unwrap();
         }
         "svm" if numbers => {

@@ -12,7 +12,7 @@ use kstore::arrow::ipc::CompressionType;
 use kstore::arrow::ipc::writer::StreamWriter;
 use kstore::encoding::Times;
 use kstore::source::ipc::IpcFile;
-use kstore::{Error, Kind, Label, Output, OutputColumn, OutputKind, Reading, RowSource, Selection, Table, sink};
+use kstore::{Error, Kind, Label, OutputColumn, OutputKind, OutputValues, Reading, RowSource, Selection, Table, sink};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -350,9 +350,9 @@ fn written_files_read_back_and_batches_are_bounded() {
         let mut out = sink::create(&path, &columns).unwrap();
         let values: Vec<f64> = (0..n).map(f64::from).collect();
         for rows in [0..10, 10..99_999, 99_999..100_000] {
-            let mut batch: Vec<_> = (0..30).map(|_| Output::F64(&values[rows.clone()])).collect();
+            let mut batch: Vec<_> = (0..30).map(|_| OutputValues::F64(&values[rows.clone()])).collect();
             let texts: kstore::Strings = rows.map(|i| ["Ulm", "Bonn"][i % 2]).collect();
-            batch.push(Output::Text(&texts));
+            batch.push(OutputValues::Text(&texts));
             out.write(&batch).unwrap();
         }
         assert!(!path.exists());
@@ -366,7 +366,7 @@ fn written_files_read_back_and_batches_are_bounded() {
         assert_eq!(IpcFile::open(&path).unwrap().map().unwrap().column::<f64>(0, "x3").unwrap()[17], 17.0);
     }
     let mut out = sink::create(&folder.path().join("d.arrow"), &[OutputColumn::new("a", OutputKind::F32)]).unwrap();
-    out.write(&[Output::F32(&vec![0.5; 100_000])]).unwrap();
+    out.write(&[OutputValues::F32(&vec![0.5; 100_000])]).unwrap();
     drop(out);
     assert!(!folder.path().join("d.arrow").exists() && std::fs::read_dir(folder.path()).unwrap().count() == 3);
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 fn missing_values_are_known_whatever_the_order_of_the_parts() {
     let part = |texts: Vec<Option<&str>>| {
         let valid = texts.iter().map(Option::is_some).collect();
-        KeptColumn::new_valid(KeptValues::Text(texts.into_iter().map(Option::unwrap_or_default).collect()), valid)
+        KeptColumn::with_validity(KeptValues::Text(texts.into_iter().map(Option::unwrap_or_default).collect()), valid)
     };
     let (whole, holed) = (part(vec![Some("a"), Some("b")]), part(vec![None, Some("c")]));
     let mut joined = whole.clone();
@@ -26,7 +26,7 @@ fn missing_values_are_known_whatever_the_order_of_the_parts() {
 
 #[test]
 fn casting_rounds_fractions_and_never_whole_numbers() {
-    let of = |values| KeptColumn::new_valid(values, Vec::new());
+    let of = |values| KeptColumn::with_validity(values, Vec::new());
     let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
     let error = whole.cast(OutputKind::F32).unwrap_err();
     assert_eq!(error, (1, "16777217, outside the range of integers that float32 represents exactly".to_string()));

@@ -22,7 +22,7 @@ fn resident() -> usize {
 fn child(path: &Path) {
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
     let rows = rows.rows::<f32>(Reading::default()).unwrap();
-    let planned = RowSource::footprint(&rows).at(TILE);
+    let planned = RowSource::footprint(&rows).bytes_for(TILE);
     let before = resident();
     let mut buf = RowBuf::new(TILE);
     for _ in 0..2 {

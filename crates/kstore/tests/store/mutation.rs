@@ -56,7 +56,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &Stream, round: u64) {
 
 fn read_to_its_end(path: &Path) -> kstore::Result<u64> {
     let table = Table::open(&[path])?;
-    let keep = table.columns_like(&[])?;
+    let keep = table.matching_columns(&[])?;
     let selection = Selection { keep, missing: Missing::Mean, without_features: true, ..Selection::default() };
     let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
     let (mut buf, mut seen, mut cursor) = (RowBuf::new(7), 0, rows.open(0..u64::MAX)?);

@@ -20,7 +20,7 @@ fn headers_of_all_versions_read() {
     for version in 1..=3 {
         let header = parse_header(&bytes(version, PLAIN)).unwrap();
         assert_eq!((header.element, header.rows, header.columns), (Element::F32, 3, 2));
-        assert_eq!(header.data, bytes(version, PLAIN).len());
+        assert_eq!(header.data_offset, bytes(version, PLAIN).len());
     }
     let header = parse_header(&bytes(1, "{\"shape\":(7,),\"fortran_order\":False,\"descr\":\"|u1\"}")).unwrap();
     assert_eq!((header.element, header.rows, header.columns), (Element::U8, 7, 1));

@@ -5,7 +5,7 @@ use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::encoding::{Code, ColumnNote, Cycle, Encoding, TimeCode, TimeForm, Times};
 use kstore::key::{Purpose, Stream};
-use kstore::{Missing, Reading, Selected, Selection, Table};
+use kstore::{Missing, Reading, SelectedTable, Selection, Table};
 use std::f64::consts::TAU;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
     files.into_iter().chain([Table::from_batches(vec![rows(&floats)]).unwrap()]).collect()
 }
 
-fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (Selected, Vec<ColumnNote>) {
-    coded_of(table.select(selection).unwrap().looked().0, cut).unwrap()
+fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (SelectedTable, Vec<ColumnNote>) {
+    coded_of(table.select(selection).unwrap().inspect_columns().0, cut).unwrap()
 }
 
 /// Returns the code of the column `t` if `y` is the only other column.
@@ -59,7 +59,10 @@ fn hours_and_minutes_are_times_of_day_in_every_format_and_cut() {
     for (at, table) in tables(folder.path(), &time).iter().enumerate() {
         for (missing, cut) in [(Missing::Indicator, (64, 3)), (Missing::Indicator, (500, 1)), (Missing::Mean, (7, 2))] {
             let (selected, notes) = found(table, &Selection { missing, ..Selection::default() }, cut);
-            assert!(matches!(&notes[..], [ColumnNote::OfNumbers { column, .. }] if column == "t"), "{at}: {notes:?}");
+            assert!(
+                matches!(&notes[..], [ColumnNote::NumericTimes { column, .. }] if column == "t"),
+                "{at}: {notes:?}"
+            );
             let encoding = selected.encoding().unwrap().clone();
             let expected = TimeCode { form: TimeForm::HourMinute, cycles: vec![Cycle::Hour] };
             assert_eq!(encoding.columns()[0].code, Code::Time(expected), "{at}");
@@ -123,7 +126,7 @@ fn a_column_that_counts_is_left_out_unless_it_is_named() {
         let (selected, notes) = found(&table, &Selection::default(), (64, 2));
         assert_eq!(selected.feature_names(), ["y"]);
         assert!(
-            matches!(&notes[..], [note @ ColumnNote::CountsRows { .. }] if note.to_string().contains("counts the rows"))
+            matches!(&notes[..], [note @ ColumnNote::RowCounter { .. }] if note.to_string().contains("counts the rows"))
         );
         let features = names(&["t", "y"]);
         let (selected, notes) = found(&table, &Selection { features, ..Selection::default() }, (64, 2));

@@ -1,17 +1,17 @@
 //! The loop over rows: identical bits for every cut and every set of workers, and errors.
 
 use crate::make::*;
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::{NoObserver, Observer};
 use kstore::rayon;
 use kstore::{
-    Error, Fold, MemoryRows, Merge, Output, OutputColumn, OutputKind, Pass, Reading, RowBlock, RowSource, Scaler,
+    Error, Fold, MemoryRows, Merge, OutputColumn, OutputKind, OutputValues, Pass, Reading, RowBlock, RowSource, Scaler,
     Selection, Statistics, StatisticsFold, Table, TextOptions, Workers,
 };
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn pass(tile: usize, segment: u64, lanes: usize) -> Pass<'static> {
-    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &Unobserved, journal: None }
+    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &NoObserver, journal: None }
 }
 
 struct Collect;
@@ -31,7 +31,7 @@ impl Fold<f64> for Collect {
 }
 
 fn bits(statistics: &Statistics) -> Vec<u64> {
-    let moments = statistics.features.iter().chain(&statistics.targets);
+    let moments = statistics.inputs.iter().chain(&statistics.targets);
     moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]).collect()
 }
 
@@ -75,7 +75,7 @@ proptest! {
         let n = x.len() as f64;
         let mean = x.iter().sum::<f64>() / n;
         let m2: f64 = x.iter().map(|v| (v - mean).powi(2)).sum();
-        let got = merged.features[0];
+        let got = merged.inputs[0];
         prop_assert_eq!(got.count, x.len() as u64);
         prop_assert!((got.mean - mean).abs() <= 1e-13 * (shift + 1e3), "{} {}", got.mean, mean);
         prop_assert!((got.m2 - m2).abs() <= 1e-6 * m2 + 1e-6, "{} {}", got.m2, m2);
@@ -94,7 +94,7 @@ fn statistics_skip_nan_and_know_constants() {
     let x: Vec<f64> =
         (0..300).flat_map(|i| [0.1, if i % 3 == 0 { f64::NAN } else { f64::from(i) }, 1e8 + 0.1]).collect();
     let statistics = statistics(&x, 3);
-    let [constant, varying, large] = &statistics.features[..] else { panic!() };
+    let [constant, varying, large] = &statistics.inputs[..] else { panic!() };
     assert_eq!((constant.mean, constant.m2, constant.is_constant()), (0.1, 0.0, true));
     assert_eq!((varying.count, varying.min, varying.max), (200, 1.0, 299.0));
     assert!(!varying.is_constant() && large.is_constant());
@@ -120,7 +120,7 @@ fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
     tail.sort_by(f64::total_cmp);
     let spread = tail[9];
     assert_eq!((scaler.centre[2], scaler.scale[2]), (centre, spread));
-    assert_eq!((scaler.centre[1], scaler.scale[1]), (0.0, statistics.features[1].deviation()));
+    assert_eq!((scaler.centre[1], scaler.scale[1]), (0.0, statistics.inputs[1].deviation()));
     assert_eq!((scaler.apply(0, 5.0), scaler.apply(0, 9.0)), (0.0, 0.0));
     assert_eq!(Scaler::robust(&statistics, &x, &[]).apply(2, 3e6), (3e6 - centre) * (1.0 / spread));
     // ln(u + sqrt(u² + 1)) is the definition of asinh
@@ -146,7 +146,7 @@ fn write_plain(path: &std::path::Path, rows: std::ops::Range<u64>) {
     let columns = ["x0", "x1", "x2"].map(|name| OutputColumn::new(name, OutputKind::F64));
     let mut out = kstore::sink::create(path, &columns).unwrap();
     let column = |j: usize| rows.clone().map(|i| plain(i)[j]).collect::<Vec<_>>();
-    out.write(&[Output::F64(&column(0)), Output::F64(&column(1)), Output::F64(&column(2))]).unwrap();
+    out.write(&[OutputValues::F64(&column(0)), OutputValues::F64(&column(1)), OutputValues::F64(&column(2))]).unwrap();
     out.finish().unwrap();
 }
 
@@ -283,7 +283,7 @@ fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("host {i}")).build();
         let pool = std::sync::Arc::new(pool.unwrap());
-        let workers = Workers::of(std::sync::Arc::clone(&pool));
+        let workers = Workers::from_pool(std::sync::Arc::clone(&pool));
         // more lanes than threads must wait without hanging, also if the pass starts on the pool
         for (lanes, prefetch) in [(1, 2), (1, 0), (2, 2), (5, 2), (5, 0)] {
             let pass = Pass { prefetch, workers: &workers, ..pass(64, 256, lanes) };
@@ -356,7 +356,7 @@ impl Observer for StopAfter {
     fn advance(&self, rows: u64) {
         self.1.fetch_add(rows, Ordering::Relaxed);
     }
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.1.load(Ordering::Relaxed) >= self.0
     }
 }
@@ -370,7 +370,7 @@ fn a_delivery_may_use_the_workers_of_the_pass() {
             let (workers, parts) = (Workers::new(threads), AtomicU64::new(0));
             let pass = Pass { workers: &workers, ..pass(16, 50, threads) };
             let mut order = Vec::new();
-            let delivered = pass.segments(&memory(1000), &Collect, |state: Whole| {
+            let delivered = pass.for_each_segment(&memory(1000), &Collect, |state: Whole| {
                 order.push(state);
                 workers.run(8, |_| {
                     parts.fetch_add(1, Ordering::Relaxed);
@@ -403,7 +403,7 @@ fn an_observer_stops_the_pass() {
 fn memory_rows_carry_the_numbers_they_were_given() {
     let source = MemoryRows::new((0..20).map(f64::from).collect(), 2)
         .unwrap()
-        .numbered((0..10).map(|i| 7 * i).collect())
+        .with_row_numbers((0..10).map(|i| 7 * i).collect())
         .unwrap()
         .with_targets((0..10).map(f64::from).collect(), 1)
         .unwrap();

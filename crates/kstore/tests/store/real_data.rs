@@ -1,7 +1,7 @@
 //! The real data sets, if present in `KMILL_DATA` or in `../shared/data` next to the workspace.
 
 use crate::make::*;
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 use kstore::{Label, Pass, Reading, RowSource, Scaler, Selection, StatisticsFold, Table};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn statistics(rows: &dyn RowSource<f64>) -> kstore::Statistics {
         lanes: 2,
         prefetch: 2,
         workers: sequential(),
-        observer: &Unobserved,
+        observer: &NoObserver,
         journal: None,
     };
     pass.fold(rows, &StatisticsFold::new(rows.shape())).unwrap().0
@@ -38,13 +38,13 @@ fn beijing_is_standardised() {
     let table = Table::open(&[path]).unwrap();
     let selection = Selection { targets: names(&["y"]), rows: Some(0..284_217), ..Selection::default() };
     let selected = table.select(&selection).unwrap();
-    assert_eq!((selected.shape().features, table.stored_rows()), (29, 382_168));
+    assert_eq!((selected.shape().inputs, table.stored_rows()), (29, 382_168));
     let before = statistics(&selected.rows(Reading::default()).unwrap());
     assert_eq!(before.rows, 284_217);
     assert_eq!(before.targets[0].min, 2.0);
     let scaler = Some(Arc::new(Scaler::standard(&before)));
     let after = statistics(&selected.rows(Reading { scaler, ..Reading::default() }).unwrap());
-    for feature in &after.features {
+    for feature in &after.inputs {
         assert!(feature.mean.abs() < 1e-9 && (feature.deviation() - 1.0).abs() < 1e-9, "{feature:?}");
     }
 }
@@ -58,7 +58,7 @@ fn kdd_has_five_classes_and_a_constant_column() {
     let counts = [157_871, 621_311, 8_273, 17_315, 280];
     let expected: Vec<_> = counts.iter().zip(0..).map(|(count, label)| (Label::Int(label), *count)).collect();
     assert_eq!(statistics.classes.sorted(), expected);
-    assert_eq!(statistics.features.iter().filter(|feature| feature.is_constant()).count(), 1);
+    assert_eq!(statistics.inputs.iter().filter(|feature| feature.is_constant()).count(), 1);
 }
 
 #[test]

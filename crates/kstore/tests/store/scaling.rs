@@ -102,10 +102,10 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
     let mut values: Vec<f64> = (0..500).map(|i| (f64::from(i * 37 % 500) / 60.0).exp()).collect();
     // a third of the values are equal
     values.extend([2.0; 250]);
-    let shape = TableShape { stored: 750, features: 1, targets: 0, weighted: false };
+    let shape = TableShape { stored_rows: 750, inputs: 1, targets: 0, has_weights: false };
     let mut statistics = Statistics::new(&shape);
-    statistics.features[0] =
-        Moments { count: 750, weight: 750.0, mean: 0.0, m2: 750.0, min: -1.0, max: 1.0, whole: false };
+    statistics.inputs[0] =
+        Moments { count: 750, weight: 750.0, mean: 0.0, m2: 750.0, min: -1.0, max: 1.0, is_integer: false };
     let scaler = Scaler::quantile(&statistics, &values, &[]);
     let mut last = f64::NEG_INFINITY;
     for i in -200..8000 {
@@ -117,7 +117,7 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
     }
     // the repeated value gets the mean score of its ranks, 42 to 292 of 750, without a jump next to
     // it; scores are quantiles of Tukey's lambda distribution with variance 1
-    let knots = Scaler::knots_of(1);
+    let knots = Scaler::knot_count(1);
     let score = |rank: usize| {
         let p = ((rank * knots / 750) as f64 + 0.5) / knots as f64;
         (p.powf(0.3) - (1.0 - p).powf(0.3)) / (0.3 * 1.169974165433836)
@@ -127,7 +127,7 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
     assert!((scaler.apply(0, 2.0 + 1e-9) - two).abs() < 1e-6);
     assert!(scaler.apply(0, f64::NAN).is_nan());
     let mut same = scaler.clone();
-    same.keep(0);
+    same.set_identity(0);
     for value in [0.0, 1.0, -1.0, 0.37] {
         assert!((same.apply(0, value) - value).abs() < 1e-15, "{value}");
     }

@@ -17,12 +17,12 @@ fn rows(n: usize) -> (MemoryRows<f32>, Vec<u64>) {
         .and_then(|rows| rows.with_targets(numbers.iter().map(|row| (*row as f64).sin()).collect(), 1))
         .and_then(|rows| rows.with_classes(codes(2), labels(&["a", "b"])))
         .and_then(|rows| rows.with_groups(codes(3), labels(&["u", "v", "w"])))
-        .and_then(|rows| rows.numbered(numbers.clone()));
+        .and_then(|rows| rows.with_row_numbers(numbers.clone()));
     (rows.unwrap(), numbers)
 }
 
 fn shape(rows: &MemoryRows<f32>, stored: u64) -> kstore::TableShape {
-    kstore::TableShape { stored, ..RowSource::<f32>::shape(rows) }
+    kstore::TableShape { stored_rows: stored, ..RowSource::<f32>::shape(rows) }
 }
 
 /// Caches all rows in blocks of `tile`.
@@ -85,8 +85,8 @@ fn a_pass_over_a_cache_has_the_bits_of_the_pass_over_its_rows() {
         let pass = Pass { lanes, ..Pass::new(64, 300, sequential()) };
         let (of_rows, of_cache) = (pass.fold(&source, &fold).unwrap().0, pass.fold(&cache, &fold).unwrap().0);
         assert_eq!(
-            format!("{:?} {:?}", of_rows.features, of_rows.targets),
-            format!("{:?} {:?}", of_cache.features, of_cache.targets)
+            format!("{:?} {:?}", of_rows.inputs, of_rows.targets),
+            format!("{:?} {:?}", of_cache.inputs, of_cache.targets)
         );
         assert_eq!(of_rows.groups.sorted(), of_cache.groups.sorted());
     }
@@ -107,7 +107,7 @@ fn the_limit_is_kept_and_given_back() {
     drop(first);
     cached(&scratch, &rows, stored, 10).unwrap();
     drop(second);
-    assert_eq!(scratch.left(), 2 * row * stored + 5);
+    assert_eq!(scratch.remaining(), 2 * row * stored + 5);
     assert!(matches!(Scratch::open(&folder.path().join("no"), 1).unwrap_err(), Error::NotFound { .. }));
 }
 
@@ -155,7 +155,7 @@ fn a_full_disk_is_told_with_its_free_bytes() {
         let Error::ScratchFull { folder, needed, free: Some(free) } = &error else { panic!("{error}") };
         assert!(*folder == disk && *needed > 1 << 20 && *free < 256 << 10, "{error}");
         assert!(error.to_string().contains("is full"), "{error}");
-        assert_eq!((names_in(&disk), scratch.left()), (0, 1 << 30));
+        assert_eq!((names_in(&disk), scratch.remaining()), (0, 1 << 30));
         // the space is free again
         cached(&scratch, &self::rows(100).0, 200, 10).unwrap();
     });

@@ -5,8 +5,8 @@ use kstore::arrow::array::*;
 use kstore::condition::parse_rows;
 use kstore::encoding::Times;
 use kstore::{
-    Categories, Coded, Condition, Error, KeptValues, Label, Missing, MissingTarget, OutputColumn, OutputKind, Reading,
-    RowBuf, RowSource, Scaler, Selection, Table,
+    Categories, Condition, Error, KeptValues, Label, LabelCodes, Missing, MissingTarget, OutputColumn, OutputKind,
+    Reading, RowBuf, RowSource, Scaler, Selection, Table,
 };
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -72,7 +72,7 @@ fn columns_are_left_out_by_name_and_pattern() {
     let (carried, others) = kept(&["c*", "fold"]);
     assert_eq!((carried, others), (names(&["city", "fold"]), names(&["a", "b"])));
     assert_eq!(kept(&["[a-c]*", "!a"]).0, ["b", "city"]);
-    assert_eq!(table.columns_like(&names(&["!city", "!a"])).unwrap(), ["b", "y", "fold"]);
+    assert_eq!(table.matching_columns(&names(&["!city", "!a"])).unwrap(), ["b", "y", "fold"]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn rows_without_a_target_are_told_from_rows_without_a_feature() {
         let selection = Selection { features, targets, class_target, missing, missing_target, ..Selection::default() };
         let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
         match read(&rows, 0..5, 100) {
-            Ok(whole) => Ok((whole.rows, rows.without_target())),
+            Ok(whole) => Ok((whole.rows, rows.rows_without_target())),
             Err(Error::BadValue { row, column, .. }) => Err((row, column)),
             Err(other) => panic!("{other}"),
         }
@@ -265,7 +265,7 @@ fn labels_of_every_type_and_unknown_ones() {
         let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f32>(reading).unwrap();
         let mut buf = RowBuf::new(5);
         assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
-        assert_eq!(buf.classes, [Coded::UNKNOWN, 0, Coded::UNKNOWN]);
+        assert_eq!(buf.classes, [LabelCodes::UNKNOWN, 0, LabelCodes::UNKNOWN]);
     }
     let fractions: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 0.5, 1.0]));
     let (_folder, path) = table(&[("x", x), ("c", fractions)]);

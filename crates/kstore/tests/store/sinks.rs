@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::{
-    KeptColumn, KeptValues, Label, Missing, Output, OutputColumn, OutputKind, Selection, Strings, Table,
+    KeptColumn, KeptValues, Label, Missing, OutputColumn, OutputKind, OutputValues, Selection, Strings, Table,
     remove_temporaries, sink,
 };
 
@@ -25,7 +25,14 @@ fn parquet_reads_back() {
         let i: Vec<i64> = range.clone().map(|i| i64::from(i) - 5).collect();
         let b: Vec<bool> = range.clone().map(|i| i % 3 == 0).collect();
         let t: Strings = range.map(|i| ["Ulm", "Bonn"][i as usize % 2]).collect();
-        out.write(&[Output::F32(&f), Output::F64(&d), Output::I64(&i), Output::Bool(&b), Output::Text(&t)]).unwrap();
+        out.write(&[
+            OutputValues::F32(&f),
+            OutputValues::F64(&d),
+            OutputValues::I64(&i),
+            OutputValues::Bool(&b),
+            OutputValues::Text(&t),
+        ])
+        .unwrap();
     }
     assert!(!path.exists());
     out.finish().unwrap();
@@ -43,8 +50,8 @@ fn npy_reads_back() {
     let path = folder.path().join("out.npy");
     let columns = [OutputColumn::new("a", OutputKind::F64), OutputColumn::new("b", OutputKind::I64)];
     let mut out = sink::create(&path, &columns).unwrap();
-    out.write(&[Output::F64(&[0.5, 1.5]), Output::I64(&[1, 2])]).unwrap();
-    out.write(&[Output::F64(&[2.5]), Output::I64(&[3])]).unwrap();
+    out.write(&[OutputValues::F64(&[0.5, 1.5]), OutputValues::I64(&[1, 2])]).unwrap();
+    out.write(&[OutputValues::F64(&[2.5]), OutputValues::I64(&[3])]).unwrap();
     out.finish().unwrap();
     assert_eq!(read_all(std::slice::from_ref(&path), &Selection::default()).unwrap().x, [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 128 + 6 * 8);
@@ -65,11 +72,11 @@ fn csv_reads_back_to_the_bit() {
         let path = folder.path().join(name);
         let mut out = sink::create(&path, &columns()).unwrap();
         let batch = [
-            Output::F32(&singles),
-            Output::F64(&values),
-            Output::I64(&whole),
-            Output::Bool(&bools),
-            Output::Text(&texts),
+            OutputValues::F32(&singles),
+            OutputValues::F64(&values),
+            OutputValues::I64(&whole),
+            OutputValues::Bool(&bools),
+            OutputValues::Text(&texts),
         ];
         out.write(&batch).unwrap();
         assert!(!path.exists());
@@ -110,7 +117,7 @@ fn missing_values_are_written_as_such_or_refused() {
     };
     let (columns, kept) = read(&source);
     assert!(kept.iter().all(|column| column.valid() == Some(&[true, false, true])));
-    let batch: Vec<Output<'_>> = kept.iter().map(Output::Kept).collect();
+    let batch: Vec<OutputValues<'_>> = kept.iter().map(OutputValues::Kept).collect();
     for name in ["out.parquet", "out.csv"] {
         let path = folder.path().join(name);
         let mut out = sink::create(&path, &columns).unwrap();
@@ -147,11 +154,11 @@ fn integers_beyond_int64_read_back_to_the_digit() {
     let columns = [OutputColumn::new("id", OutputKind::U64)];
     for format in kstore::source::formats() {
         let path = folder.path().join("out").with_extension(format.extensions[0]);
-        if !sink::holds(&path, &columns[0]).unwrap_or(false) {
+        if !sink::supports(&path, &columns[0]).unwrap_or(false) {
             continue;
         }
         let mut out = sink::create(&path, &columns).unwrap();
-        out.write(&[Output::U64(&ids)]).unwrap();
+        out.write(&[OutputValues::U64(&ids)]).unwrap();
         out.finish().unwrap();
         let table = Table::open(&[&path]).unwrap();
         if format.is_labelled() {
@@ -173,15 +180,15 @@ fn npy_keeps_whole_numbers_whole_or_refuses_them() {
     let path = folder.path().join("out.npy");
     let column = |name| OutputColumn::new(name, OutputKind::I64);
     let mut out = sink::create(&path, &[column("a"), column("b")]).unwrap();
-    out.write(&[Output::I64(&[i64::MAX, 1]), Output::I64(&[i64::MIN, 2])]).unwrap();
+    out.write(&[OutputValues::I64(&[i64::MAX, 1]), OutputValues::I64(&[i64::MIN, 2])]).unwrap();
     out.finish().unwrap();
     assert_eq!(Table::open(&[&path]).unwrap().schema().columns[0].kind.to_string(), "int64");
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(bytes[128..136], i64::MAX.to_le_bytes());
     let mixed = [column("a"), OutputColumn::new("b", OutputKind::F64)];
     let mut out = sink::create(&path, &mixed).unwrap();
-    out.write(&[Output::I64(&[-(1 << 53), 1 << 53]), Output::F64(&[0.5, 0.5])]).unwrap();
-    let error = out.write(&[Output::I64(&[(1 << 53) + 1]), Output::F64(&[0.5])]).unwrap_err().to_string();
+    out.write(&[OutputValues::I64(&[-(1 << 53), 1 << 53]), OutputValues::F64(&[0.5, 0.5])]).unwrap();
+    let error = out.write(&[OutputValues::I64(&[(1 << 53) + 1]), OutputValues::F64(&[0.5])]).unwrap_err().to_string();
     assert!(error.contains("9007199254740993 beyond 2^53 in row 2"), "{error}");
 }
 
@@ -191,7 +198,7 @@ fn unfinished_tables_leave_nothing_and_other_kinds_are_refused() {
     for name in ["a.parquet", "a.npy", "a.csv"] {
         let columns = [OutputColumn::new("a", OutputKind::F64)];
         let mut out = sink::create(&folder.path().join(name), &columns).unwrap();
-        out.write(&[Output::F64(&vec![0.25; 100_000])]).unwrap();
+        out.write(&[OutputValues::F64(&vec![0.25; 100_000])]).unwrap();
         drop(out);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{name}");
     }
@@ -238,7 +245,7 @@ fn a_written_table_is_split_into_row_groups() {
     let folder = folder();
     let path = folder.path().join("a.parquet");
     let mut out = sink::create(&path, &[OutputColumn::new("a", OutputKind::F64)]).unwrap();
-    out.write(&[Output::F64(&vec![0.5; 200_000])]).unwrap();
+    out.write(&[OutputValues::F64(&vec![0.5; 200_000])]).unwrap();
     out.finish().unwrap();
     let file = std::fs::File::open(&path).unwrap();
     let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
@@ -256,7 +263,7 @@ fn row_groups_are_capped_in_bytes() {
     let text = |i: usize| format!("{i:08}").repeat(2000);
     for start in (0..10_000).step_by(500) {
         let texts: Strings = (start..start + 500).map(text).collect();
-        out.write(&[Output::Text(&texts)]).unwrap();
+        out.write(&[OutputValues::Text(&texts)]).unwrap();
     }
     out.finish().unwrap();
     let file = std::fs::File::open(&path).unwrap();
@@ -286,7 +293,7 @@ fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
     let columns: Vec<OutputColumn> = columns.collect();
     let mut out = sink::create(&path, &columns).unwrap();
     let (moments, of_day) = ([1_609_459_200i64, -1, 253_402_300_799], [0i64, 25_200, 86_399]);
-    out.write(&[Output::I64(&moments), Output::I64(&moments), Output::I64(&of_day)]).unwrap();
+    out.write(&[OutputValues::I64(&moments), OutputValues::I64(&moments), OutputValues::I64(&of_day)]).unwrap();
     out.finish().unwrap();
     let file =
         parquet::file::serialized_reader::SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
@@ -304,6 +311,6 @@ fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
     assert!(last.starts_with("9999-12-31T23:59:59.000,") && last.ends_with("23:59:59.000"), "{csv}");
     // a time that is out of range in milliseconds
     let mut out = sink::create(&path, &columns[..1]).unwrap();
-    let error = out.write(&[Output::I64(&[i64::MAX / 500])]).unwrap_err().to_string();
+    let error = out.write(&[OutputValues::I64(&[i64::MAX / 500])]).unwrap_err().to_string();
     assert!(error.contains("seconds exceed the range of milliseconds"), "{error}");
 }

@@ -4,7 +4,7 @@ use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Builder, Int64Builder, ListBuilder, MapBuilder, StructBuilder};
 use kstore::arrow::datatypes::{DataType, Field};
 use kstore::sparse::entries;
-use kstore::{KeptValues, Missing, Output, Reading, RowBuf, RowSource, Selection, Table, TextOptions, sink};
+use kstore::{KeptValues, Missing, OutputValues, Reading, RowBuf, RowSource, Selection, Table, TextOptions, sink};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use std::io::Write;
@@ -228,7 +228,7 @@ fn what_is_written_has_the_same_entries() {
         for rows in [0..1, 1..3] {
             let mut part: Vec<_> = columns.iter().map(|column| kstore::KeptColumn::new(column.kind)).collect();
             part.iter_mut().zip(&kept).for_each(|(part, all)| part.append(all, rows.clone()));
-            out.write(&part.iter().map(Output::Kept).collect::<Vec<_>>()).unwrap();
+            out.write(&part.iter().map(OutputValues::Kept).collect::<Vec<_>>()).unwrap();
         }
         out.finish().unwrap();
         assert_eq!(read(&path).1, kept, "{name}");

@@ -4,7 +4,7 @@ use crate::categories::coded;
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::encoding::{Code, ColumnNote, Cycle, TimeCode, TimeForm, Times};
-use kstore::{Categories, Condition, Missing, Reading, Scaler, Selected, Selection, Table};
+use kstore::{Categories, Condition, Missing, Reading, Scaler, SelectedTable, Selection, Table};
 use proptest::prelude::*;
 use std::f64::consts::TAU;
 use std::path::Path;
@@ -97,8 +97,8 @@ fn tables(folder: &Path, moments: &[Option<i64>]) -> Vec<(&'static str, Table)> 
 }
 
 /// Reads the rows of a coded selection; a missing number becomes 7.
-pub(crate) fn rows_of(selected: &Selected, rows: u64, tile: usize) -> Vec<f64> {
-    let d = selected.shape().features;
+pub(crate) fn rows_of(selected: &SelectedTable, rows: u64, tile: usize) -> Vec<f64> {
+    let d = selected.shape().inputs;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![7.0; d], ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     read::<f64>(&selected.rows::<f64>(reading).unwrap(), 0..rows, tile).unwrap().x
@@ -131,7 +131,7 @@ proptest! {
             prop_assert_eq!(&x, &by_hand, "{}", name);
             // every format drops the same number of rows
             let some = coded(&table, &Selection { missing: Missing::Drop, ..wanted.clone() }, (segment, lanes)).unwrap().0;
-            let left = rows_of(&some, moments.len() as u64, tile).len() / some.shape().features;
+            let left = rows_of(&some, moments.len() as u64, tile).len() / some.shape().inputs;
             prop_assert_eq!(left, moments.iter().flatten().count(), "{}", name);
             let first = expected.get_or_insert_with(|| encoding.clone());
             prop_assert_eq!(&encoding, first, "{}", name);
@@ -183,7 +183,7 @@ fn the_form_of_a_column_is_that_of_all_its_values() {
     assert_eq!((cycles(&usual), cycles(&position)), (vec![Cycle::Hour, Cycle::Weekday, Cycle::Yearday], Vec::new()));
     let (_, notes) = found(&["1/2/2024", "3/4/2024"], &usual);
     assert!(
-        matches!(&notes[..], [note @ ColumnNote::DaysOrMonths { .. }] if note.to_string().contains("month, day, year"))
+        matches!(&notes[..], [note @ ColumnNote::AmbiguousDates { .. }] if note.to_string().contains("month, day, year"))
     );
 }
 

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::{DataType, TimeUnit};
-use kstore::{Condition, Error, Output, Reading, RowBuf, RowSource, Selection, Table, TextOptions, sink};
+use kstore::{Condition, Error, OutputValues, Reading, RowBuf, RowSource, Selection, Table, TextOptions, sink};
 use parquet::file::properties::WriterProperties;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) fn csv_of(table: &Table, condition: &str) -> kstore::Result<String> {
     let rows = selected.rows::<f64>(Reading::default())?;
     let (mut buf, mut cursor) = (RowBuf::new(3), rows.open(0..u64::MAX)?);
     while cursor.next(&mut buf)? {
-        out.write(&buf.kept.iter().map(Output::Kept).collect::<Vec<_>>())?;
+        out.write(&buf.kept.iter().map(OutputValues::Kept).collect::<Vec<_>>())?;
     }
     out.finish()?;
     Ok(std::fs::read_to_string(path).unwrap())

@@ -1,7 +1,7 @@
 //! Text columns as word counts: scikit-learn's numbers, the same in any order of counting; errors.
 
-use kstore::encoding::{Code, Encoding, Grams, Search, Weighing};
-use kstore::{Missing, Pass, Reading, RowBuf, RowSource, Selected, Selection, Table, TextLimit, Workers};
+use kstore::encoding::{Code, Encoding, Grams, Search, Weighting};
+use kstore::{Missing, Pass, Reading, RowBuf, RowSource, SelectedTable, Selection, Table, TextLimit, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,20 @@ fn csv(folder: &Path, texts: &[&str]) -> PathBuf {
     path
 }
 
-fn wanted(text: &str, weighing: Option<Weighing>) -> Selection {
+fn wanted(text: &str, weighing: Option<Weighting>) -> Selection {
     let (features, targets) = (vec!["comment".to_string()], vec!["y".to_string()]);
-    Selection { features, targets, text: vec![text.to_string()], sparse: true, weighing, ..Selection::default() }
+    Selection {
+        features,
+        targets,
+        text: vec![text.to_string()],
+        sparse: true,
+        weighting: weighing,
+        ..Selection::default()
+    }
 }
 
 /// Finds the words of the selection, by passes with the given segment length and number of lanes.
-pub(crate) fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore::Result<Selected> {
+pub(crate) fn counted(selected: &SelectedTable, segment: u64, lanes: usize) -> kstore::Result<SelectedTable> {
     let search = selected.entry_search().unwrap();
     let (workers, source) = (Workers::sequential(), search.rows(TextLimit::default())?);
     let found = Pass { lanes, ..Pass::new(3, segment, &workers) }.fold(&source, &search)?.0;
@@ -27,10 +34,10 @@ pub(crate) fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore
 }
 
 /// Returns the entries of each row by column.
-fn rows(selected: &Selected) -> Vec<BTreeMap<usize, f64>> {
+fn rows(selected: &SelectedTable) -> Vec<BTreeMap<usize, f64>> {
     let source = selected.rows::<f64>(Reading::default()).unwrap();
     let (mut cursor, mut buf, mut all) = (source.open(source.range()).unwrap(), RowBuf::new(7), Vec::new());
-    let half = source.shape().features / 2;
+    let half = source.shape().inputs / 2;
     while cursor.next(&mut buf).unwrap() {
         let of = |row: &[f64]| (0..half).filter(|i| row[*i] >= 0.0).map(|i| (row[i] as usize, row[half + i])).collect();
         all.extend(buf.x.chunks(2 * half).map(of).collect::<Vec<_>>());
@@ -125,7 +132,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let folder = tempfile::tempdir().unwrap();
     let table = Table::open(&[csv(folder.path(), &texts)]).unwrap();
-    let selected = table.select(&wanted("comment:spectrum(3)", Some(Weighing::None))).unwrap();
+    let selected = table.select(&wanted("comment:spectrum(3)", Some(Weighting::None))).unwrap();
     let found = counted(&selected, 7, 1).unwrap();
     let runs = |text: &str| -> Vec<String> {
         let letters: Vec<char> = text.chars().collect();
@@ -144,7 +151,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     assert_eq!(found.encoding(), same.encoding());
     // a limited number of features selects the runs in most rows, ties in alphabetical order
     let fewer = "comment:spectrum(3,features=4)";
-    let fewer = counted(&table.select(&wanted(fewer, Some(Weighing::Unit))).unwrap(), 7, 1).unwrap();
+    let fewer = counted(&table.select(&wanted(fewer, Some(Weighting::Unit))).unwrap(), 7, 1).unwrap();
     let mut by_rows: Vec<(usize, &String)> =
         all.iter().map(|run| (texts.iter().filter(|text| text.contains(run.as_str())).count(), run)).collect();
     by_rows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
@@ -168,16 +175,16 @@ fn sparse_rows_are_weighed_by_their_columns_and_lengths() {
     let selection = |weighing| Selection {
         targets: vec!["y".to_string()],
         sparse: true,
-        weighing: Some(weighing),
+        weighting: Some(weighing),
         ..Selection::default()
     };
-    let unit = table.select(&selection(Weighing::Unit)).unwrap();
-    assert!(unit.entry_search().is_none() && unit.weighing() == Weighing::Unit);
+    let unit = table.select(&selection(Weighting::Unit)).unwrap();
+    assert!(unit.entry_search().is_none() && unit.weighting() == Weighting::Unit);
     assert_eq!(rows(&unit)[..2], [BTreeMap::from([(0, 0.6), (2, -0.8)]), BTreeMap::new()]);
-    let largest = counted(&table.select(&selection(Weighing::Maxabs)).unwrap(), 2, 1).unwrap();
+    let largest = counted(&table.select(&selection(Weighting::Maxabs)).unwrap(), 2, 1).unwrap();
     assert_eq!(rows(&largest)[0], BTreeMap::from([(0, 1.0), (2, -1.0)]));
     assert_eq!(rows(&largest)[3], BTreeMap::from([(0, 3f64.recip()), (3, 1.0)]));
-    let rare = rows(&counted(&table.select(&selection(Weighing::TfIdf)).unwrap(), 2, 1).unwrap());
+    let rare = rows(&counted(&table.select(&selection(Weighting::TfIdf)).unwrap(), 2, 1).unwrap());
     let (two, one) = (1.0 + (5f64 / 3.0).ln(), 1.0 + (5f64 / 2.0).ln());
     let length = (two * two + 25.0 * one * one).sqrt();
     assert!((rare[3][&0] - two / length).abs() < 1e-15 && (rare[3][&3] - 5.0 * one / length).abs() < 1e-15);
@@ -212,7 +219,7 @@ fn what_cannot_be_counted_says_so() {
         (Selection { text: vec!["remark".to_string()], ..usual.clone() }, "remark"),
         (wanted("comment:word(3,1)", None), "word(A,B)"),
         (wanted("comment:word(9,9)", None), "no text has a feature of word(9,9)"),
-        (wanted("comment", Some(Weighing::Maxabs)), "choose tf-idf, unit or none"),
+        (wanted("comment", Some(Weighting::Maxabs)), "choose tf-idf, unit or none"),
     ] {
         let error = refused(&selection);
         assert!(error.contains(part), "{error}\nexpected: {part}");
@@ -241,8 +248,8 @@ fn hashed_words_are_counted_in_their_places() {
     let found = |grams: &str, weighing, segment, lanes| {
         counted(&table.select(&wanted(&format!("comment:{grams}"), Some(weighing))).unwrap(), segment, lanes).unwrap()
     };
-    let (named, hashed) = (found("word", Weighing::None, 7, 1), found("word(1,1,hash=8)", Weighing::None, 7, 1));
-    assert_eq!(hashed.encoding(), found("word(1,1,hash=8)", Weighing::None, 1000, 3).encoding());
+    let (named, hashed) = (found("word", Weighting::None, 7, 1), found("word(1,1,hash=8)", Weighting::None, 7, 1));
+    assert_eq!(hashed.encoding(), found("word(1,1,hash=8)", Weighting::None, 1000, 3).encoding());
     assert_eq!(hashed.sparse().unwrap().width, 8);
     let (named, hashed) = (rows(&named), rows(&hashed));
     let places: Vec<usize> = hashed[..12].iter().map(|row| *row.keys().next().unwrap()).collect();
@@ -253,8 +260,8 @@ fn hashed_words_are_counted_in_their_places() {
         assert_eq!(*by_place, expected);
     }
     // the weight of a bucket depends on the number of rows that contain any of its words
-    let weighed = found("word(1,1,hash=8)", Weighing::TfIdf, 7, 2);
-    assert_eq!(weighed.encoding(), found("word(1,1,hash=8)", Weighing::TfIdf, 1000, 1).encoding());
+    let weighed = found("word(1,1,hash=8)", Weighting::TfIdf, 7, 2);
+    assert_eq!(weighed.encoding(), found("word(1,1,hash=8)", Weighting::TfIdf, 1000, 1).encoding());
     let inverse = |place: &usize| {
         let count = hashed.iter().filter(|row| row.contains_key(place)).count();
         1.0 + ((1.0 + texts.len() as f64) / (1.0 + count as f64)).ln()

@@ -4,7 +4,7 @@ use crate::categories::coded;
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Array, StringArray};
 use kstore::encoding::{Code, ColumnNote, TimeCode, TimeForm, Times};
-use kstore::{ColumnType, Missing, Reading, Selected, Selection, Table, TextOptions, TextReading};
+use kstore::{ColumnType, Missing, Reading, SelectedTable, Selection, Table, TextOptions, TextReading};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -127,7 +127,9 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     let usual = Selection { missing: Missing::Indicator, ..Selection::default() };
     let (selected, notes) = coded(&Table::open(&[&path]).unwrap(), &usual, (2, 2)).unwrap();
     assert_eq!(selected.feature_names(), ["job=?", "job=clerk", "job=nurse", "y"]);
-    assert!(matches!(&notes[..], [note @ ColumnNote::Looks { .. }] if note.to_string().contains("`missing_words` ?")));
+    assert!(
+        matches!(&notes[..], [note @ ColumnNote::Resembles { .. }] if note.to_string().contains("`missing_words` ?"))
+    );
     let words = TextOptions::default().missing_words(names(&["?", "unknown"]));
     let read_by = |path: &Path| {
         let (selected, notes) = coded(&Table::open_with(&[path], &words).unwrap(), &usual, (2, 2)).unwrap();
@@ -179,9 +181,9 @@ fn dates_are_read_as_their_type_says() {
 }
 
 /// Reads the rows of a table as a model fitted on `known` does.
-fn again(known: &Selected, path: &Path, options: TextOptions) -> kstore::Result<Vec<f64>> {
-    let reading = known.reading().knowing(known.encoding());
-    let table = Table::open_with(&[path], &options.like(reading))?;
+fn again(known: &SelectedTable, path: &Path, options: TextOptions) -> kstore::Result<Vec<f64>> {
+    let reading = known.reading().with_encoding(known.encoding());
+    let table = Table::open_with(&[path], &options.with_reading(reading))?;
     let selected = table.select(&Selection { missing: Missing::Mean, ..known.same_features() })?;
     Ok(read::<f64>(&selected.rows::<f64>(Reading::default())?, 0..100, 8)?.x)
 }
@@ -248,7 +250,8 @@ fn whole_numbers_that_are_dates_are_dates() {
     let find = |values: &[&str]| {
         let table = Table::open(&[file(folder.path(), "t.csv", "day;y", values)]).unwrap();
         let (selected, notes) =
-            crate::categories::coded_of(table.select(&Selection::default()).unwrap().looked().0, (3, 2)).unwrap();
+            crate::categories::coded_of(table.select(&Selection::default()).unwrap().inspect_columns().0, (3, 2))
+                .unwrap();
         (selected.encoding().map(|encoding| encoding.columns()[0].code.clone()), notes)
     };
     let days = ["20210114", "20200229", "19991231", "20210131", "20210201"];

@@ -1,6 +1,6 @@
 """Kernel machines on tables larger than memory, as scikit-learn estimators.
 
-Estimators learn from arrays, Arrow streams and files of any size, say how good their approximation is, and write the model
+Estimators learn from arrays, Arrow streams and files of any size, report the error of their approximation, and write model
 files that the command and the Rust library read.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from ._kmill import Error, __version__
 
-# estimators stand on scikit-learn, whose import takes longer than everything else: they are loaded when they are first asked for
-_WHERE = {
+# the import of scikit-learn dominates the import time, so the modules of the estimators are loaded on first use
+_MODULES = {
     **dict.fromkeys(
         ["KernelFisher", "KernelLogisticRegression", "KernelPLS", "KernelRanker", "KernelRidge", "KernelRidgeClassifier",
          "OnlineRegressor", "Perceptron", "SVC", "SVR"],
@@ -35,13 +35,13 @@ _WHERE = {
     "landmarks": "._research",
 }
 
-__all__ = ["Error", "__version__", *sorted(_WHERE)]
+__all__ = ["Error", "__version__", *sorted(_MODULES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'kmill' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_WHERE[name], __name__), name)
+    value = getattr(importlib.import_module(_MODULES[name], __name__), name)
     globals()[name] = value
     return value
 

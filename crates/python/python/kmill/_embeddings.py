@@ -1,4 +1,4 @@
-"""Coordinates: of rows for pictures, and of rows that have a target."""
+"""Estimators that compute low-dimensional coordinates: manifold learning, and supervised dimension reduction."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _WITHOUT_KERNEL = ("kernel", "gamma", "coef0", "degree", "kernel_params", "map")
 
 @estimator("mds", first=("n_components",), without=("map",), kernel="linear", landmarks="uniform")
 class MDS(Transformer):
-    """Multidimensional scaling on landmarks: coordinates whose distances are those between rows; new rows have them too.
+    """Multidimensional scaling on landmarks: coordinates that preserve the distances between rows; also transforms new rows.
 
     Notes
     -----
-    Landmarks are random rows, of which there may be more than independent columns. The classical one of ``sklearn.manifold.ClassicalMDS``, up to signs where every row is a landmark. With another kernel distances
-    are those in its feature space.
+    The landmarks are random rows; their number may exceed the number of linearly independent columns. If every row is a landmark, the
+    coordinates are those of ``sklearn.manifold.ClassicalMDS``, up to signs. With a kernel other than linear, the distances are those in
+    its feature space.
 
     References
     ----------
@@ -37,14 +38,14 @@ class MDS(Transformer):
 
 
 class _Neighbours(Transformer):
-    """Coordinates from distances between rows; no kernel is read."""
+    """Coordinates from a graph of nearest neighbours; there is no kernel."""
 
     kernel = None
     n_neighbors: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        engine = super()._engine(rows)
-        # as for ranks: a few rows have no more neighbours than there are others
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        engine = super()._solver_options(rows)
+        # n rows have at most n - 1 neighbours each; a rank above n is reduced in the same way
         if rows is not None and isinstance(self.n_neighbors, int) and self.n_neighbors >= rows > 1:
             engine["neighbours"] = str(int(rows) - 1)
         return engine
@@ -52,7 +53,7 @@ class _Neighbours(Transformer):
 
 @estimator("isomap", first=("n_components",), without=_WITHOUT_KERNEL)
 class Isomap(_Neighbours):
-    """Isomap on landmarks: coordinates whose distances are those along the sheet that the rows lie on; new rows have them too.
+    """Isomap on landmarks: coordinates that preserve geodesic distances along the manifold of the rows; also transforms new rows.
 
     References
     ----------
@@ -62,7 +63,7 @@ class Isomap(_Neighbours):
     --------
     >>> from sklearn.datasets import make_swiss_roll
     >>> from kmill import Isomap
-    >>> X, place = make_swiss_roll(1000, random_state=0)
+    >>> X, position = make_swiss_roll(1000, random_state=0)
     >>> Isomap(n_neighbors=8, rank=100).fit_transform(X).shape
     (1000, 2)
     """
@@ -70,7 +71,7 @@ class Isomap(_Neighbours):
 
 @estimator("lle", first=("n_components",), without=_WITHOUT_KERNEL, rank=None)
 class LocallyLinearEmbedding(_Neighbours):
-    """Locally linear embedding: coordinates in which every row is made of its neighbours as among the features.
+    """Locally linear embedding: coordinates that preserve the weights by which each row is a combination of its neighbours.
 
     References
     ----------
@@ -80,7 +81,7 @@ class LocallyLinearEmbedding(_Neighbours):
     --------
     >>> from sklearn.datasets import make_swiss_roll
     >>> from kmill import LocallyLinearEmbedding
-    >>> X, place = make_swiss_roll(1000, random_state=0)
+    >>> X, position = make_swiss_roll(1000, random_state=0)
     >>> LocallyLinearEmbedding(n_neighbors=10, nodes=500).fit_transform(X).shape
     (1000, 2)
     """
@@ -88,7 +89,9 @@ class LocallyLinearEmbedding(_Neighbours):
 
 @estimator("mvu", first=("n_components",), without=_WITHOUT_KERNEL, rank=None)
 class MaximumVarianceUnfolding(_Neighbours):
-    """Maximum variance unfolding: coordinates as far apart as neighbours allow. ``rank`` is at most 100.
+    """Maximum variance unfolding: coordinates of largest variance that preserve the distances between neighbours.
+
+    ``rank`` is at most 100.
 
     References
     ----------
@@ -98,7 +101,7 @@ class MaximumVarianceUnfolding(_Neighbours):
     --------
     >>> from sklearn.datasets import make_swiss_roll
     >>> from kmill import MaximumVarianceUnfolding
-    >>> X, place = make_swiss_roll(400, random_state=0)
+    >>> X, position = make_swiss_roll(400, random_state=0)
     >>> MaximumVarianceUnfolding(n_neighbors=6, nodes=200, rank=20).fit_transform(X).shape
     (400, 2)
     """
@@ -106,11 +109,11 @@ class MaximumVarianceUnfolding(_Neighbours):
 
 @estimator("laplacian", first=("n_components",))
 class LaplacianEigenmaps(Transformer):
-    """Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other; new rows have them too.
+    """Laplacian eigenmaps: coordinates in which rows with a large kernel value are close; also transforms new rows.
 
     Notes
     -----
-    In the place of ``sklearn.manifold.SpectralEmbedding(affinity="rbf")``.
+    A counterpart of ``sklearn.manifold.SpectralEmbedding(affinity="rbf")``.
 
     References
     ----------
@@ -129,7 +132,7 @@ class LaplacianEigenmaps(Transformer):
 
 @estimator("kpca-l1", first=("n_components",))
 class KernelPCAL1(Transformer):
-    """Kernel principal components in the L1 norm, which outliers move less.
+    """Kernel principal components in the L1 norm, which is less sensitive to outliers.
 
     References
     ----------
@@ -145,25 +148,25 @@ class KernelPCAL1(Transformer):
     """
 
 
-class _Directed(Supervised, Transformer):
+class _SupervisedTransformer(Supervised, Transformer):
     """Coordinates that depend on a target."""
 
     _target = "either"
-    _several = False
+    _multi_output = False
     task: Any
 
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
-        """The target; text and truth values are classes, as those of ``task="classification"``."""
-        self._labelled = self.task == "classification" or (not isinstance(y, str) and np.asarray(y).dtype.kind in "bOUS")
-        kind: Any = Classifier if self._labelled else Regressor
+        """Adds the target columns; text and booleans are classes, as any target with ``task="classification"``."""
+        self._is_classification = self.task == "classification" or (not isinstance(y, str) and np.asarray(y).dtype.kind in "bOUS")
+        kind: Any = Classifier if self._is_classification else Regressor
         return kind._targets(self, y, count, names, more)
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        return {**super()._engine(rows), **({"task": "classification"} if getattr(self, "_labelled", False) else {})}
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        return {**super()._solver_options(rows), **({"task": "classification"} if getattr(self, "_is_classification", False) else {})}
 
-    def _forget(self) -> None:
-        super()._forget()
-        self.__dict__.pop("_labelled", None)
+    def _reset_fit(self) -> None:
+        super()._reset_fit()
+        self.__dict__.pop("_is_classification", None)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -172,8 +175,8 @@ class _Directed(Supervised, Transformer):
 
 
 @estimator("spca", first=("n_components",))
-class SupervisedPCA(_Directed):
-    """Supervised principal components: the directions in feature space that depend most on a target.
+class SupervisedPCA(_SupervisedTransformer):
+    """Supervised principal components: the directions in feature space of largest dependence on a target.
 
     References
     ----------
@@ -190,10 +193,10 @@ class SupervisedPCA(_Directed):
 
 
 @estimator("kdr", first=("n_components",), without=("metric",))
-class KernelDimensionReduction(_Directed):
-    """Kernel dimension reduction: the directions of the columns that a target depends on.
+class KernelDimensionReduction(_SupervisedTransformer):
+    """Kernel dimension reduction: the linear combinations of the columns on which a target depends.
 
-    ``model_.importance()`` tells what each column counts.
+    ``model_.importance()`` returns the importance of each column.
 
     References
     ----------

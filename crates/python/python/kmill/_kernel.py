@@ -1,12 +1,12 @@
-"""Kernels: scikit-learn's names and numbers as expressions of the engine."""
+"""Converts scikit-learn's kernel names and parameters to kernel expressions of the engine."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-# name of scikit-learn -> (expression, numbers that it reads)
-_NAMES = {
+# scikit-learn's name -> (template of the expression, "gamma" if the kernel has parameters)
+_EXPRESSIONS = {
     "rbf": ("gaussian(sigma={sigma})", "gamma"),
     "gaussian": ("gaussian(sigma={sigma})", "gamma"),
     "laplacian": ("laplacian(sigma={inverse})", "gamma"),
@@ -19,58 +19,58 @@ _NAMES = {
     "sigmoid": ("sigmoid(gamma={gamma}, c0={coef0})", "gamma"),
 }
 
-# of these X is a matrix between all pairs of rows: of kernel values, and of distances
-_GIVEN = ("precomputed", "distances")
+# with these kernels X is a square matrix: of kernel values, or of distances
+_PRECOMPUTED = ("precomputed", "distances")
 
 
-def is_given(kernel: Any) -> bool:
-    """Whether X is a matrix between all pairs of rows."""
-    return isinstance(kernel, str) and kernel in _GIVEN
+def is_precomputed(kernel: Any) -> bool:
+    """Returns whether X is a matrix of kernel values or distances between all pairs of rows."""
+    return isinstance(kernel, str) and kernel in _PRECOMPUTED
 
 
 def is_expression(kernel: Any) -> bool:
-    """Whether a kernel is an expression of the engine, such as ``matern(nu=2.5, sigma=3)``."""
-    return isinstance(kernel, str) and kernel not in _NAMES and kernel not in _GIVEN
+    """Returns whether a kernel is an expression of the engine, such as ``matern(nu=2.5, sigma=3)``."""
+    return isinstance(kernel, str) and kernel not in _EXPRESSIONS and kernel not in _PRECOMPUTED
 
 
-def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, free: bool = False) -> str:
-    """The expression of a kernel.
+def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, choose_scale: bool = False) -> str:
+    """Returns the expression of a kernel.
 
-    ``survey`` is called, only where it is needed, for the number of features and, where its argument is true, the variance of all
-    values. Where the length scale is ``free`` the engine finds it.
+    ``survey(variance)`` returns the number of features and, if ``variance`` is true, the variance of all values; it is called only if
+    ``gamma`` depends on them. If ``choose_scale`` is true, the engine chooses the length scale.
     """
-    if is_given(kernel) or callable(kernel):
+    if is_precomputed(kernel) or callable(kernel):
         raise ValueError(
-            "kernel must be the name of a kernel or an expression such as 'matern(nu=2.5, sigma=3)' for files, streams and two views: "
-            "precomputed matrices, distances and functions need rows in memory"
+            "for files, streams and two views kernel must be the name of a kernel or an expression such as 'matern(nu=2.5, sigma=3)'; "
+            "precomputed matrices, distances and functions need rows in memory: pass an array to fit"
         )
     if not isinstance(kernel, str):
-        raise ValueError(f"kernel must be a name or an expression, got {kernel!r}")
+        raise ValueError(f"kernel must be a name, an expression or a callable, got {kernel!r}")
     if is_expression(kernel):
         if isinstance(gamma, (int, float)):
-            raise ValueError(f"kernel {kernel!r} holds its own numbers; leave gamma out")
+            raise ValueError(f"gamma={gamma!r} conflicts with kernel {kernel!r}, an expression with its own parameters; leave gamma out")
         return kernel if "(" in kernel else f"{kernel}()"
-    form, reads = _NAMES[kernel]
-    if not reads:
-        return form
-    if free and not form.startswith(("poly", "sigmoid")):
-        return f"{form.split('(')[0]}()"
+    template, parameters = _EXPRESSIONS[kernel]
+    if not parameters:
+        return template
+    if choose_scale and not template.startswith(("poly", "sigmoid")):
+        return f"{template.split('(')[0]}()"
     if gamma == "median":
-        if form.startswith(("poly", "sigmoid")):
-            raise ValueError(f"kernel {kernel!r} has no length scale: gamma must be a number, 'scale' or 'auto'")
-        return f"{form.split('(')[0]}(sigma=median)"
-    # scikit-learn's own default for this kernel is 1, for the others 1/n_features
-    number = _gamma(1.0 if gamma is None and kernel == "chi2" else gamma, survey)
-    return form.format(
-        sigma=repr(math.sqrt(1.0 / (2.0 * number))),
-        inverse=repr(1.0 / number),
-        gamma=repr(number),
+        if template.startswith(("poly", "sigmoid")):
+            raise ValueError(f"gamma='median' is a length scale, and kernel {kernel!r} has none; gamma must be a number, 'scale' or 'auto'")
+        return f"{template.split('(')[0]}(sigma=median)"
+    # scikit-learn's default is 1 for chi2, and 1/n_features for the other kernels
+    value = _gamma(1.0 if gamma is None and kernel == "chi2" else gamma, survey)
+    return template.format(
+        sigma=repr(math.sqrt(1.0 / (2.0 * value))),
+        inverse=repr(1.0 / value),
+        gamma=repr(value),
         coef0=repr(float(1.0 if coef0 is None else coef0)),
-        degree=_whole(3 if degree is None else degree),
+        degree=_degree(3 if degree is None else degree),
     )
 
 
-def _whole(degree: Any) -> str:
+def _degree(degree: Any) -> str:
     return str(int(degree)) if float(degree) == int(degree) else repr(float(degree))
 
 

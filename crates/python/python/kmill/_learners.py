@@ -19,82 +19,82 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ._base import KernelEstimator
-from ._docs import described
-from ._rows import free
+from ._docs import document
+from ._rows import unused_name
 
 
 class Linear:
-    """What a model with ``kernel="linear"`` is: ``X @ coef_.T + intercept_``."""
+    """Weights and intercept of a model with ``kernel="linear"``: its outputs are ``X @ coef_.T + intercept_``."""
 
     model_: Any
     _coordinates: Any
 
     def _linear(self) -> Any:
         check_is_fitted(self, "model_")
-        found = None if self._coordinates is not None else self.model_.linear()
-        if found is None:
-            raise AttributeError("coef_ and intercept_ are those of kernel='linear' on dense columns of numbers, without a metric and scaled by none, "
-                                 "standard, minmax or robust")
-        return found
+        head = None if self._coordinates is not None else self.model_.linear()
+        if head is None:
+            raise AttributeError("the model has no coef_ and no intercept_, because it is not linear in the columns; they exist with "
+                                 "kernel='linear' on dense numeric columns, without a metric, and with scale none, standard, minmax or robust")
+        return head
 
     @property
     def coef_(self) -> Any:
-        """The weights of the columns, one row for each output, of a model with ``kernel="linear"``."""
+        """The weights of the columns, one row for each output, if ``kernel="linear"``."""
         return np.ascontiguousarray(self._linear()[0].T)
 
     @property
     def intercept_(self) -> Any:
-        """The constant of each output, of a model with ``kernel="linear"``."""
+        """The intercept of each output, if ``kernel="linear"``."""
         return self._linear()[1]
 
 
 class Supervised(KernelEstimator):
-    """Estimators that learn from rows and a target."""
+    """Estimators with a target."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any) -> Any:
-        """Learn from rows."""
+        """Fit the model."""
         return self._fit_rows(X, y)
 
 
 class Weighted(Supervised):
-    """Estimators that learn from rows and a target, with a weight for each row."""
+    """Estimators with a target and row weights."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learn from rows."""
+        """Fit the model."""
         return self._fit_rows(X, y, sample_weight)
 
 
 class Regressor(RegressorMixin, Linear, Supervised):
-    """Estimators that predict numbers, one or several for each row."""
+    """Estimators that predict one or several numbers for each row."""
 
     _target = "numbers"
-    _several = False
+    _multi_output = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._several
+        tags.target_tags.multi_output = self._multi_output
         return tags
 
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
-        self._single = True
+        self._single_target = True
         if isinstance(y, str):
             return [y]
         y = np.asarray(y, dtype=np.float64)
-        if y.ndim == 2 and y.shape[1] == 1 or not self._several:
+        if y.ndim == 2 and y.shape[1] == 1 or not self._multi_output:
             y = column_or_1d(y, warn=True)
         check_consistent_length(np.empty(count), y)
-        self._single = y.ndim == 1
-        columns = [("y", y)] if self._single else [(f"y{j}", y[:, j]) for j in range(y.shape[1])]
-        named = [(free(name, names), np.ascontiguousarray(column)) for name, column in columns]
-        more.extend(named)
-        return [name for name, _ in named]
+        self._single_target = y.ndim == 1
+        targets = [("y", y)] if self._single_target else [(f"y{j}", y[:, j]) for j in range(y.shape[1])]
+        columns = [(unused_name(name, names), np.ascontiguousarray(column)) for name, column in targets]
+        more.extend(columns)
+        return [name for name, _ in columns]
 
     def _after_files(self, card: dict[str, Any]) -> None:
-        self._single = len(card["targets"]) == 1
+        self._single_target = len(card["targets"]) == 1
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict the target of rows.
 
@@ -104,16 +104,16 @@ class Regressor(RegressorMixin, Linear, Supervised):
             The predictions.
         """
         scores = self._scores(X)
-        return scores.ravel() if self._single else scores
+        return scores.ravel() if self._single_target else scores
 
 
 class Classifier(ClassifierMixin, Linear, Supervised):
-    """Estimators that predict labels: integers, truth values or text, one for each row.
+    """Estimators that predict a class label for each row: an integer, a boolean or text.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-        The classes.
+        The class labels.
     """
 
     _target = "classes"
@@ -126,15 +126,15 @@ class Classifier(ClassifierMixin, Linear, Supervised):
         check_consistent_length(np.empty(count), y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"{type(self).__name__} needs at least two classes; y has {len(self.classes_)} class")
-        name = free("y", names)
+            raise ValueError(f"y has {len(self.classes_)} class, and {type(self).__name__} needs at least two classes")
+        name = unused_name("y", names)
         more.append((name, _labels(y, self.classes_, codes)))
         return [name]
 
-    def _told(self, label: Any) -> str:
-        known = getattr(self, "classes_", None)
-        if known is not None and np.any(known == label):
-            label = _labels(known, known, np.arange(len(known)))[np.flatnonzero(known == label)[0]]
+    def _class_label(self, label: Any) -> str:
+        classes = getattr(self, "classes_", None)
+        if classes is not None and np.any(classes == label):
+            label = _labels(classes, classes, np.arange(len(classes)))[np.flatnonzero(classes == label)[0]]
         return str(label).lower() if isinstance(label, (bool, np.bool_)) else str(label)
 
     def _after_files(self, card: dict[str, Any]) -> None:
@@ -142,39 +142,39 @@ class Classifier(ClassifierMixin, Linear, Supervised):
             self.classes_ = np.array([next(iter(label.values())) if isinstance(label, dict) else label
                                       for label in card["classes"]])
 
-    @described
+    @document
     def decision_function(self, X: Any) -> Any:
-        """Scores of the classes.
+        """Compute the scores of the classes.
 
         Returns
         -------
         array of shape (n_samples,) or (n_samples, n_classes)
-            Of two classes the score of the second, positive where it is predicted.
+            The scores. For two classes, the score of the second class, which is predicted if its score is positive.
         """
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
-        """Predict the class of rows.
+        """Predict the classes of rows.
 
         Returns
         -------
         array of shape (n_samples,)
-            The classes.
+            The predicted class labels.
         """
-        scores = self._answered(self._scores(X))
+        scores = self._require_scores(self._scores(X))
         return self.classes_[self.model_.decide(scores)]
 
 
 class Probabilities:
-    """Probabilities of the classes, always or with ``probability=True``."""
+    """Class probabilities, which ``SVC`` has with ``probability=True`` only."""
 
     model_: Any
     _scores: Any
 
     @available_if(lambda self: getattr(self, "probability", True))
-    @described
+    @document
     def predict_proba(self, X: Any) -> Any:
         """Compute the probabilities of the classes.
 
@@ -186,13 +186,13 @@ class Probabilities:
             The probabilities, in the order of ``classes_``.
         """
         scores = self._scores(X)
-        lacking = np.isnan(scores).any(axis=1)
-        probabilities = self.model_.probabilities(np.where(lacking[:, None], 0.0, scores))
-        probabilities[lacking] = np.nan
+        incomplete = np.isnan(scores).any(axis=1)
+        probabilities = self.model_.probabilities(np.where(incomplete[:, None], 0.0, scores))
+        probabilities[incomplete] = np.nan
         return probabilities
 
     @available_if(lambda self: getattr(self, "probability", True))
-    @described
+    @document
     def predict_log_proba(self, X: Any) -> Any:
         """Compute the logarithms of the probabilities of the classes.
 
@@ -201,36 +201,36 @@ class Probabilities:
         Returns
         -------
         array of shape (n_samples, n_classes)
-            The logarithms, in the order of ``classes_``.
+            The logarithms of the probabilities, in the order of ``classes_``.
         """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
 
 class Ranker(Supervised):
-    """Estimators that learn from grades, by which the rows of a group are ordered."""
+    """Estimators that learn to order the rows within groups, from relevance grades."""
 
     _target = "numbers"
-    _several = False
+    _multi_output = False
     _targets = Regressor._targets
     _after_files = Regressor._after_files
 
-    @described
+    @document
     def fit(self, X: Any, y: Any, group: Any = None) -> Any:
-        """Learn from rows.
+        """Fit the model.
 
         Parameters
         ----------
-        y : array of shape (n_samples,)
-            The grade of each row, the larger the earlier it comes; of a stream also the name of its column.
-        group : array of shape (n_samples,), optional
-            The group of each row, in any order; of a stream also the name of its column. Without it all rows are one group.
+        y : array of shape (n_samples,), or str
+            The relevance grade of each row; rows with larger grades rank first. For a stream it may be the name of a column.
+        group : array of shape (n_samples,), or str, optional
+            The group (query) of each row, in any order. For a stream it may be the name of a column. None puts all rows into one group.
         """
         return self._fit_rows(X, y, group=group)
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
-        """Score rows: within a group the row of the larger score comes first.
+        """Compute the scores of rows; within a group, rows with larger scores rank first.
 
         Returns
         -------
@@ -240,7 +240,7 @@ class Ranker(Supervised):
         return self._scores(X).ravel()
 
     def score(self, X: Any, y: Any, group: Any = None) -> float:
-        """Compute the fraction of pairs in the right order: pairs of rows of a group with unlike grades.
+        """Compute the fraction of correctly ordered pairs, among the pairs of rows of a group with different grades.
 
         Parameters
         ----------
@@ -250,25 +250,25 @@ class Ranker(Supervised):
         Returns
         -------
         float
-            1 for the best order, about 0.5 for a random one. A pair with equal scores counts half.
+            The fraction: 1 for a perfect order, about 0.5 for a random order. A pair with equal scores counts one half.
         """
         scores, y = self.predict(X), column_or_1d(y)
         group = np.zeros(len(y)) if group is None else column_or_1d(group)
         check_consistent_length(scores, y, group)
-        right = pairs = 0.0
-        for one in np.unique(group):
-            of, grades = scores[group == one], y[group == one]
+        correct = pairs = 0.0
+        for query in np.unique(group):
+            group_scores, grades = scores[group == query], y[group == query]
             for grade in np.unique(grades):
-                better, worse = of[grades == grade], np.sort(of[grades < grade])
-                below, least = np.searchsorted(worse, better, side="left"), np.searchsorted(worse, better, side="right")
-                right, pairs = right + 0.5 * float(np.sum(below + least)), pairs + len(better) * len(worse)
+                better, worse = group_scores[grades == grade], np.sort(group_scores[grades < grade])
+                below, up_to = np.searchsorted(worse, better, side="left"), np.searchsorted(worse, better, side="right")
+                correct, pairs = correct + 0.5 * float(np.sum(below + up_to)), pairs + len(better) * len(worse)
         if pairs == 0.0:
-            raise ValueError("no two rows of a group have different grades: there is no order to score")
-        return right / pairs
+            raise ValueError("no two rows of a group have different grades, so there is no order to score; pass groups with different grades")
+        return correct / pairs
 
 
 def _labels(y: Any, classes: Any, codes: Any) -> Any:
-    """Labels as the model file holds them; those that it has no type for as their positions."""
+    """Returns labels in a type that model files support; labels of other types as their indices in ``classes``."""
     if y.dtype.kind == "b":
         return np.ascontiguousarray(y, dtype=bool)
     if y.dtype.kind in "iu" and classes.max() <= np.iinfo(np.int64).max:
@@ -279,44 +279,46 @@ def _labels(y: Any, classes: Any, codes: Any) -> Any:
 
 
 class WithoutTarget(KernelEstimator):
-    """Estimators that learn from rows alone."""
+    """Estimators without a target."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Learn from rows.
+        """Fit the model.
 
         Parameters
         ----------
-        y : ignored
+        y : None
+            Ignored; present for API consistency.
         """
         return self._fit_rows(X, y)
 
 
 class WeightedRows(WithoutTarget):
-    """Estimators that learn from rows alone, with a weight for each row."""
+    """Estimators without a target, with row weights."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Learn from rows.
+        """Fit the model.
 
         Parameters
         ----------
-        y : ignored
+        y : None
+            Ignored; present for API consistency.
         """
         return self._fit_rows(X, y, sample_weight)
 
 
 class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WithoutTarget):
-    """Estimators that compute features of rows."""
+    """Estimators that compute new features for rows."""
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
-        """Compute the features of rows.
+        """Compute the new features of rows.
 
         Returns
         -------
         array of shape (n_samples, n_features_out)
-            The features.
+            The new features.
         """
         return self._scores(X)
 
@@ -326,12 +328,12 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WithoutTarg
 
 
 class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Coordinates that a model has beside its predictions."""
+    """Estimators that compute coordinates in addition to predictions."""
 
     model_: Any
     _extra: Any
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
         """Compute the coordinates of rows along the components.
 
@@ -353,14 +355,14 @@ class Novelty(OutlierMixin, WithoutTarget):
     Attributes
     ----------
     offset_ : float
-        0: ``score_samples`` and ``decision_function`` are the same.
+        Always 0: ``score_samples`` and ``decision_function`` are equal.
     """
 
     offset_ = 0.0
 
-    @described
+    @document
     def decision_function(self, X: Any) -> Any:
-        """Scores of rows, negative for novel ones.
+        """Compute the scores of rows; outliers have negative scores.
 
         Returns
         -------
@@ -370,10 +372,10 @@ class Novelty(OutlierMixin, WithoutTarget):
         return self._scores(X).ravel()
 
     def score_samples(self, X: Any) -> Any:
-        """The scores of :meth:`decision_function` plus ``offset_``, which is 0."""
+        """Compute the scores of :meth:`decision_function` plus ``offset_``, which is 0."""
         return self.decision_function(X)
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict which rows are outliers.
 
@@ -382,7 +384,7 @@ class Novelty(OutlierMixin, WithoutTarget):
         array of shape (n_samples,)
             -1 for an outlier, 1 for any other row.
         """
-        return np.where(self._answered(self._scores(X)).ravel() < 0.0, -1, 1)
+        return np.where(self._require_scores(self._scores(X)).ravel() < 0.0, -1, 1)
 
 
 class Clusters(ClusterMixin, WithoutTarget):
@@ -391,72 +393,72 @@ class Clusters(ClusterMixin, WithoutTarget):
     Attributes
     ----------
     labels_ : array of shape (n_samples,)
-        The cluster of each row of the fit, if the rows were in memory.
+        The cluster of each row of the fit; it exists only if the rows were in memory.
     """
 
     def _after_rows(self, X: Any) -> None:
         self.labels_ = self.predict(X)
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict the cluster of rows.
 
         Returns
         -------
         array of shape (n_samples,)
-            The clusters, numbered from 0.
+            The cluster indices, from 0.
         """
-        return np.argmax(self._answered(self._scores(X)), axis=1)
+        return np.argmax(self._require_scores(self._scores(X)), axis=1)
 
 
 def landmarks_of(model: Any) -> tuple[Any, Any]:
-    """The landmarks as the kernel sees them, of sparse rows a sparse array, and the numbers of their rows."""
+    """Returns the landmarks after scaling (a sparse array for sparse rows), and their row indices."""
     if model.sparse is None:
-        found = model.landmarks()
+        landmarks = model.landmarks()
     else:
-        found = model.sparse_landmarks()
-        if found is not None:
-            *entries, rows = found
-            found = csr_array(tuple(entries), shape=(len(rows), model.sparse)), rows
-    if found is None:
-        raise AttributeError("the model has weights of features and no landmarks or support vectors")
-    return found[0], found[1].astype(np.int64)
+        landmarks = model.sparse_landmarks()
+        if landmarks is not None:
+            *entries, rows = landmarks
+            landmarks = csr_array(tuple(entries), shape=(len(rows), model.sparse)), rows
+    if landmarks is None:
+        raise AttributeError("the model has no landmarks and no support vectors, because its map has none; fit with map='nystrom' or 'exact'")
+    return landmarks[0], landmarks[1].astype(np.int64)
 
 
 class SupportVectors(Linear):
-    """The support vectors of an SVM with ``map="exact"``.
+    """The support vectors of an exact SVM (``map="exact"``).
 
-    Its scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
+    The scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
 
     Attributes
     ----------
     support_, support_vectors_, dual_coef_, intercept_ : array
-        With ``map="exact"``: the row numbers of the support vectors, the support vectors as the
-        kernel sees them, their dual coefficients (one row for each output), and the intercepts.
+        With ``map="exact"``: the row indices of the support vectors, the support vectors after
+        scaling, their dual coefficients (one row for each output), and the intercepts.
     """
 
-    def _machine(self) -> Any:
+    def _exact_model(self) -> Any:
         check_is_fitted(self, "model_")
         if self.map != "exact":
-            raise AttributeError(f"a model on landmarks has no support vectors; fit {type(self).__name__} with map='exact'")
+            raise AttributeError(f"a model with a feature map has no support vectors; fit {type(self).__name__} with map='exact'")
         return self.model_
 
     @property
     def support_(self) -> Any:
-        """The rows that are support vectors."""
-        return landmarks_of(self._machine())[1]
+        """The row indices of the support vectors."""
+        return landmarks_of(self._exact_model())[1]
 
     @property
     def support_vectors_(self) -> Any:
-        """The support vectors, scaled as the kernel sees them."""
-        return landmarks_of(self._machine())[0]
+        """The support vectors after scaling."""
+        return landmarks_of(self._exact_model())[0]
 
     @property
     def dual_coef_(self) -> Any:
-        """The coefficients of the support vectors, one row for each output."""
-        return np.ascontiguousarray(self._machine().coefficients()[0].T)
+        """The dual coefficients of the support vectors, one row for each output."""
+        return np.ascontiguousarray(self._exact_model().coefficients()[0].T)
 
     @property
     def intercept_(self) -> Any:
-        """The constant of each output."""
-        return self._machine().coefficients()[1] if self.map == "exact" else super().intercept_
+        """The intercept of each output."""
+        return self._exact_model().coefficients()[1] if self.map == "exact" else super().intercept_

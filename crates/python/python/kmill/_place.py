@@ -1,8 +1,8 @@
-"""The place on the driver where the workers of a cluster meet, and the port through which they reach it.
+"""The store on the driver through which the workers of a cluster exchange sums, and the TCP server through which they reach it.
 
-A message is a short text and bytes with their lengths before them, and a code (HMAC-SHA256) behind them. The code is also of the number of
-the message and of random bytes that both ends gave when the connection began: without the key nobody makes a message, changes one, leaves
-one out or sends one again. Nothing that comes from the port is ever code, a pickle or a path.
+A message has the lengths of a short text and of its content, the text, the content, and a message authentication code (HMAC-SHA256). The
+code also covers the number of the message and the nonces of both ends: without the key nobody can create, change, omit or replay a message.
+Data from the port is never interpreted as code, as a pickle or as a path.
 """
 
 from __future__ import annotations
@@ -21,32 +21,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-#: The methods of a place.
+#: The methods of a place that workers may call.
 METHODS = ("create", "replace", "read", "has", "remove", "names", "put", "get")
 
-#: The longest text and the most bytes of a message: the sums of 20,000 features in float64 have 3.2 GB.
-LONGEST, MOST = 1 << 12, 1 << 33
+#: Maximum size of the text and of the content of a message, in bytes: the sums of 20,000 features in float64 take 3.2 GB.
+MAX_TEXT, MAX_CONTENT = 1 << 12, 1 << 33
 
-#: Seconds in which a connection must show that it has the key, and in which a driver must answer a new one.
-STRANGE, REACHED = 10.0, 60.0
+#: Seconds in which a connection must prove that it has the key, and in which a driver must accept a connection.
+AUTH_TIMEOUT, CONNECT_TIMEOUT = 10.0, 60.0
 
-#: Connections beside one for each worker: of workers that were started again, and of strangers.
-SPARE = 32
+#: Connections in addition to one for each worker: for restarted workers, and for connections without the key.
+SPARE_CONNECTIONS = 32
 
 _LENGTHS = struct.Struct(">HQ")
 _NONCE = _CODE = 32
 
 
 class Place:
-    """Texts and files of sums under names, in a folder of the driver; one call at a time."""
+    """A store of texts and files by name, in a folder of the driver; calls are serialised by a lock."""
 
     def __init__(self, folder: str):
         self._folder, self._texts, self._lock = Path(folder), dict[str, bytes](), threading.Lock()
 
     def call(self, method: str, name: str = "", content: bytes = b"") -> Any:
-        """What a method answers. A wrong call is a ValueError."""
+        """Calls a method and returns its result.
+
+        Raises ValueError for an unknown method or an invalid name.
+        """
         if method != "names" and (not re.fullmatch(r"[A-Za-z0-9.-]{1,255}", name) or name in (".", "..")):
-            raise ValueError(f"the name {name[:60]!r} was given where one of letters, digits, '-' and '.' was expected")
+            raise ValueError(f"the name {name[:60]!r} is invalid: a name of letters, digits, '-' and '.' was expected")
         path = self._folder / name
         with self._lock:
             match method:
@@ -68,10 +71,10 @@ class Place:
                 case "get":
                     return path.read_bytes() if path.exists() else None
                 case _:
-                    raise ValueError(f"the method {method[:60]!r} was called where one of {', '.join(METHODS)} was expected")
+                    raise ValueError(f"the method {method[:60]!r} is unknown: one of {', '.join(METHODS)} was expected")
 
     def answer(self, call: str, content: bytes) -> tuple[str, bytes]:
-        """The answer to a call, as a message."""
+        """Returns the answer to a call, as the text and the content of a message."""
         method, _, name = call.partition(" ")
         try:
             value = self.call(method, name, content)
@@ -84,7 +87,7 @@ class Place:
         return ("bytes", value) if isinstance(value, bytes) else (str(value), b"")
 
 
-#: What an answer means, by its text.
+#: Decoders of the content of an answer, by its text.
 _VALUES: dict[str, Callable[[bytes], Any]] = {
     "None": lambda _: None,
     "True": lambda _: True,
@@ -95,10 +98,10 @@ _VALUES: dict[str, Callable[[bytes], Any]] = {
 
 
 class Channel:
-    """A connection whose ends have the same key. Whatever is wrong with it is an OSError, after which it is of no use."""
+    """An authenticated connection. Every failure raises OSError, after which the connection must be closed."""
 
     def __init__(self, end: socket.socket):
-        # otherwise a part of a message waits 40 ms for the receipt of the part before it
+        # with Nagle's algorithm a part of a message waits 40 ms for the acknowledgement of the previous part
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._end, self._file = end, end.makefile("rwb")
@@ -109,8 +112,8 @@ class Channel:
             self._file.close()
         self._end.close()
 
-    def greet(self, key: bytes, driver: bool) -> None:
-        """Shows the other end that this one has the key, and hears the same of it."""
+    def authenticate(self, key: bytes, driver: bool) -> None:
+        """Exchanges nonces, derives the keys of both directions, and verifies that the other end has the key."""
         ours = secrets.token_bytes(_NONCE)
         self._file.write(ours)
         self._file.flush()
@@ -128,7 +131,7 @@ class Channel:
         return content
 
     def _code(self, end: int, *parts: bytes) -> bytes:
-        """The code of the next message of an end: 0 is this one."""
+        """Returns the authentication code of the next message of an end: 0 is this end, 1 the other end."""
         code = hmac.new(self._keys[end], struct.pack(">Q", self._numbers[end]), "sha256")
         self._numbers[end] += 1
         for part in parts:
@@ -141,54 +144,54 @@ class Channel:
             self._file.write(part)
         self._file.flush()
 
-    def receive(self, longest: int = LONGEST, most: int = MOST) -> tuple[str, bytes]:
+    def receive(self, longest: int = MAX_TEXT, most: int = MAX_CONTENT) -> tuple[str, bytes]:
         lengths = self._bytes(_LENGTHS.size)
-        letters, count = _LENGTHS.unpack(lengths)
-        if letters > longest or count > most:
-            raise ConnectionError(f"a message of {letters} and {count} bytes came where up to {longest} and {most} are taken")
-        text, content = self._bytes(letters), self._bytes(count)
+        text_size, content_size = _LENGTHS.unpack(lengths)
+        if text_size > longest or content_size > most:
+            raise ConnectionError(f"a message of {text_size} and {content_size} bytes exceeds the limits of {longest} and {most} bytes")
+        text, content = self._bytes(text_size), self._bytes(content_size)
         if not hmac.compare_digest(self._code(1, lengths, text, content), self._bytes(_CODE)):
-            raise ConnectionError("a message came whose code is not of the key and its number")
+            raise ConnectionError("a message has an invalid authentication code: it was not sent with the key of this driver, or was replayed")
         return text.decode(errors="replace"), content
 
 
 class Server:
-    """Serves a place to workers, in threads of the driver, for as long as it is open."""
+    """A context manager that serves a place to workers, in threads of the driver."""
 
     def __init__(self, host: str, workers: int):
         self._folder = tempfile.TemporaryDirectory(prefix="kmill-states-")
-        self._place, self._key, self._most = Place(self._folder.name), secrets.token_bytes(32), workers + SPARE
+        self._place, self._key, self._max_connections = Place(self._folder.name), secrets.token_bytes(32), workers + SPARE_CONNECTIONS
         self._listener = socket.create_server((host, 0), backlog=64)
         self._listener.settimeout(0.2)
-        # the connections, each with the time until which it is a stranger's
-        self._ends: dict[socket.socket, float] = {}
+        # the connections, each with the time at which it is closed if it is not yet authenticated
+        self._connections: dict[socket.socket, float] = {}
         self._open = True
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
         while self._open:
             now = time.monotonic()
-            self._end([end for end, until in list(self._ends.items()) if until < now])
-            # whoever comes where there are too many waits until a stranger has gone
-            if len(self._ends) < self._most:
+            self._shut_down([end for end, until in list(self._connections.items()) if until < now])
+            # at the limit, new connections wait until an unauthenticated one has timed out
+            if len(self._connections) < self._max_connections:
                 with suppress(OSError):
                     end, _ = self._listener.accept()
-                    self._ends[end] = now + STRANGE
-                    # a caller without the key, or one that says nothing, keeps no other waiting
+                    self._connections[end] = now + AUTH_TIMEOUT
+                    # a thread for each connection, so that a silent one does not block the others
                     threading.Thread(target=self._answer, args=(end,), daemon=True).start()
                     continue
             time.sleep(0.02)
 
     def _answer(self, end: socket.socket) -> None:
-        """Answers the calls of a worker that has the key until it has gone."""
+        """Authenticates a worker, and answers its calls until it disconnects."""
         with suppress(OSError, MemoryError), end, closing(Channel(end)) as channel:
-            channel.greet(self._key, driver=True)
-            self._ends[end] = float("inf")
+            channel.authenticate(self._key, driver=True)
+            self._connections[end] = float("inf")
             while True:
                 channel.send(*self._place.answer(*channel.receive()))
-        del self._ends[end]
+        del self._connections[end]
 
-    def _end(self, ends: list[socket.socket]) -> None:
+    def _shut_down(self, ends: list[socket.socket]) -> None:
         for end in ends:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -199,13 +202,13 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self._open = False
         self._listener.close()
-        # workers that are still at it hear that nobody waits for them
-        self._end(list(self._ends))
+        # workers that are still running then get an error
+        self._shut_down(list(self._connections))
         self._folder.cleanup()
 
 
 class RemotePlace:
-    """The place of a driver as a worker sees it; can be sent to workers."""
+    """A proxy of the driver's place for workers. It can be pickled."""
 
     def __init__(self, address: tuple[str, int], key: bytes):
         self._address, self._key = address, key
@@ -230,9 +233,9 @@ class RemotePlace:
         with self._lock:
             try:
                 if self._channel is None:
-                    end = socket.create_connection(self._address, REACHED)
+                    end = socket.create_connection(self._address, CONNECT_TIMEOUT)
                     self._channel = Channel(end)
-                    self._channel.greet(self._key, driver=False)
+                    self._channel.authenticate(self._key, driver=False)
                     end.settimeout(None)
                 self._channel.send(f"{method} {name}", content)
                 kind, content = self._channel.receive()
@@ -240,7 +243,7 @@ class RemotePlace:
                 if self._channel is not None:
                     self._channel.close()
                 self._channel = None
-                raise ConnectionError(f"{self} is not reached: {error}") from None
+                raise ConnectionError(f"{self} cannot be reached: {error}") from None
         if kind not in _VALUES:
             raise ValueError(content.decode(errors="replace"))
         return _VALUES[kind](content)

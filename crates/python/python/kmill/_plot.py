@@ -1,4 +1,4 @@
-"""Pictures of models and rows: those that the command draws."""
+"""Pictures of models and rows, as `kmill plot` draws them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,32 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from . import _kmill
-from ._rows import is_stream, paths_of, stream_of, unmasked
+from ._rows import check_storage, is_stream, paths_of, stream_of
 
 
 class Picture:
-    """A picture; a notebook shows it.
+    """A picture, which a notebook displays.
 
     Attributes
     ----------
     svg : str
-        The picture as SVG.
+        The SVG document.
     """
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
 
     def save(self, path: Any) -> None:
-        """Write the picture to a file that ends with ``.svg``."""
+        """Write the picture to a file.
+
+        Parameters
+        ----------
+        path : path
+            The file; its name must end with ``.svg``.
+        """
         if Path(path).suffix != ".svg":
-            raise ValueError(f"the picture is SVG, and {os.fspath(path)} ends otherwise; the command draws .png, too: kmill plot")
+            raise ValueError(f"{os.fspath(path)} does not end with .svg, the only format of Picture.save; name an .svg file, or write "
+                             "another format with the command, kmill plot")
         Path(path).write_text(self.svg, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
@@ -40,29 +47,30 @@ class Picture:
 
 def plot(model: Any, X: Any, y: Any = None, *, axes: tuple[str, str] | None = None, component: int | None = None,
          colour: str | None = None) -> Picture:
-    """Draw what a model says over two of its features, with rows; or rows along two components.
+    """Draw the predictions of a model over two of its features, with rows; or rows along two components.
 
-    Classes and groups are regions or colours, numbers are shades with lines of equal value, and a model with one feature is a line.
-    Features that are not drawn stand at their mean over the rows of the fit.
+    Classes and clusters are drawn as coloured regions, numbers as shades with contour lines, and a model with one feature as a line. The
+    other features are fixed at their mean over the rows of the fit.
 
     Parameters
     ----------
     model : estimator
         A fitted estimator.
     X : array, data frame, Arrow stream, or path or list of paths
-        Rows to draw, with the columns of the features; of many a sample is drawn.
+        Rows to draw, with the feature columns of the model; a sample is drawn if there are many.
     y : array of shape (n_samples,), optional
-        The target of rows in an array: it colours them, and of a model with one feature it is their height.
+        The target of the rows of an array: it colours the rows; for a model with one feature it is their vertical position.
     axes : pair of str, optional
-        The features, or components such as ``component_0``, along the axes; without them the first two.
+        The features on the axes, or components such as ``component_0``. None is the first two features or components.
     component : int, optional
-        Which output is drawn, from 1.
+        The output to draw, from 1: a target, or a component of kernel PCA. None is 1.
     colour : str, optional
-        The column that colours the rows along two components.
+        The column that colours rows along two components. None is the prediction, if it is a label.
 
     Returns
     -------
     Picture
+        The picture; :meth:`Picture.save` writes it.
 
     Examples
     --------
@@ -75,14 +83,14 @@ def plot(model: Any, X: Any, y: Any = None, *, axes: tuple[str, str] | None = No
     """
     check_is_fitted(model, "model_")
     with tempfile.TemporaryDirectory() as folder:
-        fitted, picture = os.path.join(folder, "model.safetensors"), os.path.join(folder, "picture.svg")
-        model.save(fitted)
-        _kmill.plot(fitted, _files(model, X, y, folder), picture, axes=axes, component=component, colour=colour)
+        file, picture = os.path.join(folder, "model.safetensors"), os.path.join(folder, "picture.svg")
+        model.save(file)
+        _kmill.plot(file, _files(model, X, y, folder), picture, axes=axes, component=component, colour=colour)
         return Picture(Path(picture).read_text(encoding="utf-8"))
 
 
 def _files(model: Any, X: Any, y: Any, folder: str) -> list[str]:
-    """The files of the rows; rows in memory are written to one."""
+    """Returns the files of the rows; rows in memory are written to a temporary file."""
     if isinstance(X, (str, os.PathLike, list)) and not np.ndim(np.asarray(X, dtype=object)) > 1:
         return paths_of(X)
     targets = model._card()["targets"]
@@ -95,7 +103,7 @@ def _files(model: Any, X: Any, y: Any, folder: str) -> list[str]:
             table = table.append_column(targets[0], pyarrow.array(np.asarray(y)))
         pyarrow.parquet.write_table(table, path)
         return [path]
-    unmasked(X, "X")
+    check_storage(X, "X")
     rows, path = X.toarray() if issparse(X) else np.asarray(X), os.path.join(folder, "rows.csv")
     names, columns = model._columns(), list(rows.T)
     if y is not None and targets:

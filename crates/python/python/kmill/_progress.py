@@ -1,4 +1,4 @@
-"""Progress of a job, on stderr or by tqdm."""
+"""Progress of a job, on stderr or with tqdm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 
 class Progress:
-    """Shows the stages of a job; as a context it gives the function that the engine calls, or None where nothing is shown."""
+    """A context manager that shows the stages of a job.
+
+    It returns the callback for the engine, or None if ``verbose`` is 0.
+    """
 
     def __init__(self, verbose: int) -> None:
         self._verbose = bool(verbose)

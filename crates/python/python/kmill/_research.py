@@ -1,4 +1,4 @@
-"""Approximations compared: error against rank, and the landmarks themselves."""
+"""Comparison of approximations: error against rank, and the choice of landmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from . import _kernel, _kmill
-from ._parameters import check_arguments, listed
+from ._parameters import as_list, check_arguments
 from ._progress import Progress
 from ._rows import is_stream, paths_of, stream_table
 from ._unsupervised import Nystroem
@@ -25,8 +25,8 @@ def _table(X: Any, memory: int | str | None = None) -> Any:
     return _kmill.Table.from_array(X, [f"x{j}" for j in range(X.shape[1])])
 
 
-def frame(columns: dict[str, list[Any]]) -> Any:
-    """A DataFrame where pandas is installed, else the columns."""
+def data_frame(columns: dict[str, list[Any]]) -> Any:
+    """Returns a DataFrame if pandas is installed, otherwise the columns as a dict."""
     try:
         import pandas
     except ImportError:
@@ -50,40 +50,40 @@ def curve(
     memory: int | str | None = None,
     verbose: int = 0,
 ) -> Any:
-    """Measure errors and costs of landmark schemes and maps at every rank.
+    """Measure the errors and costs of landmark schemes and maps at several ranks.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features), an Arrow stream, or a path or pattern of files
         The rows whose kernel matrix is approximated.
-    methods : iterable of str
-        Landmark schemes and maps.
-    ranks : iterable of int
-        Numbers of features.
+    methods : iterable of str, default=("rpcholesky", "uniform")
+        Landmark schemes and maps to compare.
+    ranks : iterable of int, default=(50, 100, 200)
+        Ranks: numbers of landmarks or random features.
     kernel, gamma, scale, precision, random_state, memory, verbose
-        As those of the estimators.
+        As for the estimators, except that ``gamma`` defaults to ``"median"`` and ``scale`` to ``"none"``.
     repeats : int, default=1
-        Number of seeds to try for methods with chance in them.
+        Number of seeds for randomised methods.
     sample : int, optional
-        Measure on so many random rows.
+        Number of random rows on which errors are measured. None is all rows.
     features : list of str, optional
-        Names or patterns of the features, of streams and files.
+        Names or patterns of the feature columns of streams and files. None is every feature column.
 
     Returns
     -------
     pandas.DataFrame, or a dict of columns without pandas
-        A line for every method, rank and repeat: trace, Frobenius and spectral errors, seconds, kernel evaluations.
+        A row for each method, rank and repeat: trace, Frobenius and spectral errors, seconds, kernel evaluations.
 
     Examples
     --------
     >>> import numpy as np
     >>> import kmill
     >>> X = np.random.default_rng(0).normal(size=(400, 3))
-    >>> found = kmill.curve(X, ["rpcholesky", "uniform"], [20, 40])
-    >>> len(found["trace_error"])
+    >>> errors = kmill.curve(X, ["rpcholesky", "uniform"], [20, 40])
+    >>> len(errors["trace_error"])
     4
     """
-    methods, ranks = listed(methods), listed(ranks)
+    methods, ranks = as_list(methods), as_list(ranks)
     check_arguments(curve, methods=methods, ranks=ranks, scale=scale, repeats=repeats, sample=sample, features=features,
                     precision=precision, random_state=random_state)
     table = _table(X, memory)
@@ -114,30 +114,30 @@ def curve(
             cell[name] = None if cell[name] is None else cell[name]["value"]
         for name, value in cell.items():
             columns.setdefault(name, []).append(value)
-    return frame(columns)
+    return data_frame(columns)
 
 
 def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int = 100, scheme: str = "rpcholesky",
               scale: str = "none", random_state: int = 0, features: list[str] | None = None) -> Any:
-    """Choose landmarks: the rows whose span approximates all others.
+    """Choose landmarks: rows whose span in feature space approximates all rows.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features), an Arrow stream, or a path or pattern of files
         The rows.
     kernel, gamma, scale, random_state
-        As those of the estimators.
+        As for the estimators, except that ``gamma`` defaults to ``"median"`` and ``scale`` to ``"none"``.
     rank : int, default=100
         Number of landmarks.
     scheme : str, default="rpcholesky"
         The landmark scheme.
     features : list of str, optional
-        Names or patterns of the features, of files.
+        Names or patterns of the feature columns of files. None is every feature column.
 
     Returns
     -------
     pandas.DataFrame, or a dict of columns without pandas
-        The row number of every landmark, in the order in which they were chosen.
+        The row index of each landmark, in the order in which they were chosen.
 
     Examples
     --------
@@ -154,4 +154,4 @@ def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int =
         model.fit_files(X, features=features)
     else:
         model.fit(X)
-    return frame({"row": model.component_indices_.tolist()})
+    return data_frame({"row": model.component_indices_.tolist()})

@@ -1,4 +1,4 @@
-"""Rows as they are handed over: streams, sparse and masked arrays, paths, and the names of further columns."""
+"""Conversion of rows to tables of the engine: streams, data frames, sparse arrays and paths."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from . import _kmill
 
 
 def is_stream(X: Any) -> bool:
-    """Whether rows come by the Arrow PyCapsule interface; tables of pandas with numbers alone go scikit-learn's way."""
+    """Returns whether rows are read through the Arrow PyCapsule interface.
+
+    Data frames of pandas with only plain numbers are validated as arrays by scikit-learn instead.
+    """
     return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas") or has_more_than_numbers(X)
 
 
 def has_more_than_numbers(X: Any) -> bool:
-    """Whether rows are a table of pandas with a column of text, of dates, or of numbers that may be times of day or count the rows."""
+    """Returns whether rows are a pandas data frame with a column of text, dates, or numbers that may be times of day or row counters."""
     if not (type(X).__module__.startswith("pandas") and hasattr(X, "columns")):
         return False
     from pandas.api.types import infer_dtype
@@ -26,14 +29,17 @@ def has_more_than_numbers(X: Any) -> bool:
         if column.dtype == "category":
             column = column.cat.categories
         if column.dtype.kind in "iuf":
-            return has_names(X) and _is_odd(column.to_numpy()[:1000])
+            return has_names(X) and _may_be_code(column.to_numpy()[:1000])
         return column.dtype.kind == "M" or column.dtype.kind not in "biufcm" and infer_dtype(column, skipna=True) in ("string", "date", "time")
 
     return any(more(X.iloc[:, j]) for j in range(X.shape[1]))
 
 
-def _is_odd(values: Any) -> bool:
-    """Whether the first numbers of a column may be times of day such as 517, or count the rows: the engine then looks at all of them."""
+def _may_be_code(values: Any) -> bool:
+    """Returns whether the first numbers of a column may be times of day such as 517, or row counters.
+
+    The engine then examines the whole column.
+    """
     values = values[np.isfinite(values)]
     if len(values) < 50 or np.any(values % 1):
         return False
@@ -42,12 +48,12 @@ def _is_odd(values: Any) -> bool:
 
 
 def has_names(X: Any) -> bool:
-    """Whether the columns have names: a table that numbers them is an array to scikit-learn, too."""
+    """Returns whether the columns have names. A frame with numbered columns is an array, as in scikit-learn."""
     return hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns)
 
 
 def stream_of(X: Any) -> Any:
-    """The rows as an object with ``__arrow_c_stream__``; the index of a table of pandas is no column."""
+    """Returns the rows as an object with ``__arrow_c_stream__``; the index of a pandas data frame is omitted."""
     if not type(X).__module__.startswith("pandas"):
         return X
     import pyarrow
@@ -56,55 +62,59 @@ def stream_of(X: Any) -> Any:
 
 
 def stream_table(X: Any, memory: str | None) -> Any:
-    """Returns the table of a stream. Batches of a frame are in memory already; any other stream may hold at most `memory`."""
+    """Returns the table of a stream.
+
+    ``memory`` limits the size of a stream; it does not apply to data frames, which are in memory already.
+    """
     return _kmill.Table.from_stream(stream_of(X), None if hasattr(X, "__len__") else memory)
 
 
 def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:
-    """The table of checked rows, and of further columns."""
+    """Returns the table of validated rows, with further columns."""
     if issparse(X):
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        # of entries of float64 with places of 32 bits nothing is copied, unless they lie askew
-        values, places = np.require(X.data, np.float64, "CA"), np.require(X.indices, np.int32, "CA")
-        return _kmill.Table.from_sparse(values, places, X.indptr.astype(np.int64), names, more or [])
+        # aligned float64 values with int32 indices are not copied
+        values, indices = np.require(X.data, np.float64, "CA"), np.require(X.indices, np.int32, "CA")
+        return _kmill.Table.from_sparse(values, indices, X.indptr.astype(np.int64), names, more or [])
     return _kmill.Table.from_array(X, names, more or [])
 
 
-def unmasked(values: Any, name: str) -> None:
-    """Refuses masked values, which scikit-learn's check would take as they are, and sparse matrices that point outside their arrays, which
-    scipy's own loops would follow out of memory."""
+def check_storage(values: Any, name: str) -> None:
+    """Rejects masked values, whose mask scikit-learn's validation ignores, and sparse matrices with indices out of bounds, with which
+    scipy's loops access invalid memory."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"Input {name} holds masked values: fill them, or leave those rows out")
+        raise ValueError(f"Input {name} contains masked values, which are not supported; fill them, or remove these rows")
     if not issparse(values):
         return
     try:
         if values.format in ("csr", "csc", "bsr"):
             values.check_format(full_check=True)
         elif values.format == "coo":
-            inside = [np.all((at >= 0) & (at < size)) for at, size in zip((values.row, values.col), values.shape)]
+            inside = [np.all((indices >= 0) & (indices < size)) for indices, size in zip((values.row, values.col), values.shape)]
             if not all(inside) or not len(values.row) == len(values.col) == len(values.data):
-                raise ValueError("row and column numbers must lie inside the shape, one of each for each value")
+                raise ValueError("each value needs a row index and a column index within the shape")
     except ValueError as error:
         raise ValueError(f"the sparse matrix {name} is damaged: {error}; build it again from its rows, columns and values") from None
 
 
-def of_numbers(X: Any) -> None:
-    """Refuses columns of a table of pandas that hold no numbers, such as durations, before numpy looks for a type of all columns."""
+def check_numeric(X: Any) -> None:
+    """Rejects columns of a pandas data frame that are not numeric, such as durations, before numpy converts all columns to one type."""
     if type(X).__module__.startswith("pandas") and hasattr(X, "columns"):
         for name, dtype in X.dtypes.items():
             if dtype.kind in "mMc":
-                raise ValueError(f"column {name!r} of X holds {dtype}, and a feature holds numbers or text: make it a number, or leave it out")
+                raise ValueError(f"column {name!r} of X has type {dtype}, but a feature must have numbers or text; convert the column to numbers, "
+                                 "or drop it")
 
 
-def free(name: str, names: list[str]) -> str:
-    """A name that no feature has."""
+def unused_name(name: str, names: list[str]) -> str:
+    """Returns a name that is not among ``names``, by appending underscores."""
     while name in names:
         name += "_"
     return name
 
 
 def paths_of(paths: Any) -> list[str]:
-    """One path or several, as texts."""
+    """Returns one or several paths as a list of texts."""
     return [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]

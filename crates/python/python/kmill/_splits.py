@@ -1,4 +1,4 @@
-"""Splits of the rows that are no folds of the engine: rank and penalty are chosen by fits of their own."""
+"""Cross-validation with splits that the engine has no folds for: each split, rank and regularisation parameter costs a fit."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from . import _kmill
 
 
 def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group: Any) -> dict[str, str]:
-    """Chooses rank and penalty by the error on the test rows of each split, averaged over splits, and returns them as options of the engine.
+    """Returns the rank and the regularisation parameter of least mean test error over the splits, as options of the engine.
 
-    *Cost*: a fit for each split, rank and penalty.
+    *Cost*: a fit for each split, rank and regularisation parameter.
     """
     if not (is_regressor(estimator) or is_classifier(estimator) or estimator._solver == "ranking"):
-        raise ValueError(f"{type(estimator).__name__} has no predictions to score: cv must hold every row out once and learn from all others, "
-                         "or be a number, or text such as 'blocks:6'")
+        raise ValueError(f"the splits of cv are not folds, and {type(estimator).__name__} has no predictions to score them; cv must hold "
+                         "every row out once and train on all other rows, or be a number, or text such as 'blocks:6'")
     if not splits:
-        raise ValueError("cv has no splits; give a splitter, or a list of pairs of train and test rows")
-    engine = estimator._engine(float(len(y) if weight is None else np.sum(weight)))
+        raise ValueError("cv has no splits; pass a splitter, or a list of pairs of training and test rows")
+    engine = estimator._solver_options(float(len(y) if weight is None else np.sum(weight)))
     lambdas, ranks = _kmill.grid(engine.get("lambda", "1"), engine.get("ranks", "1"))
-    own = {"lambdas": lambdas if "lambda" in engine else [None], estimator._rank_name: ranks if "ranks" in engine else [estimator._rank()]}
-    (penalty, penalties), (rank, values) = own.items()
-    cells = [{penalty: one, rank: value} for value in values for one in penalties]
+    candidates = {"lambdas": lambdas if "lambda" in engine else [None], estimator._rank_name: ranks if "ranks" in engine else [estimator._rank()]}
+    (lambda_name, lambda_grid), (rank_name, rank_grid) = candidates.items()
+    cells = [{lambda_name: lambda_, rank_name: value} for value in rank_grid for lambda_ in lambda_grid]
     errors = np.array([[_error(estimator, cell, split, X, y, weight, group) for split in splits] for cell in cells])
     best = cells[int(np.argmin(errors.mean(axis=1)))]
-    estimator.cv_results_ = {"lambda": [cell[penalty] for cell in cells], "rank": [cell[rank] for cell in cells],
+    estimator.cv_results_ = {"lambda": [cell[lambda_name] for cell in cells], "rank": [cell[rank_name] for cell in cells],
                              "errors": errors, "mean_error": errors.mean(axis=1)}
-    chosen = {"lambda": best[penalty], "ranks": best[rank] if "ranks" in engine else None}
-    return {name: str(value) for name, value in chosen.items() if value is not None}
+    options = {"lambda": best[lambda_name], "ranks": best[rank_name] if "ranks" in engine else None}
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
 def _error(estimator: Any, cell: dict[str, Any], split: Any, X: Any, y: Any, weight: Any, group: Any) -> float:
-    """The error on the test rows of a fit of the train rows: mean squared error, error rate, or share of wrong pairs."""
-    known = estimator.get_params()
-    one = clone(estimator).set_params(**{name: value for name, value in {**cell, "cv": None, "ranks": None}.items() if name in known})
+    """Fits on the training rows, and returns the test error: mean squared error, error rate, or fraction of wrongly ordered pairs."""
+    parameters = estimator.get_params()
+    model = clone(estimator).set_params(**{name: value for name, value in {**cell, "cv": None, "ranks": None}.items() if name in parameters})
     train, test = split
 
-    def of(rows: Any) -> dict[str, Any]:
+    def per_row(rows: Any) -> dict[str, Any]:
         more = {"sample_weight": weight, "group": group}
         return {name: _safe_indexing(values, rows) for name, values in more.items() if values is not None}
 
-    one.fit(*_safe_split(one, X, y, train), **of(train))
-    X_test, y_test = _safe_split(one, X, y, test, train)
-    if not is_regressor(one):
-        return 1.0 - float(one.score(X_test, y_test, **of(test)))
-    squares = np.square(one.predict(X_test) - y_test)
-    return float(np.average(squares.reshape(len(squares), -1).mean(axis=1), weights=of(test).get("sample_weight")))
+    model.fit(*_safe_split(model, X, y, train), **per_row(train))
+    X_test, y_test = _safe_split(model, X, y, test, train)
+    if not is_regressor(model):
+        return 1.0 - float(model.score(X_test, y_test, **per_row(test)))
+    squares = np.square(model.predict(X_test) - y_test)
+    return float(np.average(squares.reshape(len(squares), -1).mean(axis=1), weights=per_row(test).get("sample_weight")))

@@ -1,4 +1,4 @@
-"""Regressors and classifiers: each a solver of the engine under scikit-learn's names and conventions."""
+"""Regressors, classifiers and rankers: solvers of the engine, with scikit-learn's names and conventions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ._base import figures_of
-from ._docs import described
+from ._docs import document
 from ._learners import Classifier, Coordinates, Probabilities, Ranker, Regressor, SupportVectors, Weighted
-from ._parameters import Parameter, estimator, text
-from ._rows import is_stream, unmasked
+from ._parameters import Parameter, estimator, option_text
+from ._rows import check_storage, is_stream
 
-_ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
-                   "the engine's lambda is alpha / n_samples.")
-_ALPHAS = Parameter("alphas", None, "Sequence[float] | None", "Penalties to compare by cross-validation, in the place of alpha.")
+_ALPHA = Parameter("alpha", 1.0, "float", "Regularisation parameter in scikit-learn's convention: the fit minimises the sum of squared errors "
+                   "plus alpha |w|^2; lambda = alpha / n_samples.")
+_ALPHAS = Parameter("alphas", None, "Sequence[float] | None", "Regularisation parameters to cross-validate, instead of alpha. None uses alpha.")
 
 
 class _Ridge(Weighted):
@@ -24,32 +24,34 @@ class _Ridge(Weighted):
     Attributes
     ----------
     alpha_, lambda_ : float
-        The chosen regularisation parameter, in scikit-learn's convention and per row:
-        alpha = lambda n_samples.
+        The selected regularisation parameter, in scikit-learn's convention and per row:
+        alpha = lambda * n_samples.
     surface_ : dict of arrays
-        Rank, alpha, lambda and cross-validated mean squared error of every cell that was compared.
+        Rank, alpha, lambda, cross-validated mean squared error (cv_mse) and generalised
+        cross-validation score (gcv) of each combination that was compared.
     """
 
     alpha: Any
     alphas: Any
 
-    def _engine(self, rows: int | None) -> dict[str, str]:
-        engine: dict[str, str] = super()._engine(rows)
+    def _solver_options(self, rows: int | None) -> dict[str, str]:
+        engine: dict[str, str] = super()._solver_options(rows)
         if "lambda" not in engine:
             if rows is None:
                 raise ValueError(
-                    "alpha is divided by the number of rows, which where= and missing= leave open until they are read; give "
-                    "lambdas, the penalty per row"
+                    "alpha is divided by the number of rows, which is unknown before the fit with where= or missing=; set lambdas, the "
+                    "regularisation parameter per row, instead"
                 )
             if np.ndim(self.alpha) > 0:
-                raise ValueError("alpha must be one number, which all targets share; fit targets with penalties of their own one by one")
+                raise ValueError("alpha must be a single number for all targets; to use a different alpha for each target, fit the targets one "
+                                 "by one")
             alphas = [self.alpha] if self.alphas is None else self.alphas
-            engine["lambda"] = text([float(alpha) / rows for alpha in alphas]) or ""
+            engine["lambda"] = option_text([float(alpha) / rows for alpha in alphas]) or ""
         return engine
 
-    def _take(self, model: Any, found: dict[str, Any]) -> None:
-        super()._take(model, found)
-        report = found["report"]
+    def _set_model(self, model: Any, outcome: dict[str, Any]) -> None:
+        super()._set_model(model, outcome)
+        report = outcome["report"]
         weight = report.get("weight", report["rows"])
         self.alpha_ = report["lambda"] * weight
         cells = report["surface"]
@@ -65,16 +67,16 @@ class _Ridge(Weighted):
 @estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "select", "weights"),
            fixed={"task": "regression"})
 class KernelRidge(_Ridge, Regressor):
-    """Kernel ridge regression, with ranks and penalties compared in one pass over the rows.
+    """Kernel ridge regression; one pass over the rows compares all ranks and regularisation parameters.
 
-    It minimises ``sum (y - f(x))^2 + alpha |f|^2`` over functions in the span of the landmarks. In the place of
+    It minimises ``sum (y - f(x))^2 + alpha |f|^2`` over functions f in the span of the kernel sections at the landmarks. It replaces
     ``make_pipeline(Nystroem(...), Ridge(...))``.
 
     Notes
     -----
-    Unlike ``sklearn.kernel_ridge.KernelRidge`` the kernel is rbf unless it is named, and the constant is free:
-    ``intercept='none'`` leaves it out. There is no ``dual_coef_``, which would have a number for each row: the model has
-    coefficients of its landmarks only.
+    Differences from ``sklearn.kernel_ridge.KernelRidge``: the default kernel is rbf instead of linear, and the model has an unpenalised
+    intercept (``intercept='none'`` removes it). There is no ``dual_coef_``, because the model has dual coefficients for its landmarks
+    only, not for each row.
 
     References
     ----------
@@ -90,32 +92,32 @@ class KernelRidge(_Ridge, Regressor):
     True
     """
 
-    _several = True
+    _multi_output = True
 
-    @described
+    @document
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the target of rows.
 
         Parameters
         ----------
         return_std : bool, default=False
-            Also return standard deviations of new observations; the estimator needs ``std=True``.
+            Whether to also return the standard deviation of a new observation; requires ``std=True`` in the constructor.
 
         Returns
         -------
         array of shape (n_samples,) or (n_samples, n_targets)
-            The predictions; with ``return_std`` a pair of arrays.
+            The predictions; if ``return_std`` is true, a pair of predictions and standard deviations.
         """
         if not return_std:
             return super().predict(X)
         mean, deviation = self._extra(X, "std")
-        return (mean.ravel(), deviation.ravel()) if self._single else (mean, deviation)
+        return (mean.ravel(), deviation.ravel()) if self._single_target else (mean, deviation)
 
 
 @estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "std", "weights"),
            fixed={"task": "classification"})
 class KernelRidgeClassifier(_Ridge, Classifier):
-    """Classes by kernel ridge regression on codes of 1 and -1, one class against the rest.
+    """Classification by kernel ridge regression on labels 1 and -1, one-vs-rest.
 
     Examples
     --------
@@ -139,9 +141,9 @@ class _Losses(Weighted):
 
 @estimator("svm", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0)
 class SVC(Probabilities, SupportVectors, _Losses, Classifier):
-    """Support vector machine for classes, on landmarks, or with ``map="exact"`` of the kernel itself.
+    """Support vector classification on landmarks, or with the exact kernel (``map="exact"``).
 
-    It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
+    It minimises ``|w|^2 / 2 + C sum loss``, one-vs-rest, or one-vs-one with ``pairs=True``.
 
     Examples
     --------
@@ -157,7 +159,7 @@ class SVC(Probabilities, SupportVectors, _Losses, Classifier):
 
 @estimator("logistic", first=("C",), without=("weights",), C=1.0)
 class KernelLogisticRegression(Probabilities, _Losses, Classifier):
-    """Kernel logistic regression: probabilities of two or more classes.
+    """Kernel logistic regression for two or more classes, with probabilities.
 
     It minimises ``|w|^2 / 2 + C sum log-loss``.
 
@@ -174,7 +176,7 @@ class KernelLogisticRegression(Probabilities, _Losses, Classifier):
 
 @estimator("perceptron")
 class Perceptron(Classifier):
-    """The kernel perceptron, averaged over the rows it has seen.
+    """The averaged kernel perceptron.
 
     Examples
     --------
@@ -188,17 +190,17 @@ class Perceptron(Classifier):
 
 @estimator("online", without=("std",))
 class OnlineRegressor(Regressor):
-    """Regression row by row, in the order of the rows: each is predicted before it is learned.
+    """Online regression: each row is predicted, then used for an update, in the order of the rows.
 
-    With ``rule="rls"``, recursive least squares, the coefficients end at those of ridge regression; ``forgetting`` lets rows of the past
-    fade. ``rule="lms"`` is least mean squares.
+    ``rule="rls"`` is recursive least squares, whose final weights are those of ridge regression; ``forgetting`` discounts earlier rows.
+    ``rule="lms"`` is least mean squares.
 
     Attributes
     ----------
     lambda_ : float
-        The penalty per row.
+        The regularisation parameter per row.
     report_ : dict
-        The report of the fit: its figures have the running mse of each pass.
+        The report of the fit; its figures include the running mean squared error of each pass.
 
     References
     ----------
@@ -214,32 +216,32 @@ class OnlineRegressor(Regressor):
     True
     """
 
-    _several = True
+    _multi_output = True
 
-    def _engine(self, rows: int | None) -> dict[str, str]:
-        engine: dict[str, str] = super()._engine(rows)
-        # what it takes to go on learning
+    def _solver_options(self, rows: int | None) -> dict[str, str]:
+        engine: dict[str, str] = super()._solver_options(rows)
+        # `std` stores the matrix that partial_fit updates
         return engine if engine.get("rule") == "lms" else {**engine, "std": "true"}
 
-    @described
+    @document
     def partial_fit(self, X: Any, y: Any) -> Any:
-        """Continue learning by recursive least squares: each row is predicted, and then learned.
+        """Update the model with new rows by recursive least squares; each row is predicted before its update.
 
-        The first call is :meth:`fit`, so its rows should be like those that follow: they determine
-        the scaling and the landmarks.
+        The first call is :meth:`fit`; its rows determine the scaling and the landmarks, so they should be
+        representative of later rows.
 
         Returns
         -------
         self
-            With ``running_mse_``, the mean squared error of the rows before they were learned.
+            ``running_mse_`` is the mean squared error of the rows, each predicted before its update.
         """
         if not hasattr(self, "model_"):
             self.fit(X, y)
             self.running_mse_ = figures_of(self.report_)["running mse of each pass"][0]
             return self
         more: list[tuple[str, Any]] = []
-        unmasked(y, "y")
-        X = X if self._streams(X) else self._checked(X)
+        check_storage(y, "y")
+        X = X if self._reads_by_name(X) else self._check_rows(X)
         count = len(y) if is_stream(X) else X.shape[0]
         targets = self._targets(y, count, self._columns(), more)
         request = json.dumps({"rows": {"targets": targets}, "run": self._run()})
@@ -250,17 +252,17 @@ class OnlineRegressor(Regressor):
 
 @estimator("ranking")
 class KernelRanker(Ranker):
-    """The order of rows in groups, learned from grades: RankSVM, and with ``loss="logistic"`` RankNet's loss, on kernel features.
+    """Pairwise learning to rank within groups, from relevance grades: RankSVM, or RankNet's loss with ``loss="logistic"``.
 
-    It minimises the mean loss of the pairs of rows of a group with different grades, plus ``lambdas |w|^2``. Scores are compared within a
-    group, and mean nothing by themselves.
+    It minimises the mean loss over the pairs of rows of a group with different grades, plus ``lambdas |w|^2``. Only the order of the scores
+    within a group is meaningful.
 
     Attributes
     ----------
     lambda_ : float
-        The penalty per pair.
+        The regularisation parameter per pair.
     report_ : dict
-        The report of the fit: its figures have the share of the pairs in the wrong order.
+        The report of the fit; its figures include the fraction of wrongly ordered pairs.
 
     References
     ----------
@@ -280,14 +282,14 @@ class KernelRanker(Ranker):
 
 @estimator("fisher")
 class KernelFisher(Coordinates, Classifier):
-    """Kernel Fisher discriminants: classes by the nearest mean within the scatter of classes.
+    """Kernel Fisher discriminant analysis: classification by the nearest class mean along the discriminants.
 
-    ``transform`` gives the coordinates along the discriminants, of which there is one less than there are classes.
+    ``transform`` returns the coordinates along the discriminants; their number is at most the number of classes minus 1.
 
     Attributes
     ----------
     lambda_ : float
-        The penalty on the scatter within classes.
+        The regularisation parameter, which is added to the within-class scatter.
 
     References
     ----------
@@ -307,8 +309,8 @@ class KernelFisher(Coordinates, Classifier):
 
     n_components: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        engine = super()._engine(rows)
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        engine = super()._solver_options(rows)
         if self.n_components is None and hasattr(self, "classes_"):
             engine["components"] = str(len(self.classes_) - 1)
         return engine
@@ -316,9 +318,9 @@ class KernelFisher(Coordinates, Classifier):
 
 @estimator("pls", without=("task", "ranks"), fixed={"task": "regression"})
 class KernelPLS(Coordinates, Regressor):
-    """Kernel partial least squares: regression on the components of greatest covariance with the target.
+    """Kernel partial least squares: regression on the components of largest covariance with the target.
 
-    ``transform`` gives the coordinates along the components. With a linear kernel and all rows as landmarks it is
+    ``transform`` returns the coordinates along the components. With a linear kernel and all rows as landmarks, it equals
     ``sklearn.cross_decomposition.PLSRegression(scale=False)``.
 
     References
@@ -335,14 +337,14 @@ class KernelPLS(Coordinates, Regressor):
     (True, (500, 8))
     """
 
-    _several = True
+    _multi_output = True
 
 
-# of a target in its own units most of the loss stays, and a gap of 1e-3 of it is some percent of the target's deviation: 1e-6 is as near to the
-# optimum as scikit-learn's default, and takes at most three times as long
+# the gap is relative to the loss, most of which remains at the optimum for a target in its own units: a gap of 1e-3 may be some percent of the
+# target's standard deviation; 1e-6 is as close to the optimum as scikit-learn's default, and takes at most three times as long
 @estimator("svr", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0, tol=1e-6)
 class SVR(SupportVectors, _Losses, Regressor):
-    """Support vector regression: errors up to ``epsilon`` cost nothing.
+    """Support vector regression with the epsilon-insensitive loss: errors up to ``epsilon`` have no loss.
 
     It minimises ``|w|^2 / 2 + C sum loss``.
 

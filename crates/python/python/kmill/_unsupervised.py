@@ -1,4 +1,4 @@
-"""Estimators without a target: features, components, novelty, groups."""
+"""Estimators without a target: feature maps, components, outlier detection, clustering."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import figures_of
-from ._docs import described
+from ._docs import document
 from ._learners import Clusters, Novelty, SupportVectors, Transformer, WeightedRows, landmarks_of
-from ._matrix import is_told
+from ._matrix import needs_coordinates
 from ._parameters import Parameter, estimator
 from ._rows import is_stream
 from ._supervised import KernelRidge
 
-_COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are made.")
+_COMPONENTS = Parameter("n_components", 100, "int", "Number of output features.")
 
 
 @estimator("oneclass", without=("weights",), gamma="scale", coef0=0.0, nu=0.5)
 class OneClassSVM(SupportVectors, WeightedRows, Novelty):
-    """One-class support vector machine: rows unlike those of the fit.
+    """One-class support vector machine, which detects outliers.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class OneClassSVM(SupportVectors, WeightedRows, Novelty):
 
 @estimator("mean")
 class KernelNovelty(Novelty):
-    """Distance in feature space from the mean of all rows: a score that is negative for the farthest.
+    """Outlier detection by the distance in feature space from the mean of all rows; the most distant rows have negative scores.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class KernelNovelty(Novelty):
 
 @estimator("kmeans", without=("weights",), n_clusters=8)
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRows, Clusters):
-    """Kernel k-means: groups of rows around their means in feature space.
+    """Kernel k-means: clusters of rows around their means in feature space.
 
     Examples
     --------
@@ -64,20 +64,20 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRo
     2
     """
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
-        """Compute the distances of rows from the centres of the clusters, in feature space.
+        """Compute the distances between rows and cluster centres, in feature space.
 
         Returns
         -------
         array of shape (n_samples, n_clusters)
-            The distances; the least is that of the cluster that :meth:`predict` gives.
+            The distances; :meth:`predict` returns the cluster of least distance.
         """
-        # a score is the inner product with a centre less half of the centre's square
+        # score_c = <phi(x), m_c> - |m_c|^2 / 2, so |phi(x) - m_c|^2 = |phi(x)|^2 - 2 score_c
         scores, squares = self._extra(X, "squares")
-        left = squares - 2.0 * scores
-        # what is left by rounding is no distance
-        return np.sqrt(np.where(left > 16.0 * np.finfo(float).eps * squares, left, 0.0))
+        squared_distances = squares - 2.0 * scores
+        # differences within the rounding error are 0
+        return np.sqrt(np.where(squared_distances > 16.0 * np.finfo(float).eps * squares, squared_distances, 0.0))
 
     @property
     def _n_features_out(self) -> int:
@@ -86,7 +86,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRo
 
 @estimator("spectral", n_clusters=8)
 class SpectralClustering(Clusters):
-    """Spectral clustering: groups of rows that the kernel connects; new rows have groups too.
+    """Spectral clustering: clusters of rows with large kernel values; also predicts the clusters of new rows.
 
     Examples
     --------
@@ -100,23 +100,23 @@ class SpectralClustering(Clusters):
 
 
 class _Map(Transformer):
-    """A map from rows to features, for other learners."""
+    """A feature map, as input of other estimators."""
 
     _rank_name = "n_components"
 
 
 @estimator("features", first=("kernel",), own=(_COMPONENTS,), without=("rank",), coef0=None, degree=None)
 class Nystroem(_Map):
-    """Features of the Nystroem approximation: their inner products are kernel values, up to the certificate.
+    """Nystroem feature map: the inner products of its features approximate the kernel; ``trace_error_`` is the error.
 
-    In the place of ``sklearn.kernel_approximation.Nystroem``; the features are those up to a rotation.
+    It replaces ``sklearn.kernel_approximation.Nystroem``; with the same landmarks, the features are equal up to a rotation.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
-        The landmarks, scaled as the kernel sees them.
+        The landmarks after scaling.
     component_indices_ : array of shape (n_components,)
-        Their rows.
+        The row indices of the landmarks.
 
     References
     ----------
@@ -136,7 +136,7 @@ class Nystroem(_Map):
 
     @property
     def components_(self) -> Any:
-        """The landmarks."""
+        """The landmarks after scaling."""
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             return self._coordinates.points
@@ -144,7 +144,7 @@ class Nystroem(_Map):
 
     @property
     def component_indices_(self) -> Any:
-        """The rows of the landmarks."""
+        """The row indices of the landmarks."""
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             return self._coordinates.pivots
@@ -154,9 +154,9 @@ class Nystroem(_Map):
 @estimator("features", own=(_COMPONENTS,), gamma=1.0,
            without=("kernel", "rank", "map", "coef0", "degree", "landmarks", "candidates"))
 class RandomFourier(_Map):
-    """Random Fourier features of the Gaussian kernel; no row is looked at.
+    """Random Fourier features of the Gaussian kernel, which do not depend on the rows.
 
-    In the place of ``sklearn.kernel_approximation.RBFSampler``.
+    It replaces ``sklearn.kernel_approximation.RBFSampler``.
 
     References
     ----------
@@ -178,23 +178,23 @@ class RandomFourier(_Map):
 
 
 _INVERSE = (
-    Parameter("fit_inverse_transform", False, "bool", "Learn the way back from components to rows, by ridge regression with the same "
-              "kernel on the components: inverse_transform takes it."),
-    Parameter("alpha", 1.0, "float", "The penalty of that regression."),
-    Parameter("remove_zero_eig", True, "bool", "Leave out components without variance; where False, their coordinates are 0."),
-    Parameter("eigen_solver", "auto", "str", "Read for scikit-learn's sake: the eigenvectors are always those of a dense matrix "
-              "rank x rank."),
+    Parameter("fit_inverse_transform", False, "bool", "Whether to fit the regression of ``inverse_transform``: kernel ridge regression "
+              "from the components to the rows, with the same kernel."),
+    Parameter("alpha", 1.0, "float", "The regularisation parameter of the regression of ``inverse_transform``."),
+    Parameter("remove_zero_eig", True, "bool", "Whether to omit components without variance; if False, their coordinates are 0."),
+    Parameter("eigen_solver", "auto", "str", "Ignored; present for compatibility with scikit-learn. The eigenvectors are always "
+              "computed from a dense rank x rank matrix."),
 )
 
 
 @estimator("kpca", first=("n_components",), own=_INVERSE, without=("weights",))
 class KernelPCA(WeightedRows, Transformer):
-    """Kernel principal components, on landmarks: the directions of largest variance in feature space.
+    """Kernel principal component analysis on landmarks: the directions of largest variance in feature space.
 
     Attributes
     ----------
     eigenvalues_ : array of shape (n_components,)
-        Eigenvalues of the centred kernel matrix, the largest first. Its eigenvectors, which have a number for each row, are
+        Eigenvalues of the centred kernel matrix, in descending order. Its eigenvectors, which have an entry for each row, are
         ``transform(X) / sqrt(eigenvalues_)``.
 
     References
@@ -215,28 +215,29 @@ class KernelPCA(WeightedRows, Transformer):
     fit_inverse_transform: Any
     remove_zero_eig: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        engine = super()._engine(rows)
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        engine = super()._solver_options(rows)
         if self.n_components is None:
             engine["components"] = str(self._rank() or 1000)
         return engine
 
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None) -> Any:
-        if self.fit_inverse_transform and (is_stream(X) or is_told(self.kernel) or issparse(X)):
-            told = "a precomputed kernel or distances" if isinstance(self.kernel, str) else "a kernel that is a function"
-            raise ValueError(f"Cannot fit_inverse_transform with {told if is_told(self.kernel) else 'sparse rows or a stream'}.")
+        if self.fit_inverse_transform and (is_stream(X) or needs_coordinates(self.kernel) or issparse(X)):
+            kind = "a precomputed kernel or distances" if isinstance(self.kernel, str) else "a callable kernel"
+            source = kind if needs_coordinates(self.kernel) else "sparse rows or a stream"
+            raise ValueError(f"Cannot fit_inverse_transform with {source}: it needs dense rows in memory.")
         return super()._fit_rows(X, None, sample_weight)
 
     def _after_rows(self, X: Any) -> None:
         if self.fit_inverse_transform:
-            rows = self._checked(X)
+            rows = self._check_rows(X)
             shared = {parameter.name for parameter in self._parameters} & set(KernelRidge().get_params())
             values = {name: getattr(self, name) for name in shared - {"alpha", "metric", "map", "landmarks", "tolerance", "scale"}}
-            self._back = KernelRidge(alpha=self.alpha, intercept="none", scale="none", **values)
-            self._back.fit(self._outputs(rows), rows)
+            self._inverse = KernelRidge(alpha=self.alpha, intercept="none", scale="none", **values)
+            self._inverse.fit(self._outputs(rows), rows)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Rows with these coordinates, where the estimator has ``fit_inverse_transform=True``.
+        """Compute rows from their coordinates; requires ``fit_inverse_transform=True``.
 
         Parameters
         ----------
@@ -246,23 +247,24 @@ class KernelPCA(WeightedRows, Transformer):
         Returns
         -------
         array of shape (n_samples, n_features)
-            The rows. :meth:`preimage` finds rows without a regression.
+            The rows. :meth:`preimage` computes rows without a regression.
         """
-        if getattr(self, "_back", None) is None:
-            raise NotFittedError("the way back was not learned: set fit_inverse_transform=True before the fit")
-        return self._back.predict(X)
+        if getattr(self, "_inverse", None) is None:
+            raise NotFittedError("the regression of inverse_transform was not fitted; set fit_inverse_transform=True before the fit")
+        return self._inverse.predict(X)
 
-    def _forget(self) -> None:
-        super()._forget()
-        self.__dict__.pop("_back", None)
+    def _reset_fit(self) -> None:
+        super()._reset_fit()
+        self.__dict__.pop("_inverse", None)
 
-    def _take(self, model: Any, found: dict[str, Any]) -> None:
-        super()._take(model, found)
-        values = np.array(figures_of(found["report"])["variance"]) * found["report"].get("weight", found["report"]["rows"])
+    def _set_model(self, model: Any, outcome: dict[str, Any]) -> None:
+        super()._set_model(model, outcome)
+        report = outcome["report"]
+        values = np.array(figures_of(report)["variance"]) * report.get("weight", report["rows"])
         missing = 0 if self.remove_zero_eig or self.n_components is None else self.n_components - len(values)
         self.eigenvalues_ = np.pad(values, (0, max(missing, 0)))
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
         """Compute the coordinates of rows along the components.
 
@@ -271,16 +273,16 @@ class KernelPCA(WeightedRows, Transformer):
         array of shape (n_samples, n_components)
             The coordinates.
         """
-        found = self._scores(X)
-        return np.pad(found, ((0, 0), (0, self._n_features_out - found.shape[1])))
+        coordinates = self._scores(X)
+        return np.pad(coordinates, ((0, 0), (0, self._n_features_out - coordinates.shape[1])))
 
     @property
     def _n_features_out(self) -> int:
         return max(self.model_.outputs, len(getattr(self, "eigenvalues_", ())))
 
-    @described
+    @document
     def distance(self, X: Any) -> Any:
-        """Compute the squared distances of rows from the components; needs ``novelty=True``.
+        """Compute the squared distances in feature space between rows and the span of the components; requires ``novelty=True``.
 
         Returns
         -------
@@ -289,13 +291,13 @@ class KernelPCA(WeightedRows, Transformer):
         """
         return self._extra(X, "novelty")[1].ravel()
 
-    @described
+    @document
     def preimage(self, X: Any) -> Any:
-        """Compute the nearest rows to what the components keep; needs ``novelty=True``.
+        """Compute pre-images: the rows whose images are closest to the projections on the components; requires ``novelty=True``.
 
         Returns
         -------
         array of shape (n_samples, n_features)
-            The rows.
+            The pre-images.
         """
         return self._extra(X, "preimage")[1]

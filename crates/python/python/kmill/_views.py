@@ -1,4 +1,4 @@
-"""Components of two sets of columns."""
+"""Estimators that compute components of two views: two sets of columns of the same rows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _kmill
 from ._base import KernelEstimator
-from ._docs import described
+from ._docs import document
 from ._parameters import estimator
-from ._rows import free, has_names, of_numbers, unmasked
+from ._rows import check_numeric, check_storage, has_names, unused_name
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    """Estimators that learn from two views: two arrays of the same rows."""
+    """Estimators for two views: two arrays with the same rows."""
 
     _target = "numbers"
 
-    @described
+    @document
     def fit(self, X: Any, y: Any) -> Any:
-        """Learn from two views of the same rows.
+        """Fit the model on two views of the same rows.
 
         Parameters
         ----------
@@ -32,17 +32,17 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         y : array of shape (n_samples,) or (n_samples, n_targets)
             The second view.
         """
-        self._forget()
-        unmasked(X, "X")
-        unmasked(y, "y")
-        of_numbers(X)
+        self._reset_fit()
+        check_storage(X, "X")
+        check_storage(y, "y")
+        check_numeric(X)
         self._is_table = has_names(X)
         options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "y_numeric": True}
         X, y = validate_data(self, X, y, multi_output=True, **options)
         second = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         names = [f"x{j}" for j in range(X.shape[1])]
-        others = [free(f"y{j}", names) for j in range(second.shape[1])]
-        self._places = list(range(X.shape[1])), list(range(X.shape[1], X.shape[1] + second.shape[1]))
+        others = [unused_name(f"y{j}", names) for j in range(second.shape[1])]
+        self._view_columns = list(range(X.shape[1])), list(range(X.shape[1], X.shape[1] + second.shape[1]))
         more: list[tuple[str, Any]] = []
         folds = self._folds(X, y, names + others, more, (X, None, None))
         table = _kmill.Table.from_array(np.ascontiguousarray(np.hstack([X, second])), names + others, more)
@@ -50,7 +50,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return self
 
     def fit_transform(self, X: Any, y: Any) -> Any:
-        """Learn from two views, and return the coordinates of the first."""
+        """Fit the model on two views, and return the coordinates of the first view."""
         return self.fit(X, y).transform(X)
 
     def transform(self, X: Any, y: Any = None) -> Any:
@@ -66,12 +66,12 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         Returns
         -------
         array of shape (n_samples, n_components), or a pair of them
-            The coordinates of the first view; where both are given, of each.
+            The coordinates of the first view; if ``y`` is given, a pair of the coordinates of each view.
         """
         check_is_fitted(self, "model_")
-        X = self._checked(X)
-        # the coordinates of a view do not depend on the other
-        first, second = self._places
+        X = self._check_rows(X)
+        # the coordinates of a view do not depend on the other view, which may be 0
+        first, second = self._view_columns
         rows = np.zeros((len(X), len(first) + len(second)))
         rows[:, first] = X
         if y is not None:
@@ -81,12 +81,12 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return both[:, :q] if y is None else (both[:, :q], both[:, q:])
 
     def _after_files(self, card: dict[str, Any]) -> None:
-        """Tells the columns of the two views of a model that was loaded apart."""
-        names, wanted = card["features"], card["options"]["solver_options"]["with"]
-        patterns = wanted.split(",") if isinstance(wanted, str) else wanted
+        """Assigns the columns of a loaded model to the two views."""
+        names, option = card["features"], card["options"]["solver_options"]["with"]
+        patterns = option.split(",") if isinstance(option, str) else option
         second = [j for j, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in patterns)]
         first = [j for j in range(len(names)) if j not in second]
-        self._places = first, second
+        self._view_columns = first, second
         self.feature_names_in_, self.n_features_in_ = np.array([names[j] for j in first], dtype=object), len(first)
 
     @property
@@ -104,18 +104,21 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 
 @estimator("cca", without=("with", "landmarks", "missing", "categories", "times", "text"), lambdas=1e-3)
 class KernelCCA(TwoViews):
-    """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
+    """Kernel canonical correlation analysis: the directions of largest correlation between two views of the same rows.
 
     Attributes
     ----------
     lambda_ : float
-        The penalty on the norm of the directions; several ``lambdas`` are compared by the folds of ``cv``.
+        The regularisation parameter, which penalises the norm of the directions; several ``lambdas``
+        are cross-validated on the folds of ``cv``.
     report_ : dict
-        The report of the fit; its figures have the correlations, on held-out rows too where there are folds.
+        The report of the fit; its figures include the correlations, with folds also those on the
+        validation rows.
 
     Notes
     -----
-    With many features any two views correlate wholly on the rows of the fit: the penalty is needed, and correlations of other rows count.
+    With many features, any two views are perfectly correlated on the training rows. Regularisation is therefore required, and only the
+    correlations on other rows are meaningful.
 
     References
     ----------
@@ -135,14 +138,14 @@ class KernelCCA(TwoViews):
 
 @estimator("covariance", without=("with", "landmarks", "missing", "categories", "times", "text"))
 class KernelPLSSVD(TwoViews):
-    """Maximal covariance: the directions of two views of the same rows that vary together most.
+    """Maximal covariance analysis: the directions of largest covariance between two views of the same rows.
 
-    With linear kernels it is ``sklearn.cross_decomposition.PLSSVD(scale=False)``; no penalty is needed.
+    With linear kernels it equals ``sklearn.cross_decomposition.PLSSVD(scale=False)``; it needs no regularisation.
 
     Attributes
     ----------
     report_ : dict
-        The report of the fit; its figures have the covariances.
+        The report of the fit; its figures include the covariances.
 
     References
     ----------

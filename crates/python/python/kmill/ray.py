@@ -1,4 +1,4 @@
-"""Fits on a Ray cluster: ``KernelRidge().fit_files("rows/*.parquet", "y", engine=kmill.ray.Engine(workers=4))``."""
+"""An engine that runs fits on a Ray cluster: ``KernelRidge().fit_files("rows/*.parquet", "y", engine=kmill.ray.Engine(workers=4))``."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from . import _cluster
 
 
 class Engine(_cluster.Engine):
-    """Tasks of a Ray cluster, to which :func:`ray.init` has connected.
+    """An engine that runs a fit as tasks of a Ray cluster, to which :func:`ray.init` has connected.
 
-    Each task makes the whole fit and shares the passes over the rows with the others, so every node must see the files under the same
-    paths and have the package. The model has the bits that one process finds, also where workers die meanwhile.
+    Each task runs the whole fit and shares the passes over the rows with the others, so every node must find the files under the same
+    paths and have kmill installed. The model is bit-identical to that of one process, also if workers die during the fit.
 
     Parameters
     ----------
     workers : int, optional
-        Tasks that take part. None is as many as the processors of the cluster allow.
-    threads : int
-        Processors and threads of each.
+        Number of tasks. None is the number of processors of the cluster divided by ``threads``.
+    threads : int, default=1
+        Processors and threads per task.
     memory : int or str, optional
-        Memory budget of each. Without it a worker may take half of its machine.
+        Memory budget per task. None is half of the memory of its machine.
     states : path, optional
-        A folder that all workers see, in which they meet; a fit that was broken off goes on from there. None is this process,
-        which the workers must reach.
+        A folder that all workers can access, through which they exchange sums; an interrupted fit continues from it. None uses this
+        process, which the workers must be able to reach.
     host : str, optional
-        The address of this process that workers reach. None is that of its Ray node.
+        The address of this process for the workers. None is the address of its Ray node.
     """
 
     def __init__(self, workers: int | None = None, threads: int = 1, **run: Any):
@@ -41,21 +41,21 @@ class Engine(_cluster.Engine):
         return ray.util.get_node_ip_address()
 
     def _run(self, task: Callable[[], Any], count: int) -> Any:
-        remote = ray.remote(num_cpus=self.threads, max_retries=3)(task_of)
-        left = [remote.remote(task) for _ in range(count)]
+        remote = ray.remote(num_cpus=self.threads, max_retries=3)(run_task)
+        pending = [remote.remote(task) for _ in range(count)]
         error: BaseException | None = None
-        while left:
-            done, left = ray.wait(left, num_returns=1)
+        while pending:
+            done, pending = ray.wait(pending, num_returns=1)
             try:
                 fitted = ray.get(done[0])
-            except Exception as failed:  # noqa: BLE001 - another task may succeed; the first error is raised where none does
-                error = error or failed
+            except Exception as failure:  # noqa: BLE001 - another task may succeed; if none does, the first error is raised
+                error = error or failure
                 continue
-            for other in left:
+            for other in pending:
                 ray.cancel(other, force=True)
             return fitted
-        raise error or RuntimeError("the Ray cluster has run no task")
+        raise error or RuntimeError("the Ray cluster ran no task; set workers to 1 or more")
 
 
-def task_of(task: Callable[[], Any]) -> Any:
+def run_task(task: Callable[[], Any]) -> Any:
     return task()

@@ -1,4 +1,4 @@
-"""Fits on a Spark cluster: ``KernelRidge().fit_files("rows/*.parquet", "y", engine=kmill.spark.Engine(session, workers=4))``."""
+"""An engine that runs fits on a Spark cluster: ``KernelRidge().fit_files("rows/*.parquet", "y", engine=kmill.spark.Engine(session, workers=4))``."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from . import _cluster
 
 
 class Engine(_cluster.Engine):
-    """Tasks of a Spark cluster.
+    """An engine that runs a fit as tasks of a Spark cluster.
 
-    Each task makes the whole fit and shares the passes over the rows with the others, so every executor must see the files under the
-    same paths and have the package. The model has the bits that one process finds, also where executors die meanwhile.
+    Each task runs the whole fit and shares the passes over the rows with the others, so every executor must find the files under the same
+    paths and have kmill installed. The model is bit-identical to that of one process, also if executors die during the fit.
 
     Parameters
     ----------
     session : pyspark.sql.SparkSession
-        The session.
+        The session of the cluster.
     workers : int, optional
-        Tasks that take part. None is ``spark.sparkContext.defaultParallelism``.
+        Number of tasks. None is ``spark.sparkContext.defaultParallelism``.
     threads : int, optional
-        Threads of each. None is ``spark.task.cpus``.
+        Threads per task. None is ``spark.task.cpus``.
     memory : int or str, optional
-        Memory budget of each. It is no part of the Java heap: leave room for it by ``spark.executor.memoryOverhead``.
+        Memory budget per task. It is outside the Java heap: reserve it with ``spark.executor.memoryOverhead``. None is half of the memory
+        of the machine.
     states : path, optional
-        A folder that all executors see, in which they meet; a fit that was broken off goes on from there. None is the driver.
+        A folder that all executors can access, through which they exchange sums; an interrupted fit continues from it. None uses the
+        driver.
     host : str, optional
-        The address of the driver that executors reach. None is ``spark.driver.host``.
+        The address of the driver for the executors. None is ``spark.driver.host``.
     """
 
     def __init__(self, session: SparkSession, workers: int | None = None, **run: Any):
@@ -48,8 +50,8 @@ class Engine(_cluster.Engine):
     def _run(self, task: Callable[[], Any], count: int) -> Any:
         def part(number: int, _: Iterator[int]) -> Iterator[Any]:
             fitted = task()
-            # all have the same model
+            # all tasks have the same model, so one is enough
             yield fitted if number == 0 else None
 
-        found = self._context.parallelize(range(count), count).mapPartitionsWithIndex(part).collect()
-        return next(fitted for fitted in found if fitted is not None)
+        results = self._context.parallelize(range(count), count).mapPartitionsWithIndex(part).collect()
+        return next(fitted for fitted in results if fitted is not None)

@@ -2,7 +2,7 @@
 
 use super::{halton::Halton, quantile};
 use crate::kernel::{Law, Spectrum};
-use crate::{Error, Result, decompose::orthonormal};
+use crate::{Error, Result, decompose::orthonormal_basis};
 use faer::Mat;
 use rand::{Rng, RngExt, SeedableRng, distr::Open01};
 use rand_chacha::ChaCha8Rng;
@@ -32,39 +32,45 @@ pub enum Sampling {
 
 /// Draws `count` frequencies in turns (divided by 2π) per unit of each input: count x d,
 /// row-major.
-pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampling, seed: u64) -> Result<Vec<f64>> {
-    let refuse = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });
+pub(super) fn draw_frequencies(
+    spectrum: &Spectrum,
+    d: usize,
+    count: usize,
+    sampling: Sampling,
+    seed: u64,
+) -> Result<Vec<f64>> {
+    let unsupported = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut omega = match (&spectrum.law, sampling) {
         (Law::Radial(scale), Sampling::Plain) => {
             let gaussian: Vec<f64> = (0..count * d).map(|_| StandardNormal.sample(&mut rng)).collect();
-            scaled(gaussian, d, |_| scale(&mut rng))
+            scale_rows(gaussian, d, |_| scale(&mut rng))
         }
         (Law::Radial(scale), Sampling::Quasi) => {
-            let points = quasi(d, count, seed, quantile::normal);
-            scaled(points, d, |_| scale(&mut rng))
+            let points = halton_points(d, count, seed, quantile::normal);
+            scale_rows(points, d, |_| scale(&mut rng))
         }
         (Law::Radial(scale), Sampling::Orthogonal | Sampling::Structured) => {
-            let rotated = orthogonal(d, count, &mut rng);
-            scaled(rotated, d, |_| length(d, &mut rng) * scale(&mut rng))
+            let rotated = orthogonal_vectors(d, count, &mut rng);
+            scale_rows(rotated, d, |_| draw_length(d, &mut rng) * scale(&mut rng))
         }
         (Law::Product { draw, .. }, Sampling::Plain) => (0..count * d).map(|_| draw(&mut rng)).collect(),
-        (Law::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => quasi(d, count, seed, *quantile),
+        (Law::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => halton_points(d, count, seed, *quantile),
         (Law::Product { quantile: None, .. }, Sampling::Quasi) => {
-            return refuse("the quantiles of its frequencies are not known", "use plain random features");
+            return unsupported("the quantiles of its frequencies are not known", "use plain random features");
         }
         (Law::Sum(_) | Law::Convolution(_), Sampling::Plain) => {
             let mut omega = vec![0.0; count * d];
-            omega.chunks_exact_mut(d).for_each(|row| add(spectrum, &mut rng, row));
+            omega.chunks_exact_mut(d).for_each(|row| add_frequency(spectrum, &mut rng, row));
             return Ok(omega);
         }
         (Law::Sum(_) | Law::Convolution(_), _) => {
             let why = "the frequencies of sums and products of kernels are drawn one by one";
-            return refuse(why, "use plain random features, `map` fourier");
+            return unsupported(why, "use plain random features, `map` fourier");
         }
         (Law::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
             let why = "its frequencies have independent coordinates and cannot be rotated";
-            return refuse(why, "use plain or quasi random features, or a kernel of the Euclidean distance");
+            return unsupported(why, "use plain or quasi random features, or a kernel of the Euclidean distance");
         }
     };
     for row in omega.chunks_exact_mut(d) {
@@ -76,31 +82,33 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
 }
 
 /// Adds a random frequency in turns to `omega`.
-fn add(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
-    let turns = |c: usize| std::f64::consts::TAU * spectrum.length(c);
+fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
+    let divisor = |c: usize| std::f64::consts::TAU * spectrum.length(c);
     match &spectrum.law {
         Law::Radial(scale) => {
             let scale = scale(rng);
             for (c, value) in omega.iter_mut().enumerate() {
                 let normal: f64 = StandardNormal.sample(rng);
-                *value += scale * normal / turns(c);
+                *value += scale * normal / divisor(c);
             }
         }
-        Law::Product { draw, .. } => omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / turns(c)),
+        Law::Product { draw, .. } => {
+            omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / divisor(c))
+        }
         Law::Sum(parts) => {
-            let mut left = spectrum.amplitude * rng.sample::<f64, _>(Open01);
+            let mut remaining = spectrum.amplitude * rng.sample::<f64, _>(Open01);
             let chosen = parts.iter().find(|part| {
-                left -= part.amplitude;
-                left < 0.0
+                remaining -= part.amplitude;
+                remaining < 0.0
             });
             // rounding may leave a remainder after the last part
-            chosen.or(parts.last()).into_iter().for_each(|part| add(part, rng, omega));
+            chosen.or(parts.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
         }
-        Law::Convolution(parts) => parts.iter().for_each(|part| add(part, rng, omega)),
+        Law::Convolution(parts) => parts.iter().for_each(|part| add_frequency(part, rng, omega)),
     }
 }
 
-fn scaled(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) -> Vec<f64> {
+fn scale_rows(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) -> Vec<f64> {
     for (j, row) in rows.chunks_exact_mut(d).enumerate() {
         let factor = factor(j);
         row.iter_mut().for_each(|value| *value *= factor);
@@ -109,11 +117,11 @@ fn scaled(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) ->
 }
 
 /// Draws the length of a standard normal vector in d dimensions.
-pub(super) fn length(d: usize, rng: &mut dyn Rng) -> f64 {
+pub(super) fn draw_length(d: usize, rng: &mut dyn Rng) -> f64 {
     ChiSquared::new(d as f64).map_or(0.0, |chi| chi.sample(rng)).sqrt()
 }
 
-fn quasi(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f64) -> Vec<f64> {
+fn halton_points(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f64) -> Vec<f64> {
     let halton = Halton::new(d, seed);
     let mut points = vec![0.0; count * d];
     for c in 0..d {
@@ -126,11 +134,11 @@ fn quasi(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f64) -> Ve
 
 /// Returns unit vectors in blocks of d, each block a uniformly distributed orthonormal basis: the Q
 /// of a Gaussian matrix, with the signs that make the diagonal of R positive.
-fn orthogonal(d: usize, count: usize, rng: &mut dyn Rng) -> Vec<f64> {
+fn orthogonal_vectors(d: usize, count: usize, rng: &mut dyn Rng) -> Vec<f64> {
     let mut rows = Vec::with_capacity(count.div_ceil(d) * d * d);
     while rows.len() < count * d {
         let gaussian: Mat<f64> = Mat::from_fn(d, d, |_, _| StandardNormal.sample(rng));
-        let (q, signs) = orthonormal(gaussian);
+        let (q, signs) = orthonormal_basis(gaussian);
         for (j, sign) in signs.iter().enumerate() {
             rows.extend(q.col(j).iter().map(|value| sign * value));
         }

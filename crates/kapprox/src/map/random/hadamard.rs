@@ -7,7 +7,7 @@
 //! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are
 //! √n; drawing them keeps the law of the plain frequencies).
 
-use super::frequencies::length;
+use super::frequencies::draw_length;
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
@@ -17,11 +17,11 @@ use rand::{Rng, RngExt};
 ///
 /// Signs give few rotations in few dimensions: at n = 2 and 4 most directions never occur, and the
 /// fourth cumulant of a coordinate is off by 0.09 at n = 8, 0.03 at 16 and 0.007 at 32.
-pub(super) const FEW: usize = 16;
+pub(super) const MAX_DENSE_FEATURES: usize = 16;
 
 /// Blocks of n frequencies each.
 #[derive(Debug)]
-pub(super) struct Structured<T> {
+pub(super) struct StructuredRotation<T> {
     /// n, a power of two.
     width: usize,
     /// Signs, 3 n per block.
@@ -32,7 +32,7 @@ pub(super) struct Structured<T> {
     scale: Vec<T>,
 }
 
-impl<T: Real> Structured<T> {
+impl<T: Real> StructuredRotation<T> {
     /// Draws `count` frequencies in turns; `mixture` draws the scale of a radial law, `scale` is
     /// 1/(2π length scale) per input.
     pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
@@ -43,7 +43,7 @@ impl<T: Real> Structured<T> {
         let signs = signs.collect();
         // each transform of length n multiplies lengths by √n
         let norm = (width as f64).powf(-1.5);
-        let lengths = (0..count).map(|_| number(length(width, rng) * mixture(rng) * norm)).collect();
+        let lengths = (0..count).map(|_| number(draw_length(width, rng) * mixture(rng) * norm)).collect();
         Self { width, signs, lengths, scale: scale.iter().map(|v| number(*v)).collect() }
     }
 
@@ -55,21 +55,21 @@ impl<T: Real> Structured<T> {
     /// columns of a strip are transformed together, so that each butterfly is a loop over rows.
     pub(super) fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let (b, n) = (x.nrows(), self.width);
-        let mut work = vec![T::ZERO; n * b];
+        let mut columns = vec![T::ZERO; n * b];
         for (block, first) in (0..self.lengths.len()).step_by(n).enumerate() {
-            work.fill(T::ZERO);
+            columns.fill(T::ZERO);
             for (c, scale) in self.scale.iter().enumerate() {
-                for (i, value) in work[c * b..(c + 1) * b].iter_mut().enumerate() {
+                for (i, value) in columns[c * b..(c + 1) * b].iter_mut().enumerate() {
                     *value = x[(i, c)] * *scale;
                 }
             }
-            for turn in 0..3 {
-                let signs = &self.signs[(3 * block + turn) * n..(3 * block + turn + 1) * n];
-                work.chunks_exact_mut(b).zip(signs).for_each(|(column, sign)| multiply(column, *sign));
-                transform(&mut work, b);
+            for factor in 0..3 {
+                let signs = &self.signs[(3 * block + factor) * n..(3 * block + factor + 1) * n];
+                columns.chunks_exact_mut(b).zip(signs).for_each(|(column, sign)| multiply(column, *sign));
+                walsh_hadamard(&mut columns, b);
             }
             let last = (first + n).min(self.lengths.len());
-            for (column, j) in work.chunks_exact(b).zip(first..last) {
+            for (column, j) in columns.chunks_exact(b).zip(first..last) {
                 let length = self.lengths[j];
                 out.as_mut().col_mut(j).iter_mut().zip(column).for_each(|(out, value)| *out = *value * length);
             }
@@ -83,7 +83,7 @@ fn multiply<T: Real>(column: &mut [T], factor: T) {
 
 /// Applies the unnormalised Walsh–Hadamard transform to columns of b numbers; their count is a
 /// power of two.
-fn transform<T: Real>(columns: &mut [T], b: usize) {
+fn walsh_hadamard<T: Real>(columns: &mut [T], b: usize) {
     let mut half = b;
     while half < columns.len() {
         for pair in columns.chunks_exact_mut(2 * half) {
@@ -107,7 +107,7 @@ mod tests {
         let (n, b) = (16, 3);
         let x: Vec<f64> = (0..n * b).map(|i| (i as f64 * 0.7).sin()).collect();
         let mut y = x.clone();
-        transform(&mut y, b);
+        walsh_hadamard(&mut y, b);
         for i in 0..b {
             for j in 0..n {
                 let sign = |c: usize| if (c & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };

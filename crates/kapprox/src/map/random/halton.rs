@@ -32,19 +32,19 @@ impl Halton {
     pub(super) fn coordinate(&self, c: usize, count: usize) -> Vec<f64> {
         let base = self.primes[c];
         let mut values = vec![0.0; count];
-        let mut share = 1.0 / base as f64;
+        let mut digit_weight = 1.0 / base as f64;
         // add digits until they no longer change an f64
         for place in 0.. {
-            if share < f64::EPSILON / 4.0 {
+            if digit_weight < f64::EPSILON / 4.0 {
                 break;
             }
             let permutation = self.permutation(c, place, base);
             let divisor = base.saturating_pow(place);
             for (i, value) in values.iter_mut().enumerate() {
                 let digit = (i as u64 / divisor) % base;
-                *value += share * permutation[digit as usize] as f64;
+                *value += digit_weight * permutation[digit as usize] as f64;
             }
-            share /= base as f64;
+            digit_weight /= base as f64;
         }
         values.into_iter().map(|value| value.clamp(f64::EPSILON / 4.0, 1.0 - f64::EPSILON / 2.0)).collect()
     }

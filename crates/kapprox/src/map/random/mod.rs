@@ -22,12 +22,12 @@ mod quantile;
 
 pub use frequencies::Sampling;
 
-use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, WithoutRows};
+use super::family::{MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape, RowFreeInputs};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
-use crate::kernel::{Explicit, Law, Spectrum, row, skewed_chi_squared::logarithm};
+use crate::kernel::{ExplicitForm, Law, Spectrum, row, skewed_chi_squared::logarithm};
 use crate::{Error, Real, Result, real::cosine_sine, vectorised};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
-use hadamard::{FEW, Structured};
+use hadamard::{MAX_DENSE_FEATURES, StructuredRotation};
 use kpass::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -47,22 +47,22 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     about: "random Fourier features of a shift-invariant kernel",
     parameters: &[],
     nested: false,
-    sparse: true,
+    supports_sparse: true,
     passes: 0,
     shape,
-    making: MakingPair::without_rows(
-        |given| waves_of(given, Sampling::Plain),
-        |given| waves_of(given, Sampling::Plain),
+    constructor: MapConstructorPair::without_rows(
+        |given| build_fourier(given, Sampling::Plain),
+        |given| build_fourier(given, Sampling::Plain),
     ),
 };
 
 pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     name: "orthogonal",
     about: "random Fourier features with orthogonal frequencies",
-    sparse: false,
-    making: MakingPair::without_rows(
-        |given| waves_of(given, Sampling::Orthogonal),
-        |given| waves_of(given, Sampling::Orthogonal),
+    supports_sparse: false,
+    constructor: MapConstructorPair::without_rows(
+        |given| build_fourier(given, Sampling::Orthogonal),
+        |given| build_fourier(given, Sampling::Orthogonal),
     ),
     ..FOURIER
 };
@@ -70,10 +70,10 @@ pub(super) const ORTHOGONAL: MapFamily = MapFamily {
 pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
-    sparse: false,
-    making: MakingPair::without_rows(
-        |given| waves_of(given, Sampling::Structured),
-        |given| waves_of(given, Sampling::Structured),
+    supports_sparse: false,
+    constructor: MapConstructorPair::without_rows(
+        |given| build_fourier(given, Sampling::Structured),
+        |given| build_fourier(given, Sampling::Structured),
     ),
     ..FOURIER
 };
@@ -81,42 +81,42 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
 pub(super) const QUASI: MapFamily = MapFamily {
     name: "quasi",
     about: "Fourier features at the points of a randomised Halton sequence",
-    sparse: false,
-    making: MakingPair::without_rows(
-        |given| waves_of(given, Sampling::Quasi),
-        |given| waves_of(given, Sampling::Quasi),
+    supports_sparse: false,
+    constructor: MapConstructorPair::without_rows(
+        |given| build_fourier(given, Sampling::Quasi),
+        |given| build_fourier(given, Sampling::Quasi),
     ),
     ..FOURIER
 };
 
-fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
-    let count = (ask.rank / 2).max(1);
-    let footprint = Footprint { fixed: count * ask.d * ask.element, per_row: count * ask.element };
+fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
+    let count = (request.rank / 2).max(1);
+    let footprint = Footprint { fixed: count * request.d * request.element, per_row: count * request.element };
     // drawn in f64
-    let making = count * ask.d * size_of::<f64>();
-    MapShape { p: 2 * count, landmarks: None, footprint, making }
+    let build_bytes = count * request.d * size_of::<f64>();
+    MapShape { p: 2 * count, landmarks: None, footprint, build_bytes }
 }
 
-pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
-    if let Some((Explicit::Skewed, skew)) = given.kernel.explicit() {
-        let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
-        let waves = FourierMap::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?;
-        return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..waves }));
+pub(super) fn build_fourier<T: Real>(inputs: &RowFreeInputs<'_>, sampling: Sampling) -> MapResult<T> {
+    if let Some((ExplicitForm::Skewed, skew)) = inputs.kernel.explicit() {
+        let spectrum = Spectrum::new(Law::product(hyperbolic_secant_quantile), 1.0);
+        let map = FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?;
+        return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..map }));
     }
-    let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
-        why: format!("{} is not a shift-invariant kernel with a known spectrum", given.kernel),
+    let spectrum = inputs.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
+        why: format!("{} is not a shift-invariant kernel with a known spectrum", inputs.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
-    Ok(match given.kernel.sparse() {
-        Some(width) => Box::new(FourierMap::<T>::on_sparse(&spectrum, (width, given.d), given.rank, given.seed)?),
-        None => Box::new(FourierMap::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?),
+    Ok(match inputs.kernel.sparse_columns() {
+        Some(width) => Box::new(FourierMap::<T>::on_sparse(&spectrum, (width, inputs.d), inputs.rank, inputs.seed)?),
+        None => Box::new(FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?),
     })
 }
 
 /// Returns the quantile of the density 1/cosh πω: the frequencies of the skewed chi-squared kernel,
 /// which is shift-invariant in ln(x + skew) (Li, Ionescu, Sminchisescu, "Random Fourier
 /// approximations for skewed multiplicative histogram kernels", DAGM 2010).
-fn hyperbolic(u: f64) -> f64 {
+fn hyperbolic_secant_quantile(u: f64) -> f64 {
     use std::f64::consts::{FRAC_PI_2, PI};
     (FRAC_PI_2 * u).tan().ln() / PI
 }
@@ -143,7 +143,7 @@ enum Frequencies<T> {
     Dense(Vec<T>),
     /// For sparse rows: q numbers per column, in turns.
     Sparse(Vec<T>),
-    Structured(Structured<T>),
+    Structured(StructuredRotation<T>),
 }
 
 impl<T: Real> FourierMap<T> {
@@ -155,13 +155,13 @@ impl<T: Real> FourierMap<T> {
         let count = (p / 2).max(1);
         let number = T::from_f64;
         let frequencies = match (&spectrum.law, sampling) {
-            (Law::Radial(mixture), Sampling::Structured) if d > FEW => {
+            (Law::Radial(mixture), Sampling::Structured) if d > MAX_DENSE_FEATURES => {
                 let scale: Vec<f64> = (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length(c))).collect();
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                Frequencies::Structured(Structured::new(count, &scale, &**mixture, &mut rng))
+                Frequencies::Structured(StructuredRotation::new(count, &scale, &**mixture, &mut rng))
             }
             _ => {
-                let omega = frequencies::dense(spectrum, d, count, sampling, seed)?;
+                let omega = frequencies::draw_frequencies(spectrum, d, count, sampling, seed)?;
                 Frequencies::Dense(omega.into_iter().map(number).collect())
             }
         };
@@ -184,26 +184,26 @@ impl<T: Real> FourierMap<T> {
     }
 
     /// Computes the features of a strip; `out` is b x 2q.
-    fn strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+    fn apply_strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.count);
         match &self.frequencies {
             Frequencies::Dense(omega) => {
                 let omega = MatRef::from_row_major_slice(omega, self.count, self.d);
                 matmul(turns.as_mut(), Accum::Replace, x, omega.transpose(), T::ONE, Par::Seq);
             }
-            Frequencies::Sparse(omega) => self.of_entries(omega, x, turns.as_mut()),
+            Frequencies::Sparse(omega) => self.sparse_turns(omega, x, turns.as_mut()),
             Frequencies::Structured(structured) => structured.apply(x, turns.as_mut()),
         }
         for j in 0..self.count {
             let (left, right) = out.rb_mut().split_at_col_mut(2 * j + 1);
             let turns = contiguous(turns.as_ref().col(j));
             let (cosine, sine) = (left.col_mut(2 * j), right.col_mut(0));
-            waves(turns, contiguous_mut(cosine), contiguous_mut(sine), self.amplitude);
+            cosines_and_sines(turns, contiguous_mut(cosine), contiguous_mut(sine), self.amplitude);
         }
     }
 
     /// Computes the angles of sparse rows, summed over their entries in column order.
-    fn of_entries(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
+    fn sparse_turns(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
         let (mut sums, mut spare) = (vec![T::ZERO; self.count], Vec::new());
         for i in 0..x.nrows() {
             let (places, values) = entries(row(x, i, &mut spare));
@@ -221,7 +221,7 @@ impl<T: Real> FourierMap<T> {
 }
 
 /// Computes `amplitude` times cosine and sine of angles in turns.
-fn waves<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
+fn cosines_and_sines<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
     vectorised!({
         for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
             let (c, s) = cosine_sine(*turns);
@@ -235,17 +235,19 @@ impl<T: Real> FeatureMap<T> for FourierMap<T> {
         (self.d, 2 * self.count)
     }
 
-    fn sparse(&self) -> Option<usize> {
+    fn sparse_columns(&self) -> Option<usize> {
         let Frequencies::Sparse(omega) = &self.frequencies else { return None };
         Some(omega.len() / self.count)
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let Some(skew) = self.skew else { return workers.each(strips(x, out), |(x, out)| self.strip(x, out)) };
+        let Some(skew) = self.skew else {
+            return workers.for_each(strips(x, out), |(x, out)| self.apply_strip(x, out));
+        };
         let log = |value: &T| T::from_f64(logarithm(value.to_f64(), skew));
         let logs: Vec<T> = x.row_iter().flat_map(|row| row.iter().map(log)).collect();
         let logs = MatRef::from_row_major_slice(&logs, x.nrows(), self.d);
-        workers.each(strips(logs, out), |(logs, out)| self.strip(logs, out));
+        workers.for_each(strips(logs, out), |(logs, out)| self.apply_strip(logs, out));
     }
 
     fn footprint(&self) -> Footprint {

@@ -8,16 +8,16 @@ pub(super) fn normal(u: f64) -> f64 {
     let q = u - 0.5;
     if q.abs() <= 0.425 {
         let r = 0.180_625 - q * q;
-        return q * ratio(&A, &B, r);
+        return q * rational(&A, &B, r);
     }
     let tail = if q < 0.0 { u } else { 1.0 - u };
     // u lies strictly between 0 and 1
     let r = (-tail.max(f64::MIN_POSITIVE).ln()).sqrt();
-    let value = if r <= 5.0 { ratio(&C, &D, r - 1.6) } else { ratio(&E, &F, r - 5.0) };
+    let value = if r <= 5.0 { rational(&C, &D, r - 1.6) } else { rational(&E, &F, r - 5.0) };
     if q < 0.0 { -value } else { value }
 }
 
-fn ratio(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> f64 {
+fn rational(numerator: &[f64; 8], denominator: &[f64; 8], r: f64) -> f64 {
     let horner = |c: &[f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * r + c);
     horner(numerator) / horner(denominator)
 }

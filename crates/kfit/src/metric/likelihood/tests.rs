@@ -1,22 +1,23 @@
-use super::super::marginal::tests::{Plain, noise};
+use super::super::marginal::tests::{TestKernel, random_numbers};
 use super::*;
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const QUICK: [Stage; 2] = [Stage { rows: 60, landmarks: 30, steps: 15 }, Stage { rows: 120, landmarks: 40, steps: 10 }];
+const QUICK_STAGES: [SampleStage; 2] =
+    [SampleStage { rows: 60, landmarks: 30, steps: 15 }, SampleStage { rows: 120, landmarks: 40, steps: 10 }];
 
 fn gauss(sigma: f64) -> Arc<dyn AnyKernel> {
-    Arc::new(Plain::Gauss(sigma))
+    Arc::new(TestKernel::Gauss(sigma))
 }
 
 fn draws(n: usize, d: usize, seed: u64) -> Mat<f64> {
-    let mut draw = noise(seed);
+    let mut draw = random_numbers(seed);
     // uniform with variance 1
     Mat::from_fn(n, d, |_, _| 3f64.sqrt() * draw())
 }
 
 fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Vec<f64>> {
-    learn(x.as_ref(), y.as_ref(), kernel, (&QUICK, &Unobserved), &Workers::new(threads))
+    learn_factors(x.as_ref(), y.as_ref(), kernel, (&QUICK_STAGES, &NoObserver), &Workers::new(threads))
 }
 
 fn sound(factors: &[f64]) -> bool {
@@ -26,13 +27,13 @@ fn sound(factors: &[f64]) -> bool {
 #[test]
 fn the_four_features_that_matter_of_thirty_two_are_found() {
     let x = draws(1500, 32, 5);
-    let mut draw = noise(6);
+    let mut draw = random_numbers(6);
     let y = Mat::from_fn(1500, 1, |i, _| {
         let x = |k: usize| x[(i, k)];
         x(3) * x(11) + (2.0 * x(20)).cos() + (1.5 * x(29)).cos() + 0.05 * 3f64.sqrt() * draw()
     });
     let kernel = kapprox::kernel::Kernel::parse("gaussian(sigma=8)").unwrap().build().unwrap();
-    let found = learn(x.as_ref(), y.as_ref(), &kernel, (&STAGES, &Unobserved), &Workers::new(2)).unwrap();
+    let found = learn_factors(x.as_ref(), y.as_ref(), &kernel, (&STAGES, &NoObserver), &Workers::new(2)).unwrap();
     let mut order: Vec<usize> = (0..32).collect();
     order.sort_by(|i, j| found[*j].total_cmp(&found[*i]));
     let mut first = order[..4].to_vec();
@@ -59,7 +60,7 @@ fn the_unit_of_the_targets_changes_no_factor() {
 }
 
 #[test]
-fn what_is_degenerate_gives_numbers() {
+fn degenerate_samples_give_finite_factors() {
     let x = draws(120, 4, 2);
     let y = Mat::from_fn(120, 1, |i, _| x[(i, 0)].cos() + x[(i, 1)]);
     let constant = Mat::from_fn(120, 2, |_, _| 0.1);
@@ -69,9 +70,9 @@ fn what_is_degenerate_gives_numbers() {
     let same = Mat::from_fn(120, 4, |_, k| x[(0, k)]);
     let missing = Mat::from_fn(120, 4, |i, k| if k == 2 { 0.0 } else { x[(i, k)] });
     let empty = Mat::zeros(120, 4);
-    let mut draw = noise(3);
+    let mut draw = random_numbers(3);
     let chance = Mat::from_fn(120, 1, |_, _| draw());
-    for kernel in [gauss(2.0), Arc::new(Plain::Square) as Arc<dyn AnyKernel>] {
+    for kernel in [gauss(2.0), Arc::new(TestKernel::Square) as Arc<dyn AnyKernel>] {
         for (name, x) in [("doubled", &doubled), ("same", &same), ("missing", &missing), ("empty", &empty), ("x", &x)] {
             for (what, y) in [("y", &y), ("chance", &chance)] {
                 let found = quick(x, y, &kernel, 1).unwrap();
@@ -97,11 +98,11 @@ fn wrong_samples_are_refused() {
 }
 
 /// Stops at the fourth query.
-struct Patience(AtomicUsize);
+struct StopAtFourth(AtomicUsize);
 
-impl Observer for Patience {
+impl Observer for StopAtFourth {
     fn advance(&self, _rows: u64) {}
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) >= 3
     }
 }
@@ -109,8 +110,9 @@ impl Observer for Patience {
 #[test]
 fn the_stop_signal_ends_the_search() {
     let x = draws(120, 3, 1);
-    let observer = Patience(AtomicUsize::new(0));
-    let stopped = learn(x.as_ref(), x.subcols(0, 1), &gauss(1.0), (&QUICK, &observer), &Workers::sequential());
+    let observer = StopAtFourth(AtomicUsize::new(0));
+    let stopped =
+        learn_factors(x.as_ref(), x.subcols(0, 1), &gauss(1.0), (&QUICK_STAGES, &observer), &Workers::sequential());
     assert!(stopped.is_err_and(|error| error.is_interrupted()));
     assert_eq!(observer.0.into_inner(), 4);
 }

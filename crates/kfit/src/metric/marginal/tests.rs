@@ -4,12 +4,12 @@ use kapprox::Real;
 
 /// exp(−‖x − z‖² / 2σ²) or (1 + x·z)², by loops.
 #[derive(Debug)]
-pub(in crate::metric) enum Plain {
+pub(in crate::metric) enum TestKernel {
     Gauss(f64),
     Square,
 }
 
-impl Plain {
+impl TestKernel {
     /// k(x, z) and the number c with ∇k = c·(z − x) or c·z.
     fn pair<T: Real>(&self, x: &[T], z: &[T]) -> (f64, f64) {
         let pairs = x.iter().zip(z).map(|(x, z)| (x.to_f64(), z.to_f64()));
@@ -30,7 +30,7 @@ fn rows<'a, T: Real>(x: MatRef<'a, T>) -> Vec<&'a [T]> {
     (0..x.nrows()).map(|i| x.row(i).try_as_row_major().unwrap().as_slice()).collect()
 }
 
-impl<T: Real> KernelFunction<T> for Plain {
+impl<T: Real> KernelFunction<T> for TestKernel {
     fn spec(&self) -> String {
         "plain()".to_string()
     }
@@ -49,10 +49,10 @@ impl<T: Real> KernelFunction<T> for Plain {
             let mut sum = vec![0.0; x.len()];
             for (j, z) in z.iter().enumerate() {
                 let weight = weights[(i, j)].to_f64() * self.pair(x, z).1;
-                let own = if matches!(self, Self::Gauss(_)) { 1.0 } else { 0.0 };
+                let quadratic = if matches!(self, Self::Gauss(_)) { 1.0 } else { 0.0 };
                 sum.iter_mut()
                     .zip(x.iter().zip(*z))
-                    .for_each(|(g, (x, z))| *g += weight * (z.to_f64() - own * x.to_f64()));
+                    .for_each(|(g, (x, z))| *g += weight * (z.to_f64() - quadratic * x.to_f64()));
             }
             for (k, g) in sum.into_iter().enumerate() {
                 out[(i, k)] = T::from_f64(out[(i, k)].to_f64() + g);
@@ -67,7 +67,7 @@ impl<T: Real> KernelFunction<T> for Plain {
 }
 
 /// Pseudorandom numbers in (−1, 1).
-pub(in crate::metric) fn noise(seed: u64) -> impl FnMut() -> f64 {
+pub(in crate::metric) fn random_numbers(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
         state ^= state << 13;
@@ -78,7 +78,7 @@ pub(in crate::metric) fn noise(seed: u64) -> impl FnMut() -> f64 {
 }
 
 fn data(n: usize, d: usize, t: usize) -> (Mat<f64>, Mat<f64>) {
-    let mut draw = noise(7);
+    let mut draw = random_numbers(7);
     let x = Mat::from_fn(n, d, |_, _| 2.0 * draw());
     let mut y = Mat::from_fn(n, t, |i, j| (x[(i, j % d)] * x[(i, (j + 1) % d)]).sin() + 0.1 * draw());
     for j in 0..t {
@@ -89,7 +89,7 @@ fn data(n: usize, d: usize, t: usize) -> (Mat<f64>, Mat<f64>) {
 }
 
 /// F by its definition, with explicit matrices and no jitter.
-fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &Plain, theta: &[f64]) -> f64 {
+fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64]) -> f64 {
     let (n, d) = (x.nrows(), x.ncols());
     let z: Vec<Vec<f64>> = (0..n).map(|i| (0..d).map(|k| x[(i, k)] * theta[k].exp()).collect()).collect();
     let (amplitude, noise) = (theta[d].exp(), theta[d + 1].exp());
@@ -109,7 +109,7 @@ fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &Plain, theta: &[f64]) -> 
     0.5 * (y.ncols() as f64 * volume + fit)
 }
 
-fn fast(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &Plain, theta: &[f64], threads: usize) -> (f64, Vec<f64>) {
+fn fast(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64], threads: usize) -> (f64, Vec<f64>) {
     let workers = Workers::new(threads);
     let sample = Sample { x: x.as_ref(), y: y.as_ref(), landmarks: m, kernel, workers: &workers };
     let mut gradient = vec![f64::NAN; theta.len()];
@@ -125,7 +125,7 @@ fn theta(d: usize) -> Vec<f64> {
 
 #[test]
 fn all_rows_as_landmarks_give_the_dense_gaussian_process() {
-    for (kernel, n, d) in [(Plain::Gauss(1.0), 90, 4), (Plain::Square, 10, 5)] {
+    for (kernel, n, d) in [(TestKernel::Gauss(1.0), 90, 4), (TestKernel::Square, 10, 5)] {
         for t in [1, 3] {
             let (x, y) = data(n, d, t);
             let (value, _) = fast(&x, &y, n, &kernel, &theta(d), 1);
@@ -137,7 +137,7 @@ fn all_rows_as_landmarks_give_the_dense_gaussian_process() {
 
 #[test]
 fn fewer_landmarks_give_the_formula_with_explicit_matrices() {
-    for (kernel, m) in [(Plain::Gauss(1.0), 20), (Plain::Square, 12)] {
+    for (kernel, m) in [(TestKernel::Gauss(1.0), 20), (TestKernel::Square, 12)] {
         let (x, y) = data(120, 4, 2);
         let (value, _) = fast(&x, &y, m, &kernel, &theta(4), 1);
         let expected = slow(&x, &y, m, &kernel, &theta(4));
@@ -148,10 +148,10 @@ fn fewer_landmarks_give_the_formula_with_explicit_matrices() {
 #[test]
 fn the_gradient_is_that_of_finite_differences() {
     for (kernel, n, m, t) in [
-        (Plain::Gauss(1.0), 60, 60, 1),
-        (Plain::Gauss(1.0), 350, 40, 2),
-        (Plain::Square, 70, 12, 1),
-        (Plain::Square, 12, 12, 2),
+        (TestKernel::Gauss(1.0), 60, 60, 1),
+        (TestKernel::Gauss(1.0), 350, 40, 2),
+        (TestKernel::Square, 70, 12, 1),
+        (TestKernel::Square, 12, 12, 2),
     ] {
         let (x, y) = data(n, 4, t);
         let theta = theta(4);
@@ -174,19 +174,19 @@ fn the_gradient_is_that_of_finite_differences() {
 #[test]
 fn the_bits_do_not_depend_on_the_threads() {
     let (x, y) = data(700, 5, 2);
-    let (value, gradient) = fast(&x, &y, 290, &Plain::Gauss(1.5), &theta(5), 1);
-    let (again, slopes) = fast(&x, &y, 290, &Plain::Gauss(1.5), &theta(5), 3);
+    let (value, gradient) = fast(&x, &y, 290, &TestKernel::Gauss(1.5), &theta(5), 1);
+    let (again, slopes) = fast(&x, &y, 290, &TestKernel::Gauss(1.5), &theta(5), 3);
     assert_eq!(value.to_bits(), again.to_bits());
     assert!(gradient.iter().zip(&slopes).all(|(a, b)| a.to_bits() == b.to_bits()));
 }
 
 #[test]
-fn what_has_no_likelihood_is_infinite() {
+fn an_undefined_likelihood_is_infinite() {
     let (x, y) = data(30, 3, 1);
     for broken in [f64::INFINITY, f64::NAN, 1e200] {
         let mut theta = theta(3);
         theta[0] = broken;
-        let (value, gradient) = fast(&x, &y, 10, &Plain::Square, &theta, 1);
+        let (value, gradient) = fast(&x, &y, 10, &TestKernel::Square, &theta, 1);
         assert_eq!(value, f64::INFINITY);
         assert!(gradient.iter().all(|g| g.is_finite()));
     }

@@ -3,146 +3,150 @@
 
 use crate::features::{StoredFeatures, Sums, Tile, Values};
 use crate::linalg::strips::{Pool, for_each_strip};
-use crate::solver::hessian_blocks::{self, Block};
-use crate::solver::newton::{Objective, Point, Shape};
+use crate::solver::hessian_blocks::{self, SampledBlock};
+use crate::solver::newton::{Dimensions, Evaluation, Objective};
 use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 use std::collections::BTreeSet;
 
-const STRIP: usize = 256;
+const STRIP_ROWS: usize = 256;
 
 /// The weighted mean loss of the rows, without the penalty term, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
-    pub(super) kept: &'a StoredFeatures<'k, T>,
+    pub(super) features: &'a StoredFeatures<'k, T>,
     pub(super) labels: Labels<'a>,
     /// Sum of the weights of the training rows.
     pub(super) n: f64,
     pub(super) observer: &'a dyn Observer,
     pub(super) k: usize,
     pub(super) intercept: Intercept,
-    last: Last<T>,
+    last_point: LastPoint<T>,
     pub(super) passes: u64,
 }
 
 /// The last evaluated point.
-struct Last<T> {
+struct LastPoint<T> {
     /// W and the intercepts, separately.
-    at: (Vec<T>, Vec<f64>),
+    coefficients: (Vec<T>, Vec<f64>),
     /// Probabilities at this point, n x k row-major; empty if they are not needed.
     probabilities: Vec<T>,
     /// True for rows whose probabilities are computed; false for the rows of other processes.
-    known: Vec<bool>,
+    is_computed: Vec<bool>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
     pub(super) codes: &'a [u32],
     /// Class weights.
-    pub(super) weight: &'a [f64],
-    pub(super) rows: &'a RowWeights,
+    pub(super) class_weights: &'a [f64],
+    pub(super) row_weights: &'a RowWeights,
     /// Fold of every row, and the held-out fold, whose rows have weight 0.
-    pub(super) held: Option<(&'a [u16], u16)>,
+    pub(super) held_fold: Option<(&'a [u16], u16)>,
 }
 
 impl Labels<'_> {
-    fn is_held(&self, i: usize) -> bool {
-        self.held.is_some_and(|(folds, fold)| folds[i] == fold)
+    fn is_held_out(&self, i: usize) -> bool {
+        self.held_fold.is_some_and(|(folds, fold)| folds[i] == fold)
     }
 
     pub(super) fn row(&self, i: usize) -> (usize, f64) {
         let code = self.codes[i] as usize;
-        (code, if self.is_held(i) { 0.0 } else { self.weight[code] * self.rows.of(i) })
+        (code, if self.is_held_out(i) { 0.0 } else { self.class_weights[code] * self.row_weights.get(i) })
     }
 }
 
 impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     pub(super) fn new(
-        kept: &'a StoredFeatures<'k, T>,
+        features: &'a StoredFeatures<'k, T>,
         labels: Labels<'a>,
         k: usize,
         intercept: Intercept,
         observer: &'a dyn Observer,
     ) -> Self {
-        let n = labels.rows.total((0..kept.n).filter(|i| !labels.is_held(*i))).max(f64::MIN_POSITIVE);
-        let (probabilities, known) = (vec![T::ZERO; kept.n * k], vec![false; kept.n]);
-        let last = Last { at: (Vec::new(), Vec::new()), probabilities, known };
-        Self { kept, labels, n, observer, k, intercept, last, passes: 0 }
+        let n = labels.row_weights.total((0..features.n).filter(|i| !labels.is_held_out(*i))).max(f64::MIN_POSITIVE);
+        let (probabilities, is_computed) = (vec![T::ZERO; features.n * k], vec![false; features.n]);
+        let last_point = LastPoint { coefficients: (Vec::new(), Vec::new()), probabilities, is_computed };
+        Self { features, labels, n, observer, k, intercept, last_point, passes: 0 }
     }
 
     /// Drops the stored probabilities, for a loss whose Hessian is not needed.
-    pub(super) fn alone(mut self) -> Self {
-        self.last.probabilities = Vec::new();
+    pub(super) fn without_probabilities(mut self) -> Self {
+        self.last_point.probabilities = Vec::new();
         self
     }
 
     /// Converts W, without the intercepts, to the type of the features.
-    fn narrow(&self, w: &[f64]) -> Vec<T> {
-        w[..self.kept.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
+    fn narrow_weights(&self, w: &[f64]) -> Vec<T> {
+        w[..self.features.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
     }
 }
 
 impl<T: Real> Objective<T> for Loss<'_, '_, T> {
-    fn shape(&self) -> Shape<'_> {
-        Shape { p: self.kept.p, k: self.k, intercept: self.intercept, workers: self.kept.workers() }
+    fn dimensions(&self) -> Dimensions<'_> {
+        Dimensions { p: self.features.p, k: self.k, intercept: self.intercept, workers: self.features.workers() }
     }
 
-    fn passes(&mut self) -> &mut u64 {
+    fn passes_mut(&mut self) -> &mut u64 {
         &mut self.passes
     }
 
     /// Computes loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
-    fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
-        let (n, p, k) = (self.n, self.kept.p, self.k);
-        self.last.at = (self.narrow(w), w[p * k..].to_vec());
-        let Last { at, probabilities: all, known } = &mut self.last;
-        let (kept, labels, (weights, constant)) = (self.kept, self.labels, &*at);
+    fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation> {
+        let (n, p, k) = (self.n, self.features.p, self.k);
+        self.last_point.coefficients = (self.narrow_weights(w), w[p * k..].to_vec());
+        let LastPoint { coefficients: at, probabilities: stored, is_computed: known } = &mut self.last_point;
+        let (features, labels, (weights, intercept)) = (self.features, self.labels, &*at);
         known.fill(false);
-        let workers = kept.workers();
-        let (mut spare, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
+        let workers = features.workers();
+        let (mut scratch, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
         let init = || (Sums::new(2 * k + 1), Sums::new(p * k));
         let name = "loss and gradient";
-        let (Sums(sums), Sums(mut gradient)) = kept.fold(name, self.observer, &init, |(sums, gradient), tile| {
-            let b = tile.rows();
-            scores.resize(b * k, T::ZERO);
-            residuals.resize(b * k, T::ZERO);
-            tile.times(weights, &mut scores, workers);
-            known[tile.first..tile.first + b].fill(true);
-            let probabilities = match all.is_empty() {
-                true => {
-                    spare.resize(b * k, T::ZERO);
-                    &mut spare[..]
-                }
-                false => &mut all[tile.first * k..(tile.first + b) * k],
-            };
-            let mut partial = vec![0.0; b.div_ceil(STRIP) * (2 * k + 1)];
-            let strips = scores.chunks(STRIP * k).zip(residuals.chunks_mut(STRIP * k));
-            let strips = strips.zip(probabilities.chunks_mut(STRIP * k)).zip(partial.chunks_mut(2 * k + 1));
-            let strips = strips.enumerate().collect();
-            workers.each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
-                let mut f = vec![0.0; k];
-                for i in 0..scores.len() / k {
-                    let (code, weight) = labels.row(tile.first + strip * STRIP + i);
-                    let at = i * k..(i + 1) * k;
-                    f.iter_mut().zip(&scores[at.clone()]).zip(constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
-                    let row = &mut residuals[at.clone()];
-                    partial[2 * k] += weight * link(&mut f, code);
-                    for (j, probability) in f.iter().enumerate() {
-                        let is = if k == 1 { code == 1 } else { code == j };
-                        let residual = weight * (probability - f64::from(u8::from(is)));
-                        partial[j] += residual;
-                        partial[k + j] += weight * probability * (1.0 - probability);
-                        row[j] = T::from_f64(residual);
-                        probabilities[i * k + j] = T::from_f64(*probability);
+        let (Sums(sums), Sums(mut gradient)) =
+            features.fold(name, self.observer, &init, |(sums, gradient), tile| {
+                let b = tile.rows();
+                scores.resize(b * k, T::ZERO);
+                residuals.resize(b * k, T::ZERO);
+                tile.times(weights, &mut scores, workers);
+                known[tile.first..tile.first + b].fill(true);
+                let probabilities = match stored.is_empty() {
+                    true => {
+                        scratch.resize(b * k, T::ZERO);
+                        &mut scratch[..]
                     }
-                }
-            });
-            let parts = partial.chunks(2 * k + 1);
-            parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-            tile.add_transposed(&residuals, &mut gradient.0, workers);
-            Ok(())
-        })?;
+                    false => &mut stored[tile.first * k..(tile.first + b) * k],
+                };
+                let mut partial = vec![0.0; b.div_ceil(STRIP_ROWS) * (2 * k + 1)];
+                let strips = scores.chunks(STRIP_ROWS * k).zip(residuals.chunks_mut(STRIP_ROWS * k));
+                let strips = strips.zip(probabilities.chunks_mut(STRIP_ROWS * k)).zip(partial.chunks_mut(2 * k + 1));
+                let strips = strips.enumerate().collect();
+                workers.for_each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
+                    let mut f = vec![0.0; k];
+                    for i in 0..scores.len() / k {
+                        let (code, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
+                        let at = i * k..(i + 1) * k;
+                        f.iter_mut()
+                            .zip(&scores[at.clone()])
+                            .zip(intercept)
+                            .for_each(|((f, s), c)| *f = s.to_f64() + c);
+                        let row = &mut residuals[at.clone()];
+                        partial[2 * k] += weight * apply_link(&mut f, code);
+                        for (j, probability) in f.iter().enumerate() {
+                            let is_class = if k == 1 { code == 1 } else { code == j };
+                            let residual = weight * (probability - f64::from(u8::from(is_class)));
+                            partial[j] += residual;
+                            partial[k + j] += weight * probability * (1.0 - probability);
+                            row[j] = T::from_f64(residual);
+                            probabilities[i * k + j] = T::from_f64(*probability);
+                        }
+                    }
+                });
+                let parts = partial.chunks(2 * k + 1);
+                parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+                tile.add_transposed(&residuals, &mut gradient.0, workers);
+                Ok(())
+            })?;
         self.passes += 1;
         match self.intercept {
             Intercept::None => gradient.resize((p + 1) * k, 0.0),
@@ -150,36 +154,36 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         }
         gradient.iter_mut().for_each(|g| *g /= n);
         let curvatures = sums[k..2 * k].iter().map(|sum| sum / n).collect();
-        Ok(Point { loss: sums[2 * k] / n, gradient, curvatures })
+        Ok(Evaluation { loss: sums[2 * k] / n, gradient, curvatures })
     }
 
     /// Multiplies `v` by the Hessian of the loss at the last point, both (p + 1) x k row-major: one
     /// pass.
-    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
-        let (n, p, k) = (self.n, self.kept.p, self.k);
-        let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
-        let (kept, labels, observer) = (self.kept, self.labels, self.observer);
-        let (last, workers) = (&mut self.last, kept.workers());
+    fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
+        let (n, p, k) = (self.n, self.features.p, self.k);
+        let (weights, intercept) = (self.narrow_weights(v), v[p * k..].to_vec());
+        let (features, labels, observer) = (self.features, self.labels, self.observer);
+        let (last_point, workers) = (&mut self.last_point, features.workers());
         let mut scores = Vec::new();
         let init = || (Sums::new(k), Sums::new(p * k));
         let name = "product with the Hessian";
-        let (Sums(sums), Sums(mut product)) = kept.fold(name, observer, &init, |(sums, product), tile| {
+        let (Sums(sums), Sums(mut product)) = features.fold(name, observer, &init, |(sums, product), tile| {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
             tile.times(&weights, &mut scores, workers);
-            let probabilities = last.of(tile, labels, workers);
-            let mut partial = vec![0.0; b.div_ceil(STRIP) * k];
-            let strips = scores.chunks_mut(STRIP * k).zip(probabilities.chunks(STRIP * k));
+            let probabilities = last_point.tile_probabilities(tile, labels, workers);
+            let mut partial = vec![0.0; b.div_ceil(STRIP_ROWS) * k];
+            let strips = scores.chunks_mut(STRIP_ROWS * k).zip(probabilities.chunks(STRIP_ROWS * k));
             let strips = strips.zip(partial.chunks_mut(k)).enumerate().collect();
-            workers.each(strips, |(strip, ((scores, probabilities), partial))| {
+            workers.for_each(strips, |(strip, ((scores, probabilities), partial))| {
                 for i in 0..scores.len() / k {
-                    let (_, weight) = labels.row(tile.first + strip * STRIP + i);
+                    let (_, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
                     let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
-                    let of = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + constant[j]);
+                    let probability_and_score = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + intercept[j]);
                     // with two classes and one column, the other class has score 0
-                    let mean: f64 = (0..k).map(|j| of(j, row)).map(|(p, u)| p * u).sum();
+                    let mean: f64 = (0..k).map(|j| probability_and_score(j, row)).map(|(p, u)| p * u).sum();
                     for j in 0..k {
-                        let (p, u) = of(j, row);
+                        let (p, u) = probability_and_score(j, row);
                         let z = weight * p * (u - mean);
                         partial[j] += z;
                         row[j] = T::from_f64(z);
@@ -200,40 +204,40 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         Ok(product)
     }
 
-    fn blocks(&mut self, point: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        match hessian_blocks::bytes(self.kept.n, self.kept.p, self.k, size_of::<T>()) {
-            Some(_) => Ok(Some((self.drawn(point, step)?, 1.0 / self.n))),
+    fn hessian_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
+        match hessian_blocks::bytes(self.features.n, self.features.p, self.k, size_of::<T>()) {
+            Some(_) => Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.n))),
             None => Ok(None),
         }
     }
 }
 
-impl<T: Real> Last<T> {
+impl<T: Real> LastPoint<T> {
     /// Returns the probabilities of the rows of a tile; computes them if another process evaluated
     /// these rows.
-    fn of(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
-        let (b, first, (weights, constant)) = (tile.rows(), tile.first, &self.at);
-        let k = constant.len();
-        let all = &mut self.probabilities[first * k..(first + b) * k];
-        if !self.known[first] {
-            self.known[first..first + b].fill(true);
-            tile.times(weights, all, workers);
-            for_each_strip(workers, all, STRIP * k, |strip, all| {
+    fn tile_probabilities(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
+        let (b, first, (weights, intercept)) = (tile.rows(), tile.first, &self.coefficients);
+        let k = intercept.len();
+        let stored = &mut self.probabilities[first * k..(first + b) * k];
+        if !self.is_computed[first] {
+            self.is_computed[first..first + b].fill(true);
+            tile.times(weights, stored, workers);
+            for_each_strip(workers, stored, STRIP_ROWS * k, |strip, all| {
                 let mut f = vec![0.0; k];
                 for (i, row) in all.chunks_exact_mut(k).enumerate() {
-                    f.iter_mut().zip(&*row).zip(constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
-                    link(&mut f, labels.row(first + strip * STRIP + i).0);
+                    f.iter_mut().zip(&*row).zip(intercept).for_each(|((f, s), c)| *f = s.to_f64() + c);
+                    apply_link(&mut f, labels.row(first + strip * STRIP_ROWS + i).0);
                     row.iter_mut().zip(&f).for_each(|(to, probability)| *to = T::from_f64(*probability));
                 }
             });
         }
-        all
+        stored
     }
 }
 
 /// Replaces scores by probabilities, and returns −ln of the true class's probability. A single
 /// score belongs to class 1 of two.
-pub(super) fn link(scores: &mut [f64], class: usize) -> f64 {
+pub(super) fn apply_link(scores: &mut [f64], class: usize) -> f64 {
     if let [f] = scores {
         let margin = if class == 1 { *f } else { -*f };
         // ln(1 + e^−m) without overflow, and σ(f) for its derivative without cancellation
@@ -243,29 +247,30 @@ pub(super) fn link(scores: &mut [f64], class: usize) -> f64 {
         return loss;
     }
     let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let own = scores[class] - largest;
+    let true_score = scores[class] - largest;
     scores.iter_mut().for_each(|f| *f = (*f - largest).exp());
     let sum: f64 = scores.iter().sum();
     scores.iter_mut().for_each(|f| *f /= sum);
-    sum.ln() - own
+    sum.ln() - true_score
 }
 
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point as weighted moments of sampled rows: two passes.
-    fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
-        let (n, p, k) = (self.n, self.kept.p, self.k);
-        let keys = |j: usize| Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64);
-        let rate = |j: usize| hessian_blocks::ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
+    fn sampled_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Vec<FoldGram>> {
+        let (n, p, k) = (self.n, self.features.p, self.k);
+        let keys = |j: usize| Stream::new(self.features.seed(), Purpose::Sketch, (step * k + j) as u64);
+        let rate =
+            |j: usize| hessian_blocks::ROWS_PER_FEATURE * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
         let draws: Vec<(Stream, f64)> = (0..k).map(|j| (keys(j), rate(j))).collect();
-        let drawn = self.draw(&draws)?;
-        let mut drawing: Vec<Block<T>> = (0..k).map(|_| Block::new(p)).collect();
-        let rows: BTreeSet<usize> = drawn.iter().flatten().map(|(row, _)| *row).collect();
+        let samples = self.sample_rows(&draws)?;
+        let mut class_blocks: Vec<SampledBlock<T>> = (0..k).map(|_| SampledBlock::new(p)).collect();
+        let rows: BTreeSet<usize> = samples.iter().flatten().map(|(row, _)| *row).collect();
         let rows: Vec<usize> = rows.into_iter().collect();
-        let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), self.kept.workers());
-        let mut waiting: Vec<&[(usize, f64)]> = drawn.iter().map(Vec::as_slice).collect();
-        self.kept.pick(&rows, self.observer, |tile: &Tile<'_, T>| {
+        let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), self.features.workers());
+        let mut pending: Vec<&[(usize, f64)]> = samples.iter().map(Vec::as_slice).collect();
+        self.features.visit_selected(&rows, self.observer, |tile: &Tile<'_, T>| {
             let rows = &rows[tile.first..tile.first + tile.rows()];
-            workers.each(drawing.iter_mut().zip(&mut waiting).collect(), |(block, waiting)| {
+            workers.for_each(class_blocks.iter_mut().zip(&mut pending).collect(), |(block, waiting)| {
                 for (i, row) in rows.iter().enumerate() {
                     if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
                         block.push(tile.row(i), *weight, &panels, &sequential);
@@ -275,37 +280,37 @@ impl<T: Real> Loss<'_, '_, T> {
             });
             Ok(())
         })?;
-        workers.each(drawing.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
+        workers.for_each(class_blocks.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
         self.passes += 2;
-        Ok(drawing.into_iter().map(|block| block.moments).collect())
+        Ok(class_blocks.into_iter().map(|block| block.moments).collect())
     }
 
     /// Samples rows for the block of every class, at a rate of rows per unit of Σ a p(1 − p).
     /// Returns their ascending positions and their weights.
-    fn draw(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
-        let (kept, labels, observer, k) = (self.kept, self.labels, self.observer, self.k);
-        let (last, workers) = (&mut self.last, kept.workers());
+    fn sample_rows(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
+        let (features, labels, observer, k) = (self.features, self.labels, self.observer, self.k);
+        let (last_point, workers) = (&mut self.last_point, features.workers());
         // three numbers for each drawn row: class, position and weight
-        let Values(numbers) = kept.fold("drawn rows", observer, &Values::<f64>::default, |drawn, tile| {
-            let probabilities = last.of(tile, labels, workers);
+        let Values(numbers) = features.fold("drawn rows", observer, &Values::<f64>::default, |drawn, tile| {
+            let probabilities = last_point.tile_probabilities(tile, labels, workers);
             for i in 0..tile.rows() {
                 let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
                 for (j, (keys, rate)) in draws.iter().enumerate() {
                     let probability = probabilities[i * k + j].to_f64();
-                    let heavy = weight * probability * (1.0 - probability);
-                    let rate = (rate * heavy).min(1.0);
+                    let row_curvature = weight * probability * (1.0 - probability);
+                    let rate = (rate * row_curvature).min(1.0);
                     if rate > 0.0 && keys.uniform(row as u64) < rate {
-                        drawn.0.extend([j as f64, row as f64, heavy / rate]);
+                        drawn.0.extend([j as f64, row as f64, row_curvature / rate]);
                     }
                 }
             }
             Ok(())
         })?;
-        let mut drawn = vec![Vec::new(); k];
+        let mut samples = vec![Vec::new(); k];
         for number in numbers.chunks_exact(3) {
-            drawn[number[0] as usize].push((number[1] as usize, number[2]));
+            samples[number[0] as usize].push((number[1] as usize, number[2]));
         }
-        Ok(drawn)
+        Ok(samples)
     }
 }
 
@@ -314,17 +319,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_and_losses_are_right_far_out() {
+    fn probabilities_and_losses_do_not_overflow() {
         let mut one = [0.5];
-        assert!((link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
+        assert!((apply_link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
         assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
         let mut far = [-800.0];
-        assert_eq!((link(&mut far, 1), far[0]), (800.0, 0.0));
+        assert_eq!((apply_link(&mut far, 1), far[0]), (800.0, 0.0));
         // softmax with two columns equals the logistic function with one
         let mut two = [1.25, -0.5];
-        assert!((link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
+        assert!((apply_link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
         assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
         let mut wide = [1000.0, -1000.0, 0.0];
-        assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
+        assert_eq!((apply_link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
     }
 }

@@ -26,23 +26,27 @@
 
 mod loss;
 
-use super::parameter::{CLASS_WEIGHT, COMPARED_LAMBDAS, COSTS, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS};
-use super::{ClassWeight, Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, held_out, hessian_blocks, newton};
-use crate::features::{self, FitData, StoredFeatures, Wanted};
+use super::parameter::{
+    C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
+};
+use super::{
+    ClassWeight, Figure, Penalty, Solution, Solver, SolverFacts, SolverFamily, cross_validation, hessian_blocks, newton,
+};
+use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
 use kapprox::Real;
-use kstore::Plan;
-use loss::{Labels, Loss, link};
+use kstore::MemoryPlan;
+use loss::{Labels, Loss, apply_link};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "logistic",
     "logistic regression: probabilities of two or more classes",
     Task::Classification,
-    &[COMPARED_LAMBDAS, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
+    &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
     |settings| {
         Ok(Box::new(Logistic {
-            penalties: settings.compared()?,
+            penalties: settings.compared_penalties()?,
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
             steps: settings.required(&STEPS, Settings::count),
@@ -63,80 +67,101 @@ struct Logistic {
 
 impl<T: Real> Solver<T> for Logistic {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, uses_validation_rows: true, row_weights: true, ..SolverFacts::default() }
     }
 
     fn has_probabilities(&self) -> bool {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        let plan = held_out::plan(plan, shape, shape.t, self.penalties.len());
-        let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        let plan = cross_validation::plan(plan, size, size.t, self.penalties.len());
+        let (n, p, k) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, size.t);
         plan.term(
             "classes and probabilities of all rows",
-            n.saturating_mul(5 + shape.element * k) + features::values_bytes(n, 6),
+            n.saturating_mul(5 + size.element_bytes * k) + features::values_bytes(n, 6),
             "",
         )
         .term(
             "Gram matrix and the preconditioner's factor",
-            GramState::bytes(p, 0, 1) + (8 * (p + 1) * (p + 1)).max((features::STATES - 1) * GramState::bytes(p, 0, 1)),
-            RANK,
+            GramState::bytes(p, 0, 1)
+                + (8 * (p + 1) * (p + 1)).max((features::STATES_PER_FOLD - 1) * GramState::bytes(p, 0, 1)),
+            LOWER_RANK,
         )
         .term(
             "Hessians of the classes",
-            hessian_blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
-            RANK,
+            hessian_blocks::bytes(n, p, if k == 2 { 1 } else { k }, size.element_bytes).unwrap_or(0),
+            LOWER_RANK,
         )
-        .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
-        .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1) * k, RANK)
+        .term("scores of a tile", 3 * pass_shape.tile * k * size_of::<f64>(), "")
+        .term("coefficients and directions", (9 + features::STATES_PER_FOLD) * 8 * (p + 1) * k, LOWER_RANK)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
-        let classes = named.labels().len();
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
-        let weight = self.class_weight.of(&kept.codes, &kept.weights, named)?;
-        let columns = if classes == 2 { 1 } else { classes };
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let Some(class_labels) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
+        let class_count = class_labels.labels().len();
+        let (features, gathered) =
+            StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;
+        let class_weights = self.class_weight.by_code(&features.codes, &features.weights, class_labels)?;
+        let columns = if class_count == 2 { 1 } else { class_count };
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
         let mut f = vec![0.0; columns];
-        let loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+        let row_loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
-            link(&mut f, kept.codes[i] as usize)
+            apply_link(&mut f, features.codes[i] as usize)
         };
-        let labels = Labels { codes: &kept.codes, weight: &weight, rows: &kept.weights, held: None };
-        let found = || {
-            let stage = data.resources.stages.stage("held-out rows", None);
-            let loss = |fold| {
-                let labels = Labels { held: Some((&kept.folds, fold)), ..labels };
-                let loss = Loss::new(&kept, labels, columns, self.intercept, &*stage);
+        let labels = Labels {
+            codes: &features.codes,
+            class_weights: &class_weights,
+            row_weights: &features.weights,
+            held_fold: None,
+        };
+        let held_out_scores = || {
+            let stage = data.resources.stage_observer.stage("held-out rows", None);
+            let loss_without = |fold| {
+                let labels = Labels { held_fold: Some((&features.folds, fold)), ..labels };
+                let loss = Loss::new(&features, labels, columns, self.intercept, &*stage);
                 let n = loss.n;
                 Ok((loss, n))
             };
-            held_out::by_newton(&kept, data, (&self.penalties, self.steps), (columns, moments), &*stage, loss)
+            cross_validation::scores_by_newton(
+                &features,
+                data,
+                (&self.penalties, self.steps),
+                (columns, moments),
+                &*stage,
+                loss_without,
+            )
         };
-        let compared =
-            held_out::compare(&self.penalties, data, &kept.weights, "held-out log-loss at each", found, loss)?;
-        let lambda = compared.penalty.lambda(kept.weight_outside(None));
-        let stage = data.resources.stages.stage("newton", None);
-        let (loss, wide) = (Loss::new(&kept, labels, columns, self.intercept, &*stage), kept.wide());
-        let proof = || Loss::new(&wide, labels, columns, self.intercept, &*stage).alone();
-        let (mut fitted, _, loss) =
-            newton::fit("logistic regression", data, loss, proof, (moments, lambda, self.steps))?;
-        fitted.figures.insert(0, Figure::of("log-loss", loss));
-        if !compared.scores.is_empty() {
-            let rows = compared.scores.chunks_exact(columns).zip(&kept.codes).enumerate();
-            let wrong = |(i, (row, code)): (usize, (&[T], &u32))| {
-                (named.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
+        let comparison = cross_validation::cross_validate(
+            &self.penalties,
+            data,
+            &features.weights,
+            "held-out log-loss at each",
+            held_out_scores,
+            row_loss,
+        )?;
+        let lambda = comparison.penalty.lambda(features.weight_outside(None));
+        let stage = data.resources.stage_observer.stage("newton", None);
+        let (loss, wide_features) =
+            (Loss::new(&features, labels, columns, self.intercept, &*stage), features.widened());
+        let wide_loss = || Loss::new(&wide_features, labels, columns, self.intercept, &*stage).without_probabilities();
+        let (mut solution, _, loss) =
+            newton::fit("logistic regression", data, loss, wide_loss, (moments, lambda, self.steps))?;
+        solution.figures.insert(0, Figure::single("log-loss", loss));
+        if !comparison.scores.is_empty() {
+            let rows = comparison.scores.chunks_exact(columns).zip(&features.codes).enumerate();
+            let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
+                (class_labels.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
             };
-            let error = kept.weights.total(rows.filter_map(wrong)) / kept.weight_outside(None);
-            fitted.figures.push(Figure::of("held-out error", error));
+            let error = features.weights.total(rows.filter_map(misclassified)) / features.weight_outside(None);
+            solution.figures.push(Figure::single("held-out error", error));
         }
-        fitted.figures.extend(compared.figures);
-        fitted.passes += compared.passes;
-        Ok(Found { link: Some(Link::Logit), certificate: gathered.certificate, ..fitted })
+        solution.figures.extend(comparison.figures);
+        solution.passes += comparison.passes;
+        Ok(Solution { link: Some(Link::Logit), certificate: gathered.certificate, ..solution })
     }
 }
 
-const RANK: &str = "lower `rank`";
+const LOWER_RANK: &str = "lower `rank`";

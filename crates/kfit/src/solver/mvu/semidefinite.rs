@@ -16,29 +16,29 @@
 //! programming", SIAM J. Optimization 6, 1996; Benson, Ye, Zhang, "Solving large-scale sparse
 //! semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
 
-use crate::linalg::cholesky::{Side, factor, solve};
-use crate::{Error, Result, solver::heed};
+use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
+use crate::{Error, Result, solver::check_stop};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;
 use kstore::{Workers, pass::Observer};
 
 /// Relative duality gap, and relative infeasibility of a constraint, at which the method stops.
-const GAP: f64 = 1e-9;
+const GAP_TOLERANCE: f64 = 1e-9;
 
 /// Maximum number of steps; three hundred constraints need about sixty.
-const STEPS: usize = 300;
+const MAX_STEPS: usize = 300;
 
 /// Factors by which a step aims to reduce μ: after a shortened step, and after a long one.
-const CAREFUL: f64 = 0.3;
-const BOLD: f64 = 0.1;
+const REDUCTION_AFTER_SHORT: f64 = 0.3;
+const REDUCTION_AFTER_LONG: f64 = 0.1;
 
 /// Step length above which a step counts as long.
-const LONG: f64 = 0.7;
+const LONG_STEP: f64 = 0.7;
 
 /// Factor of the backtracking line search, which is also the fraction of the feasible length that a
 /// step takes; and the smallest step length.
-const SHORT_OF: f64 = 0.9;
-const LEAST: f64 = 1e-8;
+const STEP_SHRINK: f64 = 0.9;
+const MIN_STEP: f64 = 1e-8;
 
 pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
@@ -58,28 +58,28 @@ pub(super) fn maximise(
     observer: &dyn Observer,
 ) -> Result<(Mat<f64>, f64)> {
     let programme = Programme { c, a, b, workers };
-    let mut at = programme.start()?;
-    let mut aim = CAREFUL;
-    for _ in 0..STEPS {
-        heed(observer)?;
-        let (gap, missed) = programme.gap(&at);
-        if gap <= GAP && missed <= GAP {
+    let mut point = programme.feasible_start()?;
+    let mut reduction = REDUCTION_AFTER_SHORT;
+    for _ in 0..MAX_STEPS {
+        check_stop(observer)?;
+        let (gap, infeasibility) = programme.gap(&point);
+        if gap <= GAP_TOLERANCE && infeasibility <= GAP_TOLERANCE {
             break;
         }
         // `None` if rounding makes a system indefinite: the method stops
-        let Some(step) = programme.step(&at, aim) else { break };
-        let (along_x, along_y) = programme.lengths(&at, &step);
-        if along_x.max(along_y) < LEAST {
+        let Some(step) = programme.step(&point, reduction) else { break };
+        let (along_x, along_y) = programme.step_lengths(&point, &step);
+        if along_x.max(along_y) < MIN_STEP {
             break;
         }
-        aim = if along_x.min(along_y) > LONG { BOLD } else { CAREFUL };
-        at = at.moved(&step, along_x, along_y);
+        reduction = if along_x.min(along_y) > LONG_STEP { REDUCTION_AFTER_LONG } else { REDUCTION_AFTER_SHORT };
+        point = point.moved(&step, along_x, along_y);
     }
-    let (gap, _) = programme.gap(&at);
-    Ok((at.x, gap))
+    let (gap, _) = programme.gap(&point);
+    Ok((point.x, gap))
 }
 
-fn unsolved() -> Error {
+fn unsolvable() -> Error {
     Error::NotFinite {
         what: "a step of the semidefinite programme",
         remedy: "lower `rank`, raise `neighbours`, or scale the features",
@@ -119,20 +119,20 @@ impl Programme<'_> {
     }
 
     /// Computes Σ_e y_e a_e a_eᵀ.
-    fn weighted(&self, y: &[f64]) -> Mat<f64> {
+    fn weighted_sum(&self, y: &[f64]) -> Mat<f64> {
         let scaled = Mat::from_fn(self.a.nrows(), self.a.ncols(), |i, e| self.a[(i, e)] * y[e]);
         self.product(scaled.as_ref(), self.a.transpose())
     }
 
     /// Computes Z.
     fn slack(&self, y: &[f64]) -> Mat<f64> {
-        let mut z = self.weighted(y);
+        let mut z = self.weighted_sum(y);
         z -= self.c;
         z
     }
 
     /// Computes aᵀ_e X a_e for every constraint.
-    fn used(&self, x: MatRef<'_, f64>) -> Vec<f64> {
+    fn constraint_values(&self, x: MatRef<'_, f64>) -> Vec<f64> {
         let xa = self.product(x, self.a);
         let columns = self.a.col_iter().zip(xa.col_iter());
         columns.map(|(a, xa)| a.iter().zip(xa.iter()).map(|(a, xa)| a * xa).sum()).collect()
@@ -140,81 +140,85 @@ impl Programme<'_> {
 
     /// Returns a multiple of the identity that satisfies every constraint, and equal y_e for which
     /// Z is positive definite.
-    fn start(&self) -> Result<Point> {
+    fn feasible_start(&self) -> Result<Point> {
         let (m, constraints) = self.a.shape();
         let longest = self.a.col_iter().zip(self.b).map(|(a, b)| a.squared_norm_l2() / b).fold(0.0, f64::max);
-        let mut lower = self.weighted(&vec![1.0; constraints]);
-        factor(lower.as_mut()).filter(|()| longest > 0.0).ok_or_else(unsolved)?;
+        let mut lower = self.weighted_sum(&vec![1.0; constraints]);
+        factor_sequential(lower.as_mut()).filter(|()| longest > 0.0).ok_or_else(unsolvable)?;
         // the trace of (AAᵀ)⁻¹C is at least the largest eigenvalue of C relative to AAᵀ
         let mut half = self.c.to_owned();
-        solve(lower.as_ref(), Side::Factor, half.as_mut(), self.workers);
-        solve(lower.as_ref(), Side::Transpose, half.as_mut(), self.workers);
+        solve_triangular(lower.as_ref(), Side::Factor, half.as_mut(), self.workers);
+        solve_triangular(lower.as_ref(), Side::Transpose, half.as_mut(), self.workers);
         let trace: f64 = (0..m).map(|i| half[(i, i)]).sum();
         let mut y = vec![2.0 * trace.max(f64::MIN_POSITIVE); constraints];
-        while factor(self.slack(&y).as_mut()).is_none() {
+        while factor_sequential(self.slack(&y).as_mut()).is_none() {
             y.iter_mut().for_each(|y| *y *= 2.0);
             if !y[0].is_finite() {
-                return Err(unsolved());
+                return Err(unsolvable());
             }
         }
         let x = Mat::from_fn(m, m, |i, j| if i == j { 0.5 / longest } else { 0.0 });
-        let s = self.used(x.as_ref()).iter().zip(self.b).map(|(used, b)| b - used).collect();
+        let s = self.constraint_values(x.as_ref()).iter().zip(self.b).map(|(used, b)| b - used).collect();
         Ok(Point { x, s, y })
     }
 
     /// Computes ⟨X, Z⟩ + sᵀy.
-    fn complementarity(&self, at: &Point) -> f64 {
-        let z = self.slack(&at.y);
-        let inner: f64 = z.col_iter().zip(at.x.col_iter()).map(|(z, x)| z.transpose() * x).sum();
-        inner + at.s.iter().zip(&at.y).map(|(s, y)| s * y).sum::<f64>()
+    fn complementarity(&self, point: &Point) -> f64 {
+        let z = self.slack(&point.y);
+        let inner: f64 = z.col_iter().zip(point.x.col_iter()).map(|(z, x)| z.transpose() * x).sum();
+        inner + point.s.iter().zip(&point.y).map(|(s, y)| s * y).sum::<f64>()
     }
 
     /// Computes the relative duality gap, and the largest relative infeasibility of a constraint.
-    fn gap(&self, at: &Point) -> (f64, f64) {
-        let bound: f64 = self.b.iter().zip(&at.y).map(|(b, y)| b * y).sum();
-        let used = self.used(at.x.as_ref());
-        let missed = used.iter().zip(&at.s).zip(self.b).map(|((used, s), b)| (used + s - b).abs() / b);
-        (self.complementarity(at).max(0.0) / bound.max(f64::MIN_POSITIVE), missed.fold(0.0, f64::max))
+    fn gap(&self, point: &Point) -> (f64, f64) {
+        let bound: f64 = self.b.iter().zip(&point.y).map(|(b, y)| b * y).sum();
+        let values = self.constraint_values(point.x.as_ref());
+        let infeasibility = values.iter().zip(&point.s).zip(self.b).map(|((used, s), b)| (used + s - b).abs() / b);
+        (self.complementarity(point).max(0.0) / bound.max(f64::MIN_POSITIVE), infeasibility.fold(0.0, f64::max))
     }
 
     /// Computes the step towards `reduction`·μ; `None` if rounding makes a system indefinite.
-    fn step(&self, at: &Point, aim: f64) -> Option<Point> {
+    fn step(&self, point: &Point, reduction: f64) -> Option<Point> {
         let (m, constraints) = self.a.shape();
-        let mu = aim * self.complementarity(at) / (m + constraints) as f64;
-        let mut lower = self.slack(&at.y);
-        factor(lower.as_mut())?;
+        let mu = reduction * self.complementarity(point) / (m + constraints) as f64;
+        let mut lower = self.slack(&point.y);
+        factor_sequential(lower.as_mut())?;
         let mut inverse = Mat::<f64>::identity(m, m);
-        solve(lower.as_ref(), Side::Factor, inverse.as_mut(), self.workers);
+        solve_triangular(lower.as_ref(), Side::Factor, inverse.as_mut(), self.workers);
         let inverse = self.product(inverse.transpose(), inverse.as_ref());
         let g = self.product(self.a.transpose(), self.product(inverse.as_ref(), self.a).as_ref());
-        let p = self.product(self.a.transpose(), self.product(at.x.as_ref(), self.a).as_ref());
+        let p = self.product(self.a.transpose(), self.product(point.x.as_ref(), self.a).as_ref());
         let mut system = Mat::from_fn(constraints, constraints, |e, f| {
-            g[(e, f)] * p[(e, f)] + if e == f { at.s[e] / at.y[e] } else { 0.0 }
+            g[(e, f)] * p[(e, f)] + if e == f { point.s[e] / point.y[e] } else { 0.0 }
         });
-        let mut right = Mat::from_fn(constraints, 1, |e, _| mu * (g[(e, e)] + 1.0 / at.y[e]) - self.b[e]);
-        factor(system.as_mut())?;
-        solve(system.as_ref(), Side::Factor, right.as_mut(), self.workers);
-        solve(system.as_ref(), Side::Transpose, right.as_mut(), self.workers);
+        let mut right = Mat::from_fn(constraints, 1, |e, _| mu * (g[(e, e)] + 1.0 / point.y[e]) - self.b[e]);
+        factor_sequential(system.as_mut())?;
+        solve_triangular(system.as_ref(), Side::Factor, right.as_mut(), self.workers);
+        solve_triangular(system.as_ref(), Side::Transpose, right.as_mut(), self.workers);
         let y = right.col_as_slice(0).to_vec();
-        let change = self.product(self.product(at.x.as_ref(), self.weighted(&y).as_ref()).as_ref(), inverse.as_ref());
+        let change =
+            self.product(self.product(point.x.as_ref(), self.weighted_sum(&y).as_ref()).as_ref(), inverse.as_ref());
         let x =
-            Mat::from_fn(m, m, |i, j| mu * inverse[(i, j)] - at.x[(i, j)] - 0.5 * (change[(i, j)] + change[(j, i)]));
-        let s = (0..constraints).map(|e| mu / at.y[e] - at.s[e] - at.s[e] / at.y[e] * y[e]).collect();
+            Mat::from_fn(m, m, |i, j| mu * inverse[(i, j)] - point.x[(i, j)] - 0.5 * (change[(i, j)] + change[(j, i)]));
+        let s = (0..constraints).map(|e| mu / point.y[e] - point.s[e] - point.s[e] / point.y[e] * y[e]).collect();
         Some(Point { x, s, y })
     }
 
     /// Returns the step lengths that keep X and s, and y and Z, positive.
-    fn lengths(&self, at: &Point, step: &Point) -> (f64, f64) {
-        let cut = |inside: &dyn Fn(&Point) -> bool, of: &dyn Fn(f64) -> Point| {
+    fn step_lengths(&self, point: &Point, step: &Point) -> (f64, f64) {
+        let longest_feasible = |is_feasible: &dyn Fn(&Point) -> bool, point_at: &dyn Fn(f64) -> Point| {
             let mut along = 1.0;
-            while along >= LEAST && !inside(&of(along)) {
-                along *= SHORT_OF;
+            while along >= MIN_STEP && !is_feasible(&point_at(along)) {
+                along *= STEP_SHRINK;
             }
-            if along < 1.0 { along * SHORT_OF } else { along }
+            if along < 1.0 { along * STEP_SHRINK } else { along }
         };
         let positive = |values: &[f64]| values.iter().all(|v| *v > 0.0);
-        let primal = |p: &Point| positive(&p.s) && factor(p.x.clone().as_mut()).is_some();
-        let dual = |p: &Point| positive(&p.y) && factor(self.slack(&p.y).as_mut()).is_some();
-        (cut(&primal, &|along| at.moved(step, along, 0.0)), cut(&dual, &|along| at.moved(step, 0.0, along)))
+        let primal = |p: &Point| positive(&p.s) && factor_sequential(p.x.clone().as_mut()).is_some();
+        let dual = |p: &Point| positive(&p.y) && factor_sequential(self.slack(&p.y).as_mut()).is_some();
+        (
+            longest_feasible(&primal, &|along| point.moved(step, along, 0.0)),
+            longest_feasible(&dual, &|along| point.moved(step, 0.0, along)),
+        )
     }
 }

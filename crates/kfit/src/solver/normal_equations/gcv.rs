@@ -14,39 +14,41 @@
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
 //! ridge parameter", Technometrics 21, 1979.
 
-use super::{RidgeOptions, squared_errors, system::System};
-use crate::{GramState, Result, solver::heed};
+use super::{RidgeOptions, squared_errors, system::RidgeSystem};
+use crate::{GramState, Result, solver::check_stop};
 use kstore::{Workers, pass::Observer};
 
 /// Computes GCV at every rank, with one vector per lambda; `None` if the system cannot be
 /// solved, or has as many degrees of freedom as rows. Overwrites `system`.
-pub(super) fn scores(
+pub(super) fn gcv_by_lambda(
     state: &GramState,
     options: &RidgeOptions,
-    system: &mut System,
+    system: &mut RidgeSystem,
     workers: &Workers,
     observer: &dyn Observer,
 ) -> Result<Vec<Vec<Option<f64>>>> {
     system.assemble(state, None, workers)?;
     let (n, t) = (state.weight(), state.targets());
-    let at = |lambda: &f64| {
-        heed(observer)?;
+    let at_lambda = |lambda: &f64| {
+        check_stop(observer)?;
         let solution = system.solve(*lambda, &options.ranks, workers);
-        let ranks = &options.ranks[..solution.solved];
+        let ranks = &options.ranks[..solution.solved_ranks];
         let mut scores = vec![None; options.ranks.len()];
         let Some(largest) = ranks.last() else { return Ok(scores) };
         let mut errors = vec![0.0; solution.weights.ncols()];
         for fold in state.folds() {
-            let part = squared_errors(fold, &solution, *largest, state.epsilon(), workers);
-            errors.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            let fold_errors = squared_errors(fold, &solution, *largest, state.epsilon(), workers);
+            errors.iter_mut().zip(fold_errors).for_each(|(sum, part)| *sum += part);
         }
-        let degrees = system.degrees(*lambda, ranks, workers);
+        let degrees = system.degrees_of_freedom(*lambda, ranks, workers);
         for (k, df) in degrees.iter().enumerate() {
             let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
-            let left = 1.0 - df / n;
-            scores[k] = (left > 0.0).then(|| mse / (left * left)).filter(|score| score.is_finite());
+            let residual_freedom = 1.0 - df / n;
+            scores[k] = (residual_freedom > 0.0)
+                .then(|| mse / (residual_freedom * residual_freedom))
+                .filter(|score| score.is_finite());
         }
         Ok(scores)
     };
-    options.lambdas.iter().map(at).collect()
+    options.lambdas.iter().map(at_lambda).collect()
 }

@@ -14,12 +14,12 @@ pub(crate) mod gcv;
 mod surface;
 pub(crate) mod system;
 
-use crate::{Error, FoldGram, GramState, Head, Intercept, Result, linalg::strips::for_each_strip, lists};
+use crate::{Error, FoldGram, GramState, Intercept, LinearHead, Result, linalg::strips::for_each_strip, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
 pub use surface::{Cell, FoldCoefficients, Surface};
-use system::{Solution, System};
+use system::{RankSolutions, RidgeSystem};
 
 /// Columns of coefficients that one thread multiplies by G. faer splits the sum of a single column
 /// by the number of threads; this split is fixed, and every part runs on one thread.
@@ -43,8 +43,8 @@ impl RidgeOptions {
     /// Checks the grid against a state of p features and t targets.
     ///
     /// # Errors
-    /// [`Error::Option`] for a lambda that is not positive, [`Error::Rank`] for a rank of 0 or
-    /// above p, [`Error::Shape`] if the number of centres differs from t.
+    /// [`Error::Option`] for a lambda that is not positive, [`Error::RankTooLarge`] for a rank of 0
+    /// or above p, [`Error::Shape`] if the number of centres differs from t.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();
         if got != state.targets() {
@@ -52,7 +52,7 @@ impl RidgeOptions {
         }
         let features = state.features();
         match self.ranks.iter().find(|rank| !(1..=features).contains(*rank)) {
-            Some(rank) => Err(Error::Rank { rank: *rank, features }),
+            Some(rank) => Err(Error::RankTooLarge { rank: *rank, features }),
             None => self.lambdas.iter().try_for_each(|lambda| lists::check_lambda(*lambda).map(drop)),
         }
     }
@@ -61,7 +61,7 @@ impl RidgeOptions {
     /// [`fit`] need in addition to the state: matrices of the order of the features, and the
     /// coefficients of one lambda.
     pub fn solve_bytes(&self, p: usize) -> usize {
-        System::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
+        RidgeSystem::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
 }
 
@@ -69,7 +69,7 @@ impl RidgeOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RidgeFit {
     /// The fitted functions.
-    pub head: Head,
+    pub head: LinearHead,
     /// Training mean squared error of each target.
     pub train_mse: Vec<f64>,
     /// A lower bound on the condition number of the system, from the pivots of its factor.
@@ -84,34 +84,34 @@ pub struct RidgeFit {
 /// # Errors
 /// [`Error::Indefinite`] if rounding has made the system indefinite, and the errors of the options.
 pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<RidgeFit> {
-    Ok(factored(state, rank, lambda, options, workers)?.0)
+    Ok(fit_with_system(state, rank, lambda, options, workers)?.0)
 }
 
 /// Fits as [`fit`] does, and returns the fit with the system and its factor.
-pub(crate) fn factored(
+pub(crate) fn fit_with_system(
     state: &GramState,
     rank: usize,
     lambda: f64,
     options: &RidgeOptions,
     workers: &Workers,
-) -> Result<(RidgeFit, System)> {
+) -> Result<(RidgeFit, RidgeSystem)> {
     let options = RidgeOptions { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
     options.check(state)?;
-    let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+    let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
     let solution = system.solve(lambda, &options.ranks, workers);
     // a cancelled factorisation looks like a failed one
     workers.check()?;
-    if solution.solved == 0 {
+    if solution.solved_ranks == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
     }
-    Ok((whole(state, rank, &solution, &options, workers), system))
+    Ok((ridge_fit(state, rank, &solution, &options, workers), system))
 }
 
 /// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, which is the limit of
 /// ridge regression as lambda goes to 0, and the number of directions of the features above
 /// rounding, which it uses.
-pub(crate) fn shortest(
+pub(crate) fn min_norm_fit(
     state: &GramState,
     rank: usize,
     options: &RidgeOptions,
@@ -119,26 +119,32 @@ pub(crate) fn shortest(
 ) -> Result<(RidgeFit, usize)> {
     let options = RidgeOptions { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
     options.check(state)?;
-    let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+    let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
-    let (solution, directions) = system.shortest(rank, state.epsilon())?;
-    Ok((whole(state, rank, &solution, &options, workers), directions))
+    let (solution, directions) = system.min_norm(rank, state.epsilon())?;
+    Ok((ridge_fit(state, rank, &solution, &options, workers), directions))
 }
 
-fn whole(state: &GramState, rank: usize, solution: &Solution, options: &RidgeOptions, workers: &Workers) -> RidgeFit {
+fn ridge_fit(
+    state: &GramState,
+    rank: usize,
+    solution: &RankSolutions,
+    options: &RidgeOptions,
+    workers: &Workers,
+) -> RidgeFit {
     let mut train_mse = vec![0.0; state.targets()];
     for fold in state.folds() {
-        let part = squared_errors(fold, solution, rank, state.epsilon(), workers);
-        train_mse.iter_mut().zip(part).for_each(|(sum, part)| *sum += part / state.weight());
+        let fold_errors = squared_errors(fold, solution, rank, state.epsilon(), workers);
+        train_mse.iter_mut().zip(fold_errors).for_each(|(sum, part)| *sum += part / state.weight());
     }
-    RidgeFit { head: head(solution, 0, rank, options), train_mse, condition: solution.condition }
+    RidgeFit { head: head_at(solution, 0, rank, options), train_mse, condition: solution.condition }
 }
 
-pub(crate) fn head(solution: &Solution, k: usize, rank: usize, options: &RidgeOptions) -> Head {
+pub(crate) fn head_at(solution: &RankSolutions, k: usize, rank: usize, options: &RidgeOptions) -> LinearHead {
     let t = options.target_centre.len();
-    Head {
+    LinearHead {
         weights: solution.weights.submatrix(0, k * t, rank, t).to_owned(),
-        intercept: (0..t).map(|j| solution.shift[k * t + j] + options.target_centre[j]).collect(),
+        intercept: (0..t).map(|j| solution.intercepts[k * t + j] + options.target_centre[j]).collect(),
     }
 }
 
@@ -151,7 +157,7 @@ pub(crate) fn head(solution: &Solution, k: usize, rank: usize, options: &RidgeOp
 /// *Cost*: one triangular product, r² flops per column.
 pub(crate) fn squared_errors(
     fold: &FoldGram,
-    solution: &Solution,
+    solution: &RankSolutions,
     rank: usize,
     epsilon: f64,
     workers: &Workers,
@@ -159,8 +165,8 @@ pub(crate) fn squared_errors(
     let (p, columns) = (fold.s.len(), solution.weights.ncols());
     let g = MatRef::from_column_major_slice(&fold.g, p, p).submatrix(0, 0, rank, rank);
     let weights = solution.weights.subrows(0, rank);
-    let mut below = vec![0.0; rank * columns];
-    for_each_strip(workers, &mut below, rank * PRODUCT_COLUMNS, |strip, out| {
+    let mut lower_products = vec![0.0; rank * columns];
+    for_each_strip(workers, &mut lower_products, rank * PRODUCT_COLUMNS, |strip, out| {
         let width = out.len() / rank;
         let (out, w) =
             (MatMut::from_column_major_slice_mut(out, rank, width), weights.subcols(strip * PRODUCT_COLUMNS, width));
@@ -170,11 +176,11 @@ pub(crate) fn squared_errors(
     let t = fold.sy.len();
     let sum = |column: usize| {
         let j = column % t;
-        let (c, n, b) = (solution.shift[column], fold.weight, &fold.b[j * p..(j + 1) * p]);
+        let (c, n, b) = (solution.intercepts[column], fold.weight, &fold.b[j * p..(j + 1) * p]);
         let (mut quadratic, mut diagonal, mut linear) = (0.0, 0.0, 0.0);
         for i in 0..rank {
             let w = weights[(i, column)];
-            quadratic += 2.0 * w * below[column * rank + i];
+            quadratic += 2.0 * w * lower_products[column * rank + i];
             diagonal += w * w * g[(i, i)];
             linear += w * (c * fold.s[i] - b[i]);
         }

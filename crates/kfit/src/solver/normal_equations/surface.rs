@@ -1,7 +1,7 @@
 //! Cross-validation of every rank and lambda from one Gram state.
 
-use super::{RidgeOptions, gcv, head, squared_errors, system::System};
-use crate::{Error, FoldGram, GramState, Head, Result, solver::heed};
+use super::{RidgeOptions, gcv, head_at, squared_errors, system::RidgeSystem};
+use crate::{Error, FoldGram, GramState, LinearHead, Result, solver::check_stop};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
@@ -52,17 +52,17 @@ impl Surface {
     /// With one fold every `cv_mse` is `None`.
     ///
     /// # Errors
-    /// [`Error::Folds`] if a fold leaves fewer than two rows to train on; the errors of the
-    /// options; [`kstore::Error::Interrupted`].
+    /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows to train on; the errors of
+    /// the options; [`kstore::Error::Interrupted`].
     pub fn compute(
         state: &GramState,
         options: &RidgeOptions,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
-        let mut surface = Self::by_folds(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
-        let scores = gcv::scores(state, options, &mut system, workers, observer)?;
+        let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
+        let mut surface = Self::cross_validate(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
+        let scores = gcv::gcv_by_lambda(state, options, &mut system, workers, observer)?;
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
         }
@@ -73,11 +73,11 @@ impl Surface {
 
     /// Computes the held-out errors of these folds alone, without generalised cross-validation.
     /// Overwrites `system`.
-    pub(crate) fn by_folds(
+    pub(crate) fn cross_validate(
         state: &GramState,
         options: &RidgeOptions,
-        system: &mut System,
-        held_out: Range<usize>,
+        system: &mut RidgeSystem,
+        held_out_folds: Range<usize>,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -88,14 +88,14 @@ impl Surface {
         let mut sums = vec![None; ranks.len() * lambdas.len() * folds];
         if folds > 1 {
             check_folds(state)?;
-            for fold in held_out.filter(|fold| is_scored(state, *fold)) {
+            for fold in held_out_folds.filter(|fold| is_scored(state, *fold)) {
                 system.assemble(state, Some(fold), workers)?;
                 for (l, lambda) in lambdas.iter().enumerate() {
-                    heed(observer)?;
+                    check_stop(observer)?;
                     let solution = system.solve(*lambda, ranks, workers);
-                    let Some(last) = solution.solved.checked_sub(1) else { continue };
+                    let Some(last) = solution.solved_ranks.checked_sub(1) else { continue };
                     let errors = squared_errors(&state.folds()[fold], &solution, ranks[last], state.epsilon(), workers);
-                    for (k, errors) in errors.chunks_exact(state.targets()).enumerate().take(solution.solved) {
+                    for (k, errors) in errors.chunks_exact(state.targets()).enumerate().take(solution.solved_ranks) {
                         let sum: f64 = errors.iter().sum();
                         sums[(k * lambdas.len() + l) * folds + fold] = Some(sum).filter(|sum| sum.is_finite());
                     }
@@ -107,7 +107,7 @@ impl Surface {
         let cells = grid.zip(sums.chunks_exact(folds)).map(|((rank, lambda), sums)| cell(rank, lambda, sums, state));
         let (cells, warnings) = (cells.collect(), Vec::new());
         let mut surface = Self { ranks: ranks.clone(), lambdas: lambdas.clone(), folds, cells, warnings };
-        surface.warnings.extend(warning(&surface, state));
+        surface.warnings.extend(rounding_warning(&surface, state));
         Ok(surface)
     }
 
@@ -119,29 +119,30 @@ impl Surface {
     /// Returns the cell with the smallest `cv_mse`; on ties the smaller rank, then the larger
     /// lambda.
     pub fn best(&self) -> Option<&Cell> {
-        best_of(self.cells.iter(), |cell| cell.cv_mse)
+        least_by(self.cells.iter(), |cell| cell.cv_mse)
     }
 
     /// Returns the best cell of each rank that has one.
     pub fn best_per_rank(&self) -> Vec<&Cell> {
-        let of_rank = |rank: &usize| best_of(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
-        self.ranks.iter().filter_map(of_rank).collect()
+        let best_at_rank =
+            |rank: &usize| least_by(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
+        self.ranks.iter().filter_map(best_at_rank).collect()
     }
 
     /// Returns the cell with the smallest `cv_error`, among the cells that have one.
     pub fn best_by_error(&self) -> Option<&Cell> {
-        best_of(self.cells.iter(), |cell| cell.cv_error)
+        least_by(self.cells.iter(), |cell| cell.cv_error)
     }
 
     /// Stores the measured error rate of a cell.
-    pub fn set_error(&mut self, rank: usize, lambda: f64, error: f64) {
+    pub fn set_cv_error(&mut self, rank: usize, lambda: f64, error: f64) {
         for cell in self.cells.iter_mut().filter(|cell| cell.rank == rank && cell.lambda == lambda) {
             cell.cv_error = Some(error);
         }
     }
 }
 
-fn best_of<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> Option<f64>) -> Option<&'a Cell> {
+fn least_by<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> Option<f64>) -> Option<&'a Cell> {
     let scored = cells.filter_map(|cell| score(cell).map(|score| (score, cell)));
     let order = |(x, a): &(f64, &Cell), (y, b): &(f64, &Cell)| {
         x.total_cmp(y).then(a.rank.cmp(&b.rank)).then(b.lambda.total_cmp(&a.lambda))
@@ -151,38 +152,44 @@ fn best_of<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> O
 
 /// Returns true for a fold that is held out once and has rows.
 fn is_scored(state: &GramState, fold: usize) -> bool {
-    state.held_out().scores(fold) && state.folds()[fold].rows > 0
+    state.fold_rule().is_held_out(fold) && state.folds()[fold].rows > 0
 }
 
 /// Rejects folds that leave fewer than two rows for training.
 fn check_folds(state: &GramState) -> Result<()> {
     let folds = || state.folds().iter().enumerate();
-    let learned = |held: usize| folds().filter(move |(fold, _)| state.held_out().learns(Some(held), *fold));
-    let full = |held: usize| learned(held).map(|(_, fold)| fold.rows).sum::<u64>() < 2;
-    if !(0..state.folds().len()).any(|fold| is_scored(state, fold) && full(fold)) {
+    let training_folds = |held_out_fold: usize| {
+        folds().filter(move |(fold, _)| state.fold_rule().is_training(Some(held_out_fold), *fold))
+    };
+    let leaves_too_few =
+        |held_out_fold: usize| training_folds(held_out_fold).map(|(_, fold)| fold.rows).sum::<u64>() < 2;
+    if !(0..state.folds().len()).any(|fold| is_scored(state, fold) && leaves_too_few(fold)) {
         return Ok(());
     }
     let why = "a fold leaves fewer than two rows for training; choose other folds or none";
-    Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
+    Err(Error::UnsuitableFolds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
 fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> Cell {
     let t = state.targets() as f64;
     // a fold that is not held out has no weight in the error
-    let of = |(fold, gram): (usize, &FoldGram)| if state.held_out().scores(fold) { gram.weight } else { 0.0 };
-    let rows = || state.folds().iter().enumerate().map(of);
+    let fold_weight =
+        |(fold, gram): (usize, &FoldGram)| if state.fold_rule().is_held_out(fold) { gram.weight } else { 0.0 };
+    let fold_weights = || state.folds().iter().enumerate().map(fold_weight);
     let fold_mse: Vec<Option<f64>> = match errors.len() {
         1 => Vec::new(),
-        _ => errors.iter().zip(rows()).map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t))).collect(),
+        _ => {
+            errors.iter().zip(fold_weights()).map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t))).collect()
+        }
     };
     // a fold without rows has no error and does not make the cell incomplete
-    let complete = errors.len() > 1 && errors.iter().zip(rows()).all(|(sum, n)| sum.is_some() || n <= 0.0);
+    let complete = errors.len() > 1 && errors.iter().zip(fold_weights()).all(|(sum, n)| sum.is_some() || n <= 0.0);
     let sum: f64 = errors.iter().flatten().sum();
-    let weight: f64 = rows().sum();
+    let weight: f64 = fold_weights().sum();
     Cell { rank, lambda, cv_mse: complete.then(|| sum / (weight * t)), gcv: None, cv_error: None, fold_mse }
 }
 
-fn warning(surface: &Surface, state: &GramState) -> Option<String> {
+fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
     let missing: Vec<&Cell> = surface.cells.iter().filter(|cell| cell.cv_mse.is_none()).collect();
     if surface.folds < 2 || missing.is_empty() {
         return None;
@@ -204,7 +211,7 @@ pub struct FoldCoefficients {
     pub cells: Vec<(usize, f64)>,
     /// `heads[fold][cell]`, trained on the other folds' rows; `None` without a solution or without
     /// rows in the fold.
-    pub heads: Vec<Vec<Option<Head>>>,
+    pub heads: Vec<Vec<Option<LinearHead>>>,
 }
 
 impl FoldCoefficients {
@@ -223,19 +230,19 @@ impl FoldCoefficients {
         observer: &dyn Observer,
     ) -> Result<Self> {
         let (ranks, lambdas) = cells.iter().copied().unzip();
-        let all = RidgeOptions { ranks, lambdas, ..options.clone() };
-        all.check(state)?;
+        let grid = RidgeOptions { ranks, lambdas, ..options.clone() };
+        grid.check(state)?;
         check_folds(state)?;
-        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
         let mut heads = vec![vec![None; cells.len()]; state.folds().len()];
         for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| is_scored(state, *fold)) {
             system.assemble(state, Some(fold), workers)?;
-            for (lambda, at) in by_lambda(cells) {
-                heed(observer)?;
-                let ranks: Vec<usize> = at.iter().map(|i| cells[*i].0).collect();
+            for (lambda, positions) in positions_by_lambda(cells) {
+                check_stop(observer)?;
+                let ranks: Vec<usize> = positions.iter().map(|i| cells[*i].0).collect();
                 let solution = system.solve(lambda, &ranks, workers);
-                for (k, i) in at.iter().enumerate().take(solution.solved) {
-                    heads[*i] = Some(head(&solution, k, ranks[k], options));
+                for (k, i) in positions.iter().enumerate().take(solution.solved_ranks) {
+                    heads[*i] = Some(head_at(&solution, k, ranks[k], options));
                 }
             }
         }
@@ -250,14 +257,14 @@ impl FoldCoefficients {
 }
 
 /// Returns each distinct lambda with the positions of its cells, by ascending rank.
-fn by_lambda(cells: &[(usize, f64)]) -> Vec<(f64, Vec<usize>)> {
+fn positions_by_lambda(cells: &[(usize, f64)]) -> Vec<(f64, Vec<usize>)> {
     let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
     for (i, (_, lambda)) in cells.iter().enumerate() {
-        match groups.iter_mut().find(|(known, _)| known == lambda) {
-            Some((_, at)) => at.push(i),
+        match groups.iter_mut().find(|(grouped, _)| grouped == lambda) {
+            Some((_, positions)) => positions.push(i),
             None => groups.push((*lambda, vec![i])),
         }
     }
-    groups.iter_mut().for_each(|(_, at)| at.sort_by_key(|i| cells[*i].0));
+    groups.iter_mut().for_each(|(_, positions)| positions.sort_by_key(|i| cells[*i].0));
     groups
 }

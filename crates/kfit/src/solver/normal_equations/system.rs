@@ -11,13 +11,13 @@ use kapprox::map::contiguous_mut;
 use kstore::Workers;
 
 /// Columns that one thread assembles at a time.
-const COLUMNS: usize = 16;
+const STRIP_COLUMNS: usize = 16;
 
 /// Factor of the rounding of the trace; smaller eigenvalues count as 0.
-const NOISE: f64 = 4.0;
+const EIGENVALUE_FLOOR: f64 = 4.0;
 
 /// Columns of an inverse that one thread computes at a time.
-const INVERTED: usize = 64;
+const INVERSE_COLUMNS: usize = 64;
 
 /// Right sides that one thread substitutes. faer splits the sum of a single right side by the
 /// number of threads; this split is fixed, and every part runs on one thread.
@@ -29,44 +29,44 @@ const RIGHT_SIDES: usize = 8;
 /// The lower triangle of A is stored packed, and copied into the q x q work matrix for every
 /// lambda: 8·q² bytes of traffic against q³/3 flops. The work matrix's upper triangle cannot store
 /// it, because faer's factorisation writes above the diagonal of its blocks.
-pub(crate) struct System {
+pub(crate) struct RidgeSystem {
     p: usize,
     t: usize,
     intercept: Intercept,
-    centre: Vec<f64>,
-    pub(crate) rows: f64,
+    target_centre: Vec<f64>,
+    pub(crate) weight: f64,
     /// Columns of the lower triangle, from the diagonal down.
     packed: Vec<Vec<f64>>,
     matrix: Mat<f64>,
-    right: Mat<f64>,
+    right_sides: Mat<f64>,
     mean_phi: Vec<f64>,
     mean_y: Vec<f64>,
 }
 
-pub(crate) struct Solution {
+pub(crate) struct RankSolutions {
     /// Coefficients, p x (ranks·t), rank after rank; rows beyond the rank are zero.
     pub(crate) weights: Mat<f64>,
     /// Intercepts for the shifted targets, ranks·t.
-    pub(crate) shift: Vec<f64>,
+    pub(crate) intercepts: Vec<f64>,
     /// Number of leading ranks that could be solved.
-    pub(crate) solved: usize,
+    pub(crate) solved_ranks: usize,
     /// (largest / smallest pivot)² of the factor: a lower bound on the condition number.
     pub(crate) condition: f64,
 }
 
-impl System {
+impl RidgeSystem {
     /// Allocates the storage for p features and t targets that were shifted by constants.
     pub(crate) fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
-        let (t, q) = (centre.len(), p + intercept.lead());
+        let (t, q) = (centre.len(), p + intercept.constant_features());
         Self {
             p,
             t,
             intercept,
-            centre: centre.to_vec(),
-            rows: 0.0,
+            target_centre: centre.to_vec(),
+            weight: 0.0,
             packed: (0..q).map(|c| vec![0.0; q - c]).collect(),
             matrix: Mat::zeros(q, q),
-            right: Mat::zeros(q, t),
+            right_sides: Mat::zeros(q, t),
             mean_phi: vec![0.0; p],
             mean_y: vec![0.0; t],
         }
@@ -75,23 +75,28 @@ impl System {
     /// Returns the bytes of the storage, of a factorisation and of one solution with this many
     /// ranks.
     pub(crate) fn bytes(p: usize, t: usize, ranks: usize, intercept: Intercept) -> usize {
-        let q = p + intercept.lead();
+        let q = p + intercept.constant_features();
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
     /// Returns the bytes to compute an inverse by strips of columns on this many threads.
     pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
-        8 * p * (2 * INVERTED * threads + p.div_ceil(INVERTED) + 1)
+        8 * p * (2 * INVERSE_COLUMNS * threads + p.div_ceil(INVERSE_COLUMNS) + 1)
     }
 
     /// Assembles the system of all folds, or of the folds that train for the held-out one. It sums
     /// these folds and never subtracts one, because a difference would lose digits.
-    pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
+    pub(crate) fn assemble(
+        &mut self,
+        state: &GramState,
+        held_out_fold: Option<usize>,
+        workers: &Workers,
+    ) -> Result<()> {
         let folds: Vec<&FoldGram> = state
             .folds()
             .iter()
             .enumerate()
-            .filter(|(g, _)| state.held_out().learns(left_out, *g))
+            .filter(|(g, _)| state.fold_rule().is_training(held_out_fold, *g))
             .map(|(_, fold)| fold)
             .collect();
         let (rows, weight) =
@@ -100,25 +105,25 @@ impl System {
             return Err(Error::TooFewRows { rows });
         }
         if weight <= 0.0 {
-            return Err(Error::NoWeight);
+            return Err(Error::ZeroWeights);
         }
-        self.rows = weight;
-        let sums = total(&folds, self.p, |fold| &fold.s);
-        let targets = total(&folds, self.t, |fold| &fold.sy);
-        let products = total(&folds, self.p * self.t, |fold| &fold.b);
-        self.mean_phi = sums.iter().map(|s| s / self.rows).collect();
-        self.mean_y = targets.iter().map(|sy| sy / self.rows).collect();
+        self.weight = weight;
+        let sums = sum_over_folds(&folds, self.p, |fold| &fold.s);
+        let targets = sum_over_folds(&folds, self.t, |fold| &fold.sy);
+        let products = sum_over_folds(&folds, self.p * self.t, |fold| &fold.b);
+        self.mean_phi = sums.iter().map(|s| s / self.weight).collect();
+        self.mean_y = targets.iter().map(|sy| sy / self.weight).collect();
         self.assemble_matrix(&folds, &sums, workers);
         self.assemble_right(&sums, &targets, &products);
         Ok(())
     }
 
     fn assemble_matrix(&mut self, folds: &[&FoldGram], sums: &[f64], workers: &Workers) {
-        let (p, lead, rows) = (self.p, self.intercept.lead(), self.rows);
+        let (p, lead, rows) = (self.p, self.intercept.constant_features(), self.weight);
         let free = self.intercept == Intercept::Free;
-        for_each_strip(workers, &mut self.packed, COLUMNS, |strip, columns| {
+        for_each_strip(workers, &mut self.packed, STRIP_COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
-                let c = strip * COLUMNS + c;
+                let c = strip * STRIP_COLUMNS + c;
                 if c < lead {
                     column[0] = rows;
                     column[1..].copy_from_slice(sums);
@@ -140,14 +145,14 @@ impl System {
     /// Assembles Φᵀy. A free intercept centres it. Otherwise the original targets replace the
     /// shifted ones, because the intercept is penalised or absent in the original problem.
     fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
-        let lead = self.intercept.lead();
+        let lead = self.intercept.constant_features();
         for j in 0..self.t {
             if lead == 1 {
-                self.right[(0, j)] = targets[j] + self.rows * self.centre[j];
+                self.right_sides[(0, j)] = targets[j] + self.weight * self.target_centre[j];
             }
-            let shift = if self.intercept == Intercept::Free { -self.mean_y[j] } else { self.centre[j] };
+            let shift = if self.intercept == Intercept::Free { -self.mean_y[j] } else { self.target_centre[j] };
             for i in 0..self.p {
-                self.right[(lead + i, j)] = products[j * self.p + i] + sums[i] * shift;
+                self.right_sides[(lead + i, j)] = products[j * self.p + i] + sums[i] * shift;
             }
         }
     }
@@ -158,15 +163,15 @@ impl System {
     /// the leading block of the factor, so the forward substitution is shared too. If the matrix is
     /// not positive definite to working precision, the largest rank is dropped and the next one
     /// tried. *Cost*: q³/3 + Σ r²·t flops.
-    pub(crate) fn solve(&mut self, lambda: f64, ranks: &[usize], workers: &Workers) -> Solution {
+    pub(crate) fn solve(&mut self, lambda: f64, ranks: &[usize], workers: &Workers) -> RankSolutions {
         let mut solved = ranks.len();
         while solved > 0 && !self.factor(lambda, ranks[solved - 1], workers) {
             solved -= 1;
         }
-        let mut solution = Solution {
+        let mut solution = RankSolutions {
             weights: Mat::zeros(self.p, ranks.len() * self.t),
-            shift: vec![0.0; ranks.len() * self.t],
-            solved,
+            intercepts: vec![0.0; ranks.len() * self.t],
+            solved_ranks: solved,
             condition: f64::INFINITY,
         };
         if solved > 0 {
@@ -182,70 +187,73 @@ impl System {
     ///
     /// # Errors
     /// [`Error::NoVariance`] if no eigenvalue exceeds rounding; numbers that are not finite.
-    pub(crate) fn shortest(&self, rank: usize, epsilon: f64) -> Result<(Solution, usize)> {
-        let order = rank + self.intercept.lead();
+    pub(crate) fn min_norm(&self, rank: usize, epsilon: f64) -> Result<(RankSolutions, usize)> {
+        let order = rank + self.intercept.constant_features();
         let entry = |i: usize, j: usize| self.packed[i.min(j)][i.max(j) - i.min(j)];
         let a = Mat::from_fn(order, order, entry);
         let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
         let (values, vectors) = symmetric_eigen(a.as_ref())?;
         // an entry has the error ε√(A_ii A_jj), so all errors together move an eigenvalue by at
         // most ε tr A
-        let floor = NOISE * epsilon * trace;
-        let kept: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
-        let (Some(least), Some(largest)) = (kept.first(), kept.last()) else { return Err(Error::NoVariance) };
-        let right = self.right.subrows(0, order);
-        let along = |k: usize, t: usize| -> f64 {
-            (0..order).map(|i| vectors[(i, kept[k])] * right[(i, t)]).sum::<f64>() / values[kept[k]]
+        let floor = EIGENVALUE_FLOOR * epsilon * trace;
+        let significant: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
+        let (Some(least), Some(largest)) = (significant.first(), significant.last()) else {
+            return Err(Error::NoVariance);
         };
-        let along = Mat::from_fn(kept.len(), self.t, along);
-        let w =
-            Mat::from_fn(order, self.t, |i, t| (0..kept.len()).map(|k| vectors[(i, kept[k])] * along[(k, t)]).sum());
-        let mut solution = Solution {
+        let right = self.right_sides.subrows(0, order);
+        let coordinate = |k: usize, t: usize| -> f64 {
+            (0..order).map(|i| vectors[(i, significant[k])] * right[(i, t)]).sum::<f64>() / values[significant[k]]
+        };
+        let coordinates = Mat::from_fn(significant.len(), self.t, coordinate);
+        let w = Mat::from_fn(order, self.t, |i, t| {
+            (0..significant.len()).map(|k| vectors[(i, significant[k])] * coordinates[(k, t)]).sum()
+        });
+        let mut solution = RankSolutions {
             weights: Mat::zeros(self.p, self.t),
-            shift: vec![0.0; self.t],
-            solved: 1,
+            intercepts: vec![0.0; self.t],
+            solved_ranks: 1,
             condition: values[*largest] / values[*least],
         };
-        self.store(w.as_ref(), 0, &mut solution);
-        Ok((solution, kept.len()))
+        self.store_coefficients(w.as_ref(), 0, &mut solution);
+        Ok((solution, significant.len()))
     }
 
     /// Factors the block of A + lambda·n·I of the leading `rank` features; returns false if it is
     /// not positive definite.
     fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
-        let order = rank + self.intercept.lead();
-        let (packed, ridge) = (&self.packed, lambda * self.rows);
-        let mut columns = columns_of(&mut self.matrix, order);
-        for_each_strip(workers, &mut columns, COLUMNS, |strip, columns| {
+        let order = rank + self.intercept.constant_features();
+        let (packed, mu) = (&self.packed, lambda * self.weight);
+        let mut columns = leading_columns(&mut self.matrix, order);
+        for_each_strip(workers, &mut columns, STRIP_COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
-                let c = strip * COLUMNS + c;
+                let c = strip * STRIP_COLUMNS + c;
                 column[c..order].copy_from_slice(&packed[c][..order - c]);
-                column[c] += ridge;
+                column[c] += mu;
             }
         });
         drop(columns);
-        cholesky::factor_by_all(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
+        cholesky::factor_parallel(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
     /// Computes the squared lengths of the rows of L⁻¹ for the factor of the last `solve`, which
     /// has `rank` features. The sum of the leading ones is the trace of
     /// (A_r + lambda·n·I)⁻¹ at rank r. q³/3 flops.
-    pub(crate) fn inverse_rows(&self, rank: usize, workers: &Workers) -> Vec<f64> {
-        let order = rank + self.intercept.lead();
+    pub(crate) fn inverse_row_norms(&self, rank: usize, workers: &Workers) -> Vec<f64> {
+        let order = rank + self.intercept.constant_features();
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
-        let blocks = order.div_ceil(INVERTED);
+        let blocks = order.div_ceil(INVERSE_COLUMNS);
         let mut parts = vec![0.0; blocks * order];
         // the longest columns come first
         for_each_strip(workers, &mut parts, order, |block, part| {
             if workers.is_cancelled() {
                 return;
             }
-            let first = block * INVERTED;
-            let (height, width) = (order - first, INVERTED.min(order - first));
+            let first = block * INVERSE_COLUMNS;
+            let (height, width) = (order - first, INVERSE_COLUMNS.min(order - first));
             let mut columns = Mat::<f64>::zeros(height, width);
             (0..width).for_each(|j| columns[(j, j)] = 1.0);
-            let below = factor.submatrix(first, first, height, height);
-            triangular::solve_lower_triangular_in_place(below, columns.as_mut(), Par::Seq);
+            let trailing_factor = factor.submatrix(first, first, height, height);
+            triangular::solve_lower_triangular_in_place(trailing_factor, columns.as_mut(), Par::Seq);
             for column in columns.col_iter() {
                 part[first..].iter_mut().zip(column.iter()).for_each(|(sum, v)| *sum += v * v);
             }
@@ -257,19 +265,23 @@ impl System {
     /// features ‖Wᵀφ + c‖² is its leverage h minus 1/n, or h itself without a free intercept. q³/3
     /// flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
-        let lead = self.intercept.lead();
+        let lead = self.intercept.constant_features();
         let order = rank + lead;
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let mut inverse = vec![0.0; order * order];
-        for_each_strip(workers, &mut inverse, order * INVERTED, |block, columns| {
+        for_each_strip(workers, &mut inverse, order * INVERSE_COLUMNS, |block, columns| {
             if workers.is_cancelled() {
                 return;
             }
-            let (first, width) = (block * INVERTED, columns.len() / order);
+            let (first, width) = (block * INVERSE_COLUMNS, columns.len() / order);
             let mut columns = MatMut::from_column_major_slice_mut(columns, order, width);
             (0..width).for_each(|j| columns[(first + j, j)] = 1.0);
-            let below = factor.submatrix(first, first, order - first, order - first);
-            triangular::solve_lower_triangular_in_place(below, columns.subrows_mut(first, order - first), Par::Seq);
+            let trailing_factor = factor.submatrix(first, first, order - first, order - first);
+            triangular::solve_lower_triangular_in_place(
+                trailing_factor,
+                columns.subrows_mut(first, order - first),
+                Par::Seq,
+            );
         });
         let inverse = MatRef::from_column_major_slice(&inverse, order, order);
         let shift = (0..order).map(|i| match self.intercept {
@@ -284,22 +296,22 @@ impl System {
     /// `lambda` succeeded for: the trace of the matrix that maps targets to fitted values.
     ///
     /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
-    pub(crate) fn degrees(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
+    pub(crate) fn degrees_of_freedom(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
         let Some(largest) = ranks.last() else { return Vec::new() };
-        let (lead, free) = (self.intercept.lead(), f64::from(u8::from(self.intercept == Intercept::Free)));
-        let rows = self.inverse_rows(*largest, workers);
-        let of = |rank: &usize| {
+        let (lead, free) = (self.intercept.constant_features(), f64::from(u8::from(self.intercept == Intercept::Free)));
+        let row_norms = self.inverse_row_norms(*largest, workers);
+        let at_rank = |rank: &usize| {
             let order = rank + lead;
-            order as f64 - lambda * self.rows * rows[..order].iter().sum::<f64>() + free
+            order as f64 - lambda * self.weight * row_norms[..order].iter().sum::<f64>() + free
         };
-        ranks.iter().map(of).collect()
+        ranks.iter().map(at_rank).collect()
     }
 
     /// Computes the leverages `out[i]` = h_ii of rows of features in f64 (b x rank, overwritten)
     /// from the factor of the last `solve`. h_ii is the weight of a row's own target in its fitted
     /// value. b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
-        let (rank, lead) = (phi.ncols(), self.intercept.lead());
+        let (rank, lead) = (phi.ncols(), self.intercept.constant_features());
         let order = rank + lead;
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let free = self.intercept == Intercept::Free;
@@ -312,18 +324,18 @@ impl System {
             phi = Mat::from_fn(phi.nrows(), order, |i, j| if j == 0 { 1.0 } else { phi[(i, j - 1)] });
         }
         triangular::solve_lower_triangular_in_place(factor, phi.as_mut().transpose_mut(), Par::Seq);
-        out.fill(if free { 1.0 / self.rows } else { 0.0 });
+        out.fill(if free { 1.0 / self.weight } else { 0.0 });
         for column in phi.col_iter() {
             out.iter_mut().zip(column.iter()).for_each(|(h, v)| *h += v * v);
         }
     }
 
-    fn substitute(&self, ranks: &[usize], solution: &mut Solution, workers: &Workers) {
-        let lead = self.intercept.lead();
+    fn substitute(&self, ranks: &[usize], solution: &mut RankSolutions, workers: &Workers) {
+        let lead = self.intercept.constant_features();
         let order = lead + ranks[ranks.len() - 1];
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
-        (0..self.t).for_each(|j| right.extend_from_slice(&self.right.col_as_slice(j)[..order]));
+        (0..self.t).for_each(|j| right.extend_from_slice(&self.right_sides.col_as_slice(j)[..order]));
         // one strip of right sides: forward once, then back for every rank
         for_each_strip(workers, &mut right, order * RIGHT_SIDES, |_, strip| {
             let columns = strip.len() / order;
@@ -331,15 +343,15 @@ impl System {
             triangular::solve_lower_triangular_in_place(factor, strip, Par::Seq);
         });
         for (k, rank) in ranks.iter().enumerate() {
-            let used = lead + rank;
-            let leading = factor.submatrix(0, 0, used, used);
-            let mut w: Vec<f64> = right.chunks_exact(order).flat_map(|z| z[..used].iter().copied()).collect();
-            for_each_strip(workers, &mut w, used * RIGHT_SIDES, |_, strip| {
-                let columns = strip.len() / used;
-                let strip = MatMut::from_column_major_slice_mut(strip, used, columns);
+            let rank_order = lead + rank;
+            let leading = factor.submatrix(0, 0, rank_order, rank_order);
+            let mut w: Vec<f64> = right.chunks_exact(order).flat_map(|z| z[..rank_order].iter().copied()).collect();
+            for_each_strip(workers, &mut w, rank_order * RIGHT_SIDES, |_, strip| {
+                let columns = strip.len() / rank_order;
+                let strip = MatMut::from_column_major_slice_mut(strip, rank_order, columns);
                 triangular::solve_upper_triangular_in_place(leading.transpose(), strip, Par::Seq);
             });
-            self.store(MatRef::from_column_major_slice(&w, used, self.t), k * self.t, solution);
+            self.store_coefficients(MatRef::from_column_major_slice(&w, rank_order, self.t), k * self.t, solution);
         }
         let pivots = || (0..order).map(|i| factor[(i, i)]);
         let ratio = pivots().fold(0.0, f64::max) / pivots().fold(f64::INFINITY, f64::min);
@@ -347,8 +359,8 @@ impl System {
     }
 
     /// Splits q coefficients into p weights and the intercept for the shifted targets.
-    fn store(&self, w: MatRef<'_, f64>, first: usize, solution: &mut Solution) {
-        let lead = self.intercept.lead();
+    fn store_coefficients(&self, w: MatRef<'_, f64>, first: usize, solution: &mut RankSolutions) {
+        let lead = self.intercept.constant_features();
         let rank = w.nrows() - lead;
         for j in 0..self.t {
             let mut dot = 0.0;
@@ -356,17 +368,17 @@ impl System {
                 solution.weights[(i, first + j)] = w[(lead + i, j)];
                 dot += self.mean_phi[i] * w[(lead + i, j)];
             }
-            solution.shift[first + j] = match self.intercept {
+            solution.intercepts[first + j] = match self.intercept {
                 Intercept::Free => self.mean_y[j] - dot,
-                Intercept::Penalised => w[(0, j)] - self.centre[j],
-                Intercept::None => -self.centre[j],
+                Intercept::Penalised => w[(0, j)] - self.target_centre[j],
+                Intercept::None => -self.target_centre[j],
             };
         }
     }
 }
 
 /// Sums a part of the moments over folds, in their order.
-fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) -> &'a [f64]) -> Vec<f64> {
+fn sum_over_folds<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) -> &'a [f64]) -> Vec<f64> {
     let mut sum = vec![0.0; length];
     for fold in folds {
         sum.iter_mut().zip(part(fold)).for_each(|(sum, part)| *sum += part);
@@ -375,7 +387,7 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
 }
 
 /// Returns the leading columns of a matrix, to distribute them to threads.
-fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
+fn leading_columns(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
     columns.map(contiguous_mut).collect()
 }

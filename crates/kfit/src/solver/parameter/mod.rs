@@ -19,10 +19,11 @@ mod shared;
 
 pub use settings::{Options, Settings};
 pub use shared::{
-    C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, EMBEDDED, FOLDS, GAP, GROUP, INTERCEPT, LAMBDA, LAMBDAS, NEIGHBOURS,
-    NODES, NOVELTY, NU, PROBABILITIES, Penalty, RANKS, STARTS, STEPS, TASK, TOLERANCE, UNCENTRED, WEIGHTS,
+    C, C_GRID, CLASS_WEIGHT, CLUSTERS, COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, GAP, GROUP, INTERCEPT, LAMBDA,
+    LAMBDA_GRID, NEIGHBOURS, NODES, NOVELTY, NU, PROBABILITIES, Penalty, RANKS, STARTS, STEPS, TASK, TOLERANCE,
+    UNCENTRED, WEIGHTS,
 };
-pub(crate) use shared::{COMPARED_LAMBDAS, CONSTANT, STD, WITH, WITH_KERNEL};
+pub(crate) use shared::{DEFAULT_LAMBDA_GRID, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VIEW, STD};
 
 use crate::{Error, FoldSpec, Result, lists, solver::ClassWeight};
 use kapprox::Kernel;
@@ -37,7 +38,7 @@ pub struct Parameter {
     /// The default value, as it would be typed; `None` without a default.
     pub default: Option<&'static str>,
     /// One line of help.
-    pub about: &'static str,
+    pub help: &'static str,
 }
 
 /// The kind of values that a parameter accepts.
@@ -48,7 +49,7 @@ pub enum ParameterKind {
     /// An integer from 1 to a maximum.
     Count {
         /// The largest value.
-        most: usize,
+        max: usize,
         /// Why it cannot be larger.
         reason: &'static str,
     },
@@ -85,11 +86,11 @@ pub enum Interval {
     /// Above 0.
     Positive,
     /// 0 or above.
-    NotNegative,
+    NonNegative,
     /// Above 0 and at most 1.
-    Share,
+    UpToOne,
     /// Above 0 and below 1.
-    Fraction,
+    BelowOne,
 }
 
 impl Interval {
@@ -97,18 +98,18 @@ impl Interval {
         number.is_finite()
             && match self {
                 Self::Positive => number > 0.0,
-                Self::NotNegative => number >= 0.0,
-                Self::Share => number > 0.0 && number <= 1.0,
-                Self::Fraction => number > 0.0 && number < 1.0,
+                Self::NonNegative => number >= 0.0,
+                Self::UpToOne => number > 0.0 && number <= 1.0,
+                Self::BelowOne => number > 0.0 && number < 1.0,
             }
     }
 
     fn expected(self) -> &'static str {
         match self {
             Self::Positive => "expected a number above 0, such as 1e-3",
-            Self::NotNegative => "expected 0 or a positive number, such as 0.1",
-            Self::Share => "expected a number above 0 and at most 1, such as 0.1",
-            Self::Fraction => "expected a number between 0 and 1, such as 1e-6",
+            Self::NonNegative => "expected 0 or a positive number, such as 0.1",
+            Self::UpToOne => "expected a number above 0 and at most 1, such as 0.1",
+            Self::BelowOne => "expected a number between 0 and 1, such as 1e-6",
         }
     }
 }
@@ -151,8 +152,8 @@ pub enum Value {
 
 impl Parameter {
     /// Returns the parameter of a flag, without a default.
-    pub const fn flag(name: &'static str, about: &'static str) -> Self {
-        Self { name, kind: ParameterKind::Flag, default: None, about }
+    pub const fn flag(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: ParameterKind::Flag, default: None, help }
     }
 
     /// Parses a value of this parameter.
@@ -160,47 +161,47 @@ impl Parameter {
     /// # Errors
     /// [`Error::Option`] with the values that are expected.
     pub fn parse(&self, text: &str) -> Result<Value> {
-        let wrong = |expected: String| Error::option(self.name, kstore::shown::short(text), expected);
+        let invalid = |expected: String| Error::option(self.name, kstore::shown::truncated(text), expected);
         let number = || text.trim().parse::<f64>().ok();
         match self.kind {
             ParameterKind::Flag => match text.trim() {
                 "true" => Ok(Value::Flag(true)),
                 "false" => Ok(Value::Flag(false)),
-                _ => Err(wrong("expected true or false".to_string())),
+                _ => Err(invalid("expected true or false".to_string())),
             },
-            ParameterKind::Count { most, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
-                None => Err(wrong("expected a whole number of at least 1".to_string())),
-                Some(n) if n > most as f64 => Err(wrong(format!("expected at most {most}: {reason}"))),
+            ParameterKind::Count { max, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+                None => Err(invalid("expected a whole number of at least 1".to_string())),
+                Some(n) if n > max as f64 => Err(invalid(format!("expected at most {max}: {reason}"))),
                 Some(n) => Ok(Value::Count(n as usize)),
             },
             ParameterKind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
-                None => Err(wrong(interval.expected().to_string())),
+                None => Err(invalid(interval.expected().to_string())),
                 Some(n) => Ok(Value::Number(n)),
             },
             ParameterKind::Word(words) => match words.iter().find(|word| **word == text.trim()) {
-                None => Err(wrong(format!("expected {}", words.join(" or ")))),
+                None => Err(invalid(format!("expected {}", words.join(" or ")))),
                 Some(word) => Ok(Value::Word(word)),
             },
             ParameterKind::Penalties { zero: true, .. } if number() == Some(0.0) => Ok(Value::Penalties(vec![0.0])),
             ParameterKind::Penalties { several, .. } => {
-                let values = lists::penalties(self.name, text)?;
+                let values = lists::parse_regularisation(self.name, text)?;
                 match several || values.len() == 1 {
                     true => Ok(Value::Penalties(values)),
-                    false => Err(wrong(
+                    false => Err(invalid(
                         "this solver does not compare regularisation parameters; give one number".to_string(),
                     )),
                 }
             }
-            ParameterKind::Ranks => lists::ranks(text).map(Value::Ranks),
+            ParameterKind::Ranks => lists::parse_ranks(text).map(Value::Ranks),
             ParameterKind::Folds => FoldSpec::parse(text).map(Value::Folds),
-            ParameterKind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
+            ParameterKind::Column if text.is_empty() => Err(invalid("expected the name of a column".to_string())),
             ParameterKind::Column => Ok(Value::Column(text.to_string())),
-            ParameterKind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(wrong),
+            ParameterKind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(invalid),
             ParameterKind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
-                Err(wrong("expected column names, separated by commas".to_string()))
+                Err(invalid("expected column names, separated by commas".to_string()))
             }
             ParameterKind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
-            ParameterKind::Kernel => Kernel::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
+            ParameterKind::Kernel => Kernel::parse(text).map(Value::Kernel).map_err(|error| invalid(error.to_string())),
         }
     }
 }
@@ -219,8 +220,8 @@ mod tests {
                 }
                 let same = parameters().filter(|other| other.name == parameter.name);
                 for other in same {
-                    let kinds = (std::mem::discriminant(&other.kind), other.about);
-                    assert_eq!(kinds, (std::mem::discriminant(&parameter.kind), parameter.about), "{}", parameter.name);
+                    let kinds = (std::mem::discriminant(&other.kind), other.help);
+                    assert_eq!(kinds, (std::mem::discriminant(&parameter.kind), parameter.help), "{}", parameter.name);
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! filled in.
 
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
-use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
+use crate::solver::{ClassWeight, Penalty, SolverFamily, reject_if};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Kernel;
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ impl Options {
 /// Writes the names and values: `C 10, pairs true`.
 impl std::fmt::Display for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let given: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        f.write_str(&if given.is_empty() { "the defaults".to_string() } else { given.join(", ") })
+        let pairs: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        f.write_str(&if pairs.is_empty() { "the defaults".to_string() } else { pairs.join(", ") })
     }
 }
 
@@ -59,29 +59,29 @@ impl SolverFamily {
     /// # Errors
     /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it
     /// does not accept.
-    pub fn settings(&self, given: &Options) -> Result<Settings> {
-        let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
-        if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
-            let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
-            let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
+    pub fn settings(&self, options: &Options) -> Result<Settings> {
+        let find_parameter = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
+        if let Some((name, value)) = options.0.iter().find(|(name, _)| find_parameter(name).is_none()) {
+            let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
+            let expected = format!("{} does not read it (it reads {}); leave it out", self.name, names.join(", "));
             // an error needs a static option name; for an unknown name the message quotes the text
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
-                    let given = if parameter.kind == ParameterKind::Flag { "" } else { value };
-                    Err(Error::option(parameter.name, given, expected))
+                    let options = if parameter.kind == ParameterKind::Flag { "" } else { value };
+                    Err(Error::option(parameter.name, options, expected))
                 }
                 None => Err(Error::option("option", name, expected)),
             };
         }
-        if let (Some(c), Some(lambda)) = (given.get(C.name), given.get(LAMBDA.name)) {
+        if let (Some(c), Some(lambda)) = (options.get(C.name), options.get(LAMBDA.name)) {
             let expected =
                 format!("it is the regularisation parameter `lambda` {lambda} in another unit; give one of them");
             return Err(Error::option(C.name, c, expected));
         }
         let mut values = BTreeMap::new();
         for parameter in self.parameters {
-            let by_c = parameter.name == LAMBDA.name && given.get(C.name).is_some();
-            let text = given.get(parameter.name).or(parameter.default.filter(|_| !by_c));
+            let by_c = parameter.name == LAMBDA.name && options.get(C.name).is_some();
+            let text = options.get(parameter.name).or(parameter.default.filter(|_| !by_c));
             if let Some(text) = text {
                 values.insert(parameter.name, parameter.parse(text)?);
             }
@@ -138,17 +138,17 @@ impl Settings {
 
     /// Returns the regularisation parameters of a solver that chooses among several by validation
     /// rows, strongest first.
-    pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
+    pub(crate) fn compared_penalties(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
         let why = "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
-        refuse(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
+        reject_if(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(penalties)
     }
 
     /// Returns these folds; if rows are ranked in groups, folds of whole groups.
-    pub fn by_group(&self, folds: FoldSpec) -> Result<FoldSpec> {
+    pub fn grouped_folds(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
-            (Some(group), FoldSpec::Hash(k)) => Ok(FoldSpec::Groups(k, group)),
+            (Some(group), FoldSpec::Random(k)) => Ok(FoldSpec::Groups(k, group)),
             (Some(group), folds) if folds != FoldSpec::None && folds.column() != Some(&group) => {
                 Err(Error::option(FOLDS.name, folds, "rows of a group are held out together; give a number of folds"))
             }
@@ -181,16 +181,16 @@ impl Settings {
     /// Returns the enum value of a parameter's word; the default of its type for a solver without
     /// the parameter.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
-        let known = |word: &str| {
+        let parse = |word: &str| {
             word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name))
         };
-        self.word(parameter).map_or_else(E::default, known)
+        self.word(parameter).map_or_else(E::default, parse)
     }
 
     /// Returns the values that define the result, for the model file, without flags that are not
     /// set.
     pub fn to_json(&self) -> serde_json::Value {
-        let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
-        serde_json::json!(given.collect::<BTreeMap<_, _>>())
+        let set_values = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
+        serde_json::json!(set_values.collect::<BTreeMap<_, _>>())
     }
 }

@@ -39,36 +39,37 @@ pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
     kind: ParameterKind::Penalties { several: false, zero: false },
     default: Some("1e-6"),
-    about: "Regularisation parameter, per row: (1/n) sum loss + lambda |w|^2; a number such as \
+    help: "Regularisation parameter, per row: (1/n) sum loss + lambda |w|^2; a number such as \
         1e-6; a solver that cross-validates also accepts a list 1e-8,1e-6 or a range 1e-9..1e-3 \
         (two values per decade); ridge also accepts 0, the minimum-norm solution",
 };
 
 /// The parameter `lambda` of a solver that compares several values.
-pub const LAMBDAS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
+pub const LAMBDA_GRID: Parameter =
+    Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
 /// The parameter `lambda` of a solver without a good fixed default: four values are compared on
 /// validation rows by default.
-pub(crate) const COMPARED_LAMBDAS: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
+pub(crate) const DEFAULT_LAMBDA_GRID: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDA_GRID };
 
 /// The parameter `C`, the regularisation parameter of LIBSVM.
 pub const C: Parameter = Parameter {
     name: "C",
     kind: ParameterKind::Penalties { several: false, zero: false },
     default: None,
-    about: "Regularisation parameter of LIBSVM, instead of lambda: C = 1/(2 n lambda); a solver \
+    help: "Regularisation parameter of LIBSVM, instead of lambda: C = 1/(2 n lambda); a solver \
         that cross-validates also accepts 0.1,1,10 or 0.01..100",
 };
 
 /// The parameter `C` of a solver that compares several values.
-pub const COSTS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..C };
+pub const C_GRID: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..C };
 
 /// The parameter `task`: regression or classification.
 pub const TASK: Parameter = Parameter {
     name: "task",
     kind: ParameterKind::Word(&["regression", "classification"]),
     default: Some("regression"),
-    about: "Task: regression, or classification (one-vs-rest, with the labels of the table)",
+    help: "Task: regression, or classification (one-vs-rest, with the labels of the table)",
 };
 
 /// The parameter `probabilities`: validation rows calibrate the map from scores to probabilities.
@@ -79,9 +80,9 @@ pub const PROBABILITIES: Parameter =
 /// reads it.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
-    kind: ParameterKind::Number(Interval::Fraction),
+    kind: ParameterKind::Number(Interval::BelowOne),
     default: None,
-    about: "Use the smallest rank with a relative trace error below this, up to rank (then 4000 \
+    help: "Use the smallest rank with a relative trace error below this, up to rank (then 4000 \
         by default)",
 };
 
@@ -90,19 +91,19 @@ pub const INTERCEPT: Parameter = Parameter {
     name: "intercept",
     kind: ParameterKind::Word(&["free", "penalised", "none"]),
     default: Some("free"),
-    about: "Intercept: free, penalised or none",
+    help: "Intercept: free, penalised or none",
 };
 
 /// The parameter `intercept` of a solver that learns row by row: the intercept is learned like the
 /// weights, or omitted.
-pub(crate) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
+pub(crate) const ONLINE_INTERCEPT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 /// The parameter `folds`: the folds of cross-validation.
 pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: ParameterKind::Folds,
     default: None,
-    about: "Folds of cross-validation, such as 5; 5 makes random folds, blocks:6 contiguous \
+    help: "Folds of cross-validation, such as 5; 5 makes random folds, blocks:6 contiguous \
         blocks, column:NAME one fold per value, groups:5:NAME keeps all rows of a value in one of \
         5 folds, forward:5 predicts each of 5 blocks from the rows before it (forward:5+1 leaves \
         a gap of one block, forward:5:NAME orders the rows by a column; ridge and tune only), \
@@ -112,9 +113,9 @@ pub const FOLDS: Parameter = Parameter {
 /// The parameter `steps`: maximum number of iterations.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more steps does not converge" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "a solver that needs more steps does not converge" },
     default: Some("200"),
-    about: "Maximum number of iterations, such as Newton steps, or epochs for the perceptron",
+    help: "Maximum number of iterations, such as Newton steps, or epochs for the perceptron",
 };
 
 /// The parameter `ranks`: ranks that are compared in one pass.
@@ -122,7 +123,7 @@ pub const RANKS: Parameter = Parameter {
     name: "ranks",
     kind: ParameterKind::Ranks,
     default: None,
-    about: "Ranks to compare in one pass: 250,500,1000 or 50..2000 (doubling) [default: only rank]",
+    help: "Ranks to compare in one pass: 250,500,1000 or 50..2000 (doubling) [default: only rank]",
 };
 
 /// The parameter `std`: the model stores the data that predictive standard deviations need.
@@ -133,20 +134,20 @@ pub(crate) const STD: Parameter = Parameter::flag(
 );
 
 /// The parameter `with`: the columns of the second view.
-pub(crate) const WITH: Parameter = Parameter {
+pub(crate) const SECOND_VIEW: Parameter = Parameter {
     name: "with",
     kind: ParameterKind::Columns,
     default: None,
-    about: "Columns of the second view, as names or globs, comma-separated; the first view has \
+    help: "Columns of the second view, as names or globs, comma-separated; the first view has \
         the other columns; required",
 };
 
 /// The parameter `with_kernel`: the kernel on the second view.
-pub(crate) const WITH_KERNEL: Parameter = Parameter {
+pub(crate) const SECOND_KERNEL: Parameter = Parameter {
     name: "with_kernel",
     kind: ParameterKind::Kernel,
     default: None,
-    about: "Kernel on the second view [default: the kernel of the first view]",
+    help: "Kernel on the second view [default: the kernel of the first view]",
 };
 
 /// The parameter `gap`: the relative duality gap at which the solver stops.
@@ -154,18 +155,18 @@ pub const GAP: Parameter = Parameter {
     name: "gap",
     kind: ParameterKind::Number(Interval::Positive),
     default: Some("1e-3"),
-    about: "Relative duality gap at which the solver stops",
+    help: "Relative duality gap at which the solver stops",
 };
 
 /// The parameter `nu`: the fraction of the rows that may be outliers.
 pub const NU: Parameter = Parameter {
     name: "nu",
-    kind: ParameterKind::Number(Interval::Share),
+    kind: ParameterKind::Number(Interval::UpToOne),
     // one row in twenty, a common level in statistics: scikit-learn's default 0.5 would call half
     // of all rows anomalies, and with nu below the fraction of anomalies the model also fits the
     // anomalies
     default: Some("0.05"),
-    about: "Fraction of outliers, above 0 and up to 1; oneclass: an upper bound on the training \
+    help: "Fraction of outliers, above 0 and up to 1; oneclass: an upper bound on the training \
         rows with a negative score; mean: the fraction of rows farthest from the mean, which have \
         a negative score",
 };
@@ -175,36 +176,36 @@ pub const CLASS_WEIGHT: Parameter = Parameter {
     name: "class_weight",
     kind: ParameterKind::ClassWeights,
     default: None,
-    about: "Class weights: balanced (inversely proportional to the class size), or one weight per \
+    help: "Class weights: balanced (inversely proportional to the class size), or one weight per \
         label, as in spam=5,ham=1",
 };
 
 /// The parameter `components`: number of components of a decomposition.
 pub const COMPONENTS: Parameter = Parameter {
     name: "components",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "there are never more components than features" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "there are never more components than features" },
     default: Some("10"),
-    about: "Number of components",
+    help: "Number of components",
 };
 
 /// The parameter `components` of an embedding: few, for pictures.
-pub const EMBEDDED: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
+pub const EMBEDDING_COMPONENTS: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
 
 /// The parameter `nodes`: number of rows that a graph connects.
 pub const NODES: Parameter = Parameter {
     name: "nodes",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all nodes" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "neighbours are searched among all nodes" },
     default: None,
-    about: "Number of nodes of the neighbour graph, a sample of rows that the model stores; lle \
+    help: "Number of nodes of the neighbour graph, a sample of rows that the model stores; lle \
         uses rank by default",
 };
 
 /// The parameter `neighbours`: number of nearest nodes.
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
-    kind: ParameterKind::Count { most: 1000, reason: "more neighbours are not local" },
+    kind: ParameterKind::Count { max: 1000, reason: "more neighbours are not local" },
     default: None,
-    about: "Number of nearest nodes to which a node, or a new row, is connected [default: 10, \
+    help: "Number of nearest nodes to which a node, or a new row, is connected [default: 10, \
         increased up to 40 until the graph is connected]",
 };
 
@@ -222,9 +223,9 @@ pub const NOVELTY: Parameter = Parameter::flag(
 /// The parameter `clusters`: number of clusters.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "every cluster needs rows" },
+    kind: ParameterKind::Count { max: 1_000_000, reason: "every cluster needs rows" },
     default: None,
-    about: "Number of clusters; required",
+    help: "Number of clusters; required",
 };
 
 /// The parameter `starts`: number of starts of a search.
@@ -232,11 +233,11 @@ pub const STARTS: Parameter = Parameter {
     name: "starts",
     // each start is a k-means on a sample of at least 2,000 rows: a thousand take minutes
     kind: ParameterKind::Count {
-        most: 1000,
+        max: 1000,
         reason: "more starts rarely help; use a larger sample, or another number of clusters",
     },
     default: Some("10"),
-    about: "Number of starts of the search; the best result is used",
+    help: "Number of starts of the search; the best result is used",
 };
 
 /// The parameter `group`: the column of the groups in which rows are ranked.
@@ -244,7 +245,7 @@ pub const GROUP: Parameter = Parameter {
     name: "group",
     kind: ParameterKind::Column,
     default: None,
-    about: "Column of the groups in which rows are ranked, such as queries; rows of different \
+    help: "Column of the groups in which rows are ranked, such as queries; rows of different \
         groups are never compared [default: all rows are one group]",
 };
 
@@ -253,6 +254,6 @@ pub const WEIGHTS: Parameter = Parameter {
     name: "weights",
     kind: ParameterKind::Column,
     default: None,
-    about: "Column of row weights, 0 or more: weight 2 counts a row twice, weight 0 skips it, and \
+    help: "Column of row weights, 0 or more: weight 2 counts a row twice, weight 0 skips it, and \
         weights that are not all integers are divided by their mean",
 };

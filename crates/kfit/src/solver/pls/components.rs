@@ -1,104 +1,104 @@
 //! Computation of the components from centred moments.
 
-use crate::linalg::eigen::sign;
-use crate::solver::centred::Centred;
-use crate::{Head, Result};
+use crate::linalg::eigen::sign_of_largest;
+use crate::solver::centred_moments::CentredMoments;
+use crate::{LinearHead, Result};
 use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
 /// Threshold for rounding errors, in units of the relative error `epsilon`. The iteration ends if
 /// the covariance is below this many `epsilon` times the first covariance, or if the variance of
 /// the scores is below this many `epsilon` times tr G.
-const NOISE: f64 = 64.0;
+const ROUNDING_UNITS: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.
 #[derive(Debug)]
 pub(super) struct Components {
     /// R, r x q: the scores are φ̃ᵀR.
-    pub(super) functions: Mat<f64>,
+    pub(super) rotations: Mat<f64>,
     /// C, t x q: regression coefficients of the targets on the scores.
-    targets: Mat<f64>,
+    y_loadings: Mat<f64>,
     /// τ_j, the sums of squares of the scores.
-    squares: Vec<f64>,
+    score_squares: Vec<f64>,
 }
 
 impl Components {
     /// Computes at most `q` components of the leading `rank` features. Stops earlier if the
     /// residual covariance or variance is a rounding error, given the relative error `epsilon` of
     /// the moments.
-    pub(super) fn of(moments: &Centred, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
+    pub(super) fn of(moments: &CentredMoments, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
         let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
         let (q, t) = (q.min(rank), b.ncols());
         let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
-        let first = b.norm_l2();
+        let initial_norm = b.norm_l2();
         // if features and targets are uncorrelated, B consists of rounding errors of this size
         let total: f64 = moments.squares.iter().sum();
-        let least = NOISE * epsilon * first.max((trace * total).max(0.0).sqrt());
-        let (mut functions, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
-        let (mut targets, mut squares) = (Mat::<f64>::zeros(t, q), Vec::new());
-        while squares.len() < q {
-            let a = squares.len();
-            let Some(w) = direction(b.as_ref(), least)? else { break };
+        let threshold = ROUNDING_UNITS * epsilon * initial_norm.max((trace * total).max(0.0).sqrt());
+        let (mut rotations, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
+        let (mut y_loadings, mut score_squares) = (Mat::<f64>::zeros(t, q), Vec::new());
+        while score_squares.len() < q {
+            let a = score_squares.len();
+            let Some(w) = leading_direction(b.as_ref(), threshold)? else { break };
             let mut r = w.clone();
             for j in 0..a {
                 let along = dot(loadings.col(j), w.as_ref());
-                r -= along * functions.col(j);
+                r -= along * rotations.col(j);
             }
             let mut image = Col::<f64>::zeros(rank);
             matmul(image.as_mat_mut(), Accum::Replace, g, r.as_mat(), 1.0, Par::Seq);
             let square = dot(r.as_ref(), image.as_ref());
-            if square.is_nan() || square <= NOISE * epsilon * trace * dot(r.as_ref(), r.as_ref()) {
+            if square.is_nan() || square <= ROUNDING_UNITS * epsilon * trace * dot(r.as_ref(), r.as_ref()) {
                 break;
             }
-            let sign = sign(r.as_mat(), 0);
+            let sign = sign_of_largest(r.as_mat(), 0);
             for i in 0..rank {
-                functions[(i, a)] = sign * r[i];
+                rotations[(i, a)] = sign * r[i];
                 loadings[(i, a)] = sign * image[i] / square;
             }
             for k in 0..t {
-                targets[(k, a)] = sign * dot(b.col(k), r.as_ref()) / square;
+                y_loadings[(k, a)] = sign * dot(b.col(k), r.as_ref()) / square;
                 for i in 0..rank {
-                    b[(i, k)] -= square * loadings[(i, a)] * targets[(k, a)];
+                    b[(i, k)] -= square * loadings[(i, a)] * y_loadings[(k, a)];
                 }
             }
-            squares.push(square);
+            score_squares.push(square);
         }
-        let found = squares.len();
-        let (functions, targets) = (functions.subcols(0, found).to_owned(), targets.subcols(0, found).to_owned());
-        Ok(Self { functions, targets, squares })
+        let count = score_squares.len();
+        let (rotations, y_loadings) = (rotations.subcols(0, count).to_owned(), y_loadings.subcols(0, count).to_owned());
+        Ok(Self { rotations, y_loadings, score_squares })
     }
 
     pub(super) fn count(&self) -> usize {
-        self.squares.len()
+        self.score_squares.len()
     }
 
     /// Returns −μᵀR, the offsets that centre the scores.
-    pub(super) fn offsets(&self, moments: &Centred) -> Vec<f64> {
+    pub(super) fn offsets(&self, moments: &CentredMoments) -> Vec<f64> {
         let along = |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
-        self.functions.col_iter().map(|column| -along(column)).collect()
+        self.rotations.col_iter().map(|column| -along(column)).collect()
     }
 
     /// Returns the regression on all components: weights RCᵀ, and intercepts. The targets of the
     /// fit were reduced by `centre`, which the intercepts add back.
-    pub(super) fn regression(&self, moments: &Centred, centre: &[f64]) -> Head {
-        let mut weights = Mat::zeros(self.functions.nrows(), self.targets.nrows());
-        matmul(weights.as_mut(), Accum::Replace, self.functions.as_ref(), self.targets.transpose(), 1.0, Par::Seq);
+    pub(super) fn regression(&self, moments: &CentredMoments, centre: &[f64]) -> LinearHead {
+        let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
+        matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);
         let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
         let constants = moments.target_mean.iter().zip(centre).enumerate();
         let intercept = constants.map(|(j, (mean, centre))| mean + centre - along(j)).collect();
-        Head { weights, intercept }
+        LinearHead { weights, intercept }
     }
 
     /// Returns the fraction of the targets' sum of squares that each component explains.
-    pub(super) fn explained(&self, moments: &Centred) -> Vec<f64> {
+    pub(super) fn explained(&self, moments: &CentredMoments) -> Vec<f64> {
         let total = moments.squares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         self.gains().map(|gain| gain / total).collect()
     }
 
     /// Returns the mean squared error on the training rows, and the variance of the targets, each
     /// summed over the targets.
-    pub(super) fn train(&self, moments: &Centred) -> (f64, f64) {
+    pub(super) fn train_scores(&self, moments: &CentredMoments) -> (f64, f64) {
         let total: f64 = moments.squares.iter().sum();
         ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
     }
@@ -106,22 +106,22 @@ impl Components {
     /// Returns τ_j‖c_j‖² for each component: its reduction of the squared error, because the scores
     /// are orthogonal.
     fn gains(&self) -> impl Iterator<Item = f64> + '_ {
-        self.squares.iter().zip(self.targets.col_iter()).map(|(square, c)| square * dot(c, c))
+        self.score_squares.iter().zip(self.y_loadings.col_iter()).map(|(square, c)| square * dot(c, c))
     }
 
     /// Returns the sums of squared errors of the first 1, 2, … components on the rows with the
     /// moments `validation`, which must be centred by the means of the fit.
-    pub(super) fn errors(&self, new: &Centred) -> Vec<f64> {
-        let (rank, q, t) = (self.functions.nrows(), self.count(), self.targets.nrows());
+    pub(super) fn errors(&self, validation: &CentredMoments) -> Vec<f64> {
+        let (rank, q, t) = (self.rotations.nrows(), self.count(), self.y_loadings.nrows());
         let mut images = Mat::<f64>::zeros(rank, q);
-        let g = new.g().submatrix(0, 0, rank, rank);
-        matmul(images.as_mut(), Accum::Replace, g, self.functions.as_ref(), 1.0, Par::Seq);
-        let mut error: f64 = new.squares.iter().sum();
+        let g = validation.g().submatrix(0, 0, rank, rank);
+        matmul(images.as_mut(), Accum::Replace, g, self.rotations.as_ref(), 1.0, Par::Seq);
+        let mut error: f64 = validation.squares.iter().sum();
         let mut errors = Vec::with_capacity(q);
         for a in 0..q {
-            let r = self.functions.col(a);
-            let c = |k: usize, j: usize| self.targets[(k, j)];
-            let linear: f64 = (0..t).map(|k| c(k, a) * dot(new.b.subrows(0, rank).col(k), r)).sum();
+            let r = self.rotations.col(a);
+            let c = |k: usize, j: usize| self.y_loadings[(k, j)];
+            let linear: f64 = (0..t).map(|k| c(k, a) * dot(validation.b.subrows(0, rank).col(k), r)).sum();
             let mixed = |j: usize| dot(images.col(j), r) * (0..t).map(|k| c(k, a) * c(k, j)).sum::<f64>();
             error += mixed(a) + 2.0 * (0..a).map(mixed).sum::<f64>() - 2.0 * linear;
             errors.push(error);
@@ -131,9 +131,9 @@ impl Components {
 }
 
 /// Returns the first left singular vector of B, of norm 1; `None` if ‖B‖ ≤ `threshold`.
-fn direction(b: MatRef<'_, f64>, least: f64) -> Result<Option<Col<f64>>> {
+fn leading_direction(b: MatRef<'_, f64>, threshold: f64) -> Result<Option<Col<f64>>> {
     let norm = b.norm_l2();
-    if norm.is_nan() || norm <= least {
+    if norm.is_nan() || norm <= threshold {
         return Ok(None);
     }
     let t = b.ncols();

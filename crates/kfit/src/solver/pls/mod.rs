@@ -29,13 +29,13 @@
 mod components;
 
 use super::parameter::{COMPONENTS, FOLDS, RANKS, Settings, TASK, TOLERANCE};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, centred::Centred, refuse};
-use crate::features::{FitData, GRAM};
+use super::{Figure, Solution, Solver, SolverFacts, SolverFamily, centred_moments::CentredMoments, reject_if};
+use crate::features::{FitData, GRAM_PASS};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{FoldSpec, GramState, Head, Result, Task, solver::explained};
+use crate::{FoldSpec, GramState, LinearHead, Result, Task, solver::mse_and_r2};
 use components::Components;
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 use std::borrow::Cow;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
@@ -52,13 +52,13 @@ struct PartialLeastSquares {
     components: usize,
 }
 
-struct Held {
+struct HeldOutErrors {
     rank: usize,
     /// Mean squared error over the held-out rows and the targets, for 1, 2, … components.
     mse: Vec<f64>,
 }
 
-impl Held {
+impl HeldOutErrors {
     fn best(&self) -> Option<(usize, f64)> {
         let each = self.mse.iter().copied().enumerate().filter(|(_, mse)| mse.is_finite());
         each.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, mse)| (at + 1, mse))
@@ -67,44 +67,49 @@ impl Held {
 
 impl PartialLeastSquares {
     /// Returns the held-out errors of every rank and number of components, summed over the folds.
-    fn held_out(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<Held>> {
+    fn held_out_errors(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<HeldOutErrors>> {
         let (folds, rows) = (gram.folds(), gram.rows() as f64);
-        let mut found: Vec<Held> =
-            ranks.iter().map(|rank| Held { rank: *rank, mse: vec![0.0; self.components] }).collect();
+        let mut errors_by_rank: Vec<HeldOutErrors> =
+            ranks.iter().map(|rank| HeldOutErrors { rank: *rank, mse: vec![0.0; self.components] }).collect();
         for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 0) {
-            let own = Centred::of(gram.sum(Some(left_out)))?;
-            let new = Centred::about(Cow::Borrowed(fold), own.mean.clone(), own.target_mean.clone());
-            for held in &mut found {
-                let components = Components::of(&own, held.rank, self.components, gram.epsilon())?;
-                let errors = components.errors(&new);
+            let train = CentredMoments::from_moments(gram.training_moments(Some(left_out)))?;
+            let validation =
+                CentredMoments::with_means(Cow::Borrowed(fold), train.mean.clone(), train.target_mean.clone());
+            for rank_errors in &mut errors_by_rank {
+                let components = Components::of(&train, rank_errors.rank, self.components, gram.epsilon())?;
+                let errors = components.errors(&validation);
                 // if there are fewer components, the error of all of them applies to larger numbers
                 let last = errors.last().copied().unwrap_or(f64::NAN);
                 let errors = errors.into_iter().chain(std::iter::repeat(last));
-                held.mse.iter_mut().zip(errors).for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);
+                rank_errors
+                    .mse
+                    .iter_mut()
+                    .zip(errors)
+                    .for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);
             }
         }
-        Ok(found)
+        Ok(errors_by_rank)
     }
 }
 
 impl<T: Real> Solver<T> for PartialLeastSquares {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, ..SolverFacts::default() }
+        SolverFacts { uses_validation_rows: true, ..SolverFacts::default() }
     }
 
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        let several = work.options.ranks.len();
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
+        let rank_count = request.options.ranks.len();
         let why = "they cannot be compared without folds; add `folds` 5, or give one `rank`";
-        let unchosen = several > 1 && work.options.folds == FoldSpec::None;
-        refuse(unchosen, "ranks", format!("{several} ranks"), why)
+        let unchosen = rank_count > 1 && request.options.folds == FoldSpec::None;
+        reject_if(unchosen, "ranks", format!("{rank_count} ranks"), why)
     }
 
-    fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
-        Ok(GRAM)
+    fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+        Ok(GRAM_PASS)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        let (p, t) = (shape.map.p, shape.t);
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        let (p, t) = (size.map.p, size.t);
         let q = self.components.min(p);
         plan.term("centred moments of the folds", 2 * 8 * p * (p + t), "lower `rank`").term(
             "components",
@@ -113,47 +118,48 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let state = data.moments_of_folds()?;
-        let stages = data.resources.stages;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let state = data.moments_by_fold()?;
+        let stages = data.resources.stage_observer;
         let stage = stages.stage("components", None);
         let (gram, p) = (&state.gram, data.map.dims().1);
         let mut ranks: Vec<usize> = data.options.ranks.iter().map(|rank| *rank.min(&p)).collect();
         ranks.dedup();
-        let held = if gram.folds().len() > 1 { self.held_out(gram, &ranks)? } else { Vec::new() };
-        let best = held.iter().filter_map(|held| Some((held, held.best()?))).min_by(|a, b| a.1.1.total_cmp(&b.1.1));
-        let (rank, q) = best.map_or((p, self.components), |(held, (q, _))| (held.rank, q));
-        let own = Centred::of(gram.sum(None))?;
-        let found = Components::of(&own, rank, q, gram.epsilon())?;
-        let there = found.count();
+        let rank_errors = if gram.folds().len() > 1 { self.held_out_errors(gram, &ranks)? } else { Vec::new() };
+        let best =
+            rank_errors.iter().filter_map(|held| Some((held, held.best()?))).min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let (rank, q) = best.map_or((p, self.components), |(rank_errors, (q, _))| (rank_errors.rank, q));
+        let moments = CentredMoments::from_moments(gram.training_moments(None))?;
+        let components = Components::of(&moments, rank, q, gram.epsilon())?;
+        let count = components.count();
         let why = "no target covaries with the features; check the target and the kernel";
-        refuse(there == 0, COMPONENTS.name, q, why)?;
+        reject_if(count == 0, COMPONENTS.name, q, why)?;
         drop(stage);
-        data.warn_of_fewer(q, there, "the remaining features covary with no target");
+        data.warn_of_fewer_components(q, count, "the remaining features covary with no target");
         let mut figures = vec![
-            Figure::of("components", there as f64),
-            Figure { name: "explained share of the targets", values: found.explained(&own) },
+            Figure::single("components", count as f64),
+            Figure { name: "explained share of the targets", values: components.explained(&moments) },
         ];
         if let Some((chosen, _)) = best {
             figures.push(Figure { name: "held-out mse of 1, 2, … components", values: chosen.mse.clone() });
         }
         if ranks.len() > 1 {
-            let of_rank = held.iter().filter_map(|held| Some(held.best()?.1));
+            let of_rank = rank_errors.iter().filter_map(|held| Some(held.best()?.1));
             figures.push(Figure { name: "least held-out mse at each rank", values: of_rank.collect() });
         }
-        let (mse, variance) = found.train(&own);
-        let Head { weights, intercept } = found.regression(&own, &data.targets.centre());
-        let components = Head { intercept: found.offsets(&own), weights: found.functions };
-        Ok(Found {
+        let (mse, variance) = components.train_scores(&moments);
+        let LinearHead { weights, intercept } = components.regression(&moments, &data.targets.centre());
+        let component_head = LinearHead { intercept: components.offsets(&moments), weights: components.rotations };
+        Ok(Solution {
             weights,
             intercept,
-            components: Some(components),
+            components: Some(component_head),
             certificate: state.certificate,
-            ranks,
-            train: Some(explained(mse, variance, gram.targets())),
+            certified_ranks: ranks,
+            train_score: Some(mse_and_r2(mse, variance, gram.targets())),
             figures,
             passes: 1,
-            ..Found::default()
+            ..Solution::default()
         })
     }
 }

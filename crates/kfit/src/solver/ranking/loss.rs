@@ -3,9 +3,9 @@
 
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::linalg::strips::Pool;
-use crate::ranked::{Group, Groups};
-use crate::solver::hessian_blocks::{self, Block};
-use crate::solver::newton::{Objective, Point, Shape};
+use crate::ranking_pairs::{Group, Groups};
+use crate::solver::hessian_blocks::{self, SampledBlock};
+use crate::solver::newton::{Dimensions, Evaluation, Objective};
 use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
@@ -27,11 +27,11 @@ pub(super) enum PairLoss {
 kmodel::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
 
 /// Number of drawn pairs whose features are in memory at once.
-const PAIRS: usize = 512;
+const CHUNK_PAIRS: usize = 512;
 
 /// Bytes of the features of these pairs, for p features of `element` bytes.
 pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
-    (2 * PAIRS + 1) * p * element
+    (2 * CHUNK_PAIRS + 1) * p * element
 }
 
 /// Contribution of a row to the loss of all pairs, and the first and second derivative of that loss
@@ -39,63 +39,63 @@ pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
 type RowTerms = [f64; 3];
 
 impl PairLoss {
-    fn terms(self, group: Group<'_>, scores: &[f64], found: &mut [RowTerms]) {
+    fn terms(self, group: Group<'_>, scores: &[f64], out: &mut [RowTerms]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {
                 let [loss, slope, curvature] = logistic(scores[better] - scores[worse]);
-                found[better] = [found[better][0] + loss, found[better][1] + slope, found[better][2] + curvature];
-                found[worse] = [found[worse][0], found[worse][1] - slope, found[worse][2] + curvature];
+                out[better] = [out[better][0] + loss, out[better][1] + slope, out[better][2] + curvature];
+                out[worse] = [out[worse][0], out[worse][1] - slope, out[worse][2] + curvature];
             });
         }
         // only score differences count: small numbers lose fewer digits
         let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
         let mut near = vec![Default::default(); scores.len()];
-        group.near(&scores, &scores, 1.0, &mut near);
-        for ((found, score), [(below, sum_below), (above, sum_above)]) in found.iter_mut().zip(&scores).zip(near) {
+        group.sums_within_margin(&scores, &scores, 1.0, &mut near);
+        for ((row_terms, score), [(below, sum_below), (above, sum_above)]) in out.iter_mut().zip(&scores).zip(near) {
             // sums of 1 − z over the pairs in which the row is the better one, and the worse one
             let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
             let loss = better * (1.0 - score) + worse * score;
-            *found = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
+            *row_terms = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
         }
     }
 
     /// Returns the first row of the group at which the cumulative second derivative of its pairs
     /// with a fixed row exceeds a threshold.
-    fn partner(self, group: Group<'_>, scores: &[f64], place: usize, share: f64) -> usize {
-        let (mut sum, mut last) = (0.0, place);
-        for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[place]) {
-            let lead = scores[place] - scores[other];
-            let lead = if group.grades[place] > *grade { lead } else { -lead };
+    fn partner(self, group: Group<'_>, scores: &[f64], row: usize, threshold: f64) -> usize {
+        let (mut sum, mut partner) = (0.0, row);
+        for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[row]) {
+            let lead = scores[row] - scores[other];
+            let lead = if group.grades[row] > *grade { lead } else { -lead };
             let curvature = match self {
                 Self::SquaredHinge if lead < 1.0 => 2.0,
                 Self::SquaredHinge => 0.0,
                 Self::Logistic => logistic(lead)[2],
             };
             if curvature > 0.0 {
-                (sum, last) = (sum + curvature, other);
+                (sum, partner) = (sum + curvature, other);
             }
-            if sum > share {
+            if sum > threshold {
                 break;
             }
         }
-        last
+        partner
     }
 
     /// Multiplies the Hessian with respect to the scores of a group by the vector `along`.
-    fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), found: &mut [f64]) {
+    fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), out: &mut [f64]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {
                 let [_, _, curvature] = logistic(scores[better] - scores[worse]);
                 let product = curvature * (along[better] - along[worse]);
-                found[better] += product;
-                found[worse] -= product;
+                out[better] += product;
+                out[worse] -= product;
             });
         }
         let mut near = vec![Default::default(); scores.len()];
-        group.near(scores, along, 1.0, &mut near);
-        for ((found, along), [(below, sum_below), (above, sum_above)]) in found.iter_mut().zip(along).zip(near) {
-            *found = 2.0 * ((below + above) * along - sum_below - sum_above);
+        group.sums_within_margin(scores, along, 1.0, &mut near);
+        for ((product, along), [(below, sum_below), (above, sum_above)]) in out.iter_mut().zip(along).zip(near) {
+            *product = 2.0 * ((below + above) * along - sum_below - sum_above);
         }
     }
 }
@@ -103,13 +103,13 @@ impl PairLoss {
 /// Returns ln(1 + e^−z) with its first and second derivative.
 fn logistic(z: f64) -> [f64; 3] {
     let small = (-z.abs()).exp();
-    let wrong = if z >= 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
-    [(-z).max(0.0) + small.ln_1p(), -wrong, wrong * (1.0 - wrong)]
+    let probability_wrong = if z >= 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
+    [(-z).max(0.0) + small.ln_1p(), -probability_wrong, probability_wrong * (1.0 - probability_wrong)]
 }
 
 /// The mean loss of the pairs of all groups, without the penalty term, by passes over the features.
-pub(super) struct Loss<'a, 'k, T: Real> {
-    kept: &'a StoredFeatures<'k, T>,
+pub(super) struct RankingLoss<'a, 'k, T: Real> {
+    features: &'a StoredFeatures<'k, T>,
     groups: Cow<'a, Groups>,
     pairs: f64,
     pair_loss: PairLoss,
@@ -121,23 +121,23 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     passes: u64,
 }
 
-impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
+impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     pub(super) fn new(
-        kept: &'a StoredFeatures<'k, T>,
+        features: &'a StoredFeatures<'k, T>,
         (groups, pairs): (Cow<'a, Groups>, f64),
         pair_loss: PairLoss,
         observer: &'a dyn Observer,
     ) -> Self {
-        Self { kept, groups, pairs, pair_loss, observer, scores: Vec::new(), curvatures: Vec::new(), passes: 0 }
+        Self { features, groups, pairs, pair_loss, observer, scores: Vec::new(), curvatures: Vec::new(), passes: 0 }
     }
 
     /// Computes Φw in the order of the groups: one pass.
-    fn times(&mut self, w: &[f64]) -> Result<Vec<f64>> {
-        let (kept, mut out) = (self.kept, Vec::new());
-        let w: Vec<T> = w[..kept.p].iter().map(|value| T::from_f64(*value)).collect();
-        let Values(scores) = kept.fold("scores", self.observer, &Values::<T>::default, |scores, tile| {
+    fn product(&mut self, w: &[f64]) -> Result<Vec<f64>> {
+        let (features, mut out) = (self.features, Vec::new());
+        let w: Vec<T> = w[..features.p].iter().map(|value| T::from_f64(*value)).collect();
+        let Values(scores) = features.fold("scores", self.observer, &Values::<T>::default, |scores, tile| {
             out.resize(tile.rows(), T::ZERO);
-            tile.times(&w, &mut out, kept.workers());
+            tile.times(&w, &mut out, features.workers());
             scores.0.extend_from_slice(&out);
             Ok(())
         })?;
@@ -147,12 +147,12 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
 
     /// Computes the mean over the pairs of Φᵀr for numbers r in the order of the groups, p numbers
     /// and 0 for the intercept: one pass.
-    fn transposed(&mut self, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
-        let (kept, mut right) = (self.kept, vec![T::ZERO; self.kept.n]);
+    fn transposed_product(&mut self, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
+        let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
         self.groups.rows().iter().zip(numbers).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
-        let init = || Sums::new(kept.p);
-        let Sums(mut sums) = kept.fold("product with the features", self.observer, &init, |sums, tile| {
-            tile.add_transposed(&right[tile.first..tile.first + tile.rows()], &mut sums.0, kept.workers());
+        let init = || Sums::new(features.p);
+        let Sums(mut sums) = features.fold("product with the features", self.observer, &init, |sums, tile| {
+            tile.add_transposed(&right[tile.first..tile.first + tile.rows()], &mut sums.0, features.workers());
             Ok(())
         })?;
         self.passes += 1;
@@ -162,55 +162,54 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     }
 }
 
-impl<T: Real> Objective<T> for Loss<'_, '_, T> {
-    fn shape(&self) -> Shape<'_> {
-        Shape { p: self.kept.p, k: 1, intercept: Intercept::None, workers: self.kept.workers() }
+impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
+    fn dimensions(&self) -> Dimensions<'_> {
+        Dimensions { p: self.features.p, k: 1, intercept: Intercept::None, workers: self.features.workers() }
     }
 
-    fn passes(&mut self) -> &mut u64 {
+    fn passes_mut(&mut self) -> &mut u64 {
         &mut self.passes
     }
 
-    fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
-        self.scores = self.times(w)?;
-        let terms =
-            |group: Group<'_>, scores: &[f64], found: &mut [RowTerms]| self.pair_loss.terms(group, scores, found);
-        let found = self.groups.find(&self.scores, self.kept.workers(), terms);
-        let sum = |at: usize| found.iter().map(|terms| terms[at]).sum::<f64>() / self.pairs;
+    fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation> {
+        self.scores = self.product(w)?;
+        let terms = |group: Group<'_>, scores: &[f64], out: &mut [RowTerms]| self.pair_loss.terms(group, scores, out);
+        let row_terms = self.groups.map_groups(&self.scores, self.features.workers(), terms);
+        let sum = |at: usize| row_terms.iter().map(|terms| terms[at]).sum::<f64>() / self.pairs;
         let (loss, curvatures) = (sum(0), vec![sum(2)]);
-        self.curvatures = found.iter().map(|terms| terms[2]).collect();
-        Ok(Point { loss, curvatures, gradient: self.transposed(found.iter().map(|terms| terms[1]))? })
+        self.curvatures = row_terms.iter().map(|terms| terms[2]).collect();
+        Ok(Evaluation { loss, curvatures, gradient: self.transposed_product(row_terms.iter().map(|terms| terms[1]))? })
     }
 
-    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
-        let along = self.times(v)?;
-        let both: Vec<(f64, f64)> = self.scores.iter().copied().zip(along).collect();
-        let products = |group: Group<'_>, both: &[(f64, f64)], found: &mut [f64]| {
+    fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
+        let direction_scores = self.product(v)?;
+        let both: Vec<(f64, f64)> = self.scores.iter().copied().zip(direction_scores).collect();
+        let products = |group: Group<'_>, both: &[(f64, f64)], out: &mut [f64]| {
             let (scores, along): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
-            self.pair_loss.products(group, (&scores, &along), found);
+            self.pair_loss.products(group, (&scores, &along), out);
         };
-        let found = self.groups.find(&both, self.kept.workers(), products);
-        self.transposed(found.into_iter())
+        let row_products = self.groups.map_groups(&both, self.features.workers(), products);
+        self.transposed_product(row_products.into_iter())
     }
 
     /// Returns an unbiased estimate of the Hessian: moments of the feature differences of drawn
     /// pairs. Moments of rows would be a worse preconditioner near the solution, because few pairs
     /// have curvature and common parts of the rows of a group cancel.
-    fn blocks(&mut self, _: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        let (kept, p) = (self.kept, self.kept.p);
-        let (pairs, weight) = self.draw(step);
-        if pairs.is_empty() || hessian_blocks::bytes(kept.n, p, 1, size_of::<T>()).is_none() {
+    fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
+        let (features, p) = (self.features, self.features.p);
+        let (pairs, weight) = self.draw_pairs(step);
+        if pairs.is_empty() || hessian_blocks::bytes(features.n, p, 1, size_of::<T>()).is_none() {
             return Ok(None);
         }
-        let (mut block, panels, sequential) = (Block::<T>::new(p), Pool::default(), Workers::sequential());
-        for pairs in pairs.chunks(PAIRS) {
+        let (mut block, panels, sequential) = (SampledBlock::<T>::new(p), Pool::default(), Workers::sequential());
+        for pairs in pairs.chunks(CHUNK_PAIRS) {
             let rows: BTreeSet<usize> = pairs.iter().flatten().copied().collect();
             let rows: Vec<usize> = rows.into_iter().collect();
-            let phi = kept.copied(&rows, self.observer)?;
+            let phi = features.copy_rows(&rows, self.observer)?;
             let row = |row: &usize| rows.binary_search(row).map_or(&[][..], |at| &phi[at * p..(at + 1) * p]);
             for [one, other] in pairs {
-                let apart: Vec<T> = row(one).iter().zip(row(other)).map(|(a, b)| *a - *b).collect();
-                block.push(&apart, weight, &panels, &sequential);
+                let difference: Vec<T> = row(one).iter().zip(row(other)).map(|(a, b)| *a - *b).collect();
+                block.push(&difference, weight, &panels, &sequential);
             }
         }
         block.flush(p, &panels, &sequential);
@@ -219,25 +218,26 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     }
 }
 
-impl<T: Real> Loss<'_, '_, T> {
+impl<T: Real> RankingLoss<'_, '_, T> {
     /// Draws pairs with probability proportional to their second derivatives: first a row, in
     /// proportion to the sum over its pairs, then one of these pairs. Returns the positions of the
     /// rows, and the weight of each pair.
-    fn draw(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
-        let (count, total) = (hessian_blocks::ROWS * self.kept.p as f64, self.curvatures.iter().sum::<f64>());
-        let keys = Stream::new(self.kept.seed(), Purpose::Sketch, step as u64);
-        let (mut pairs, mut first, mut reached) = (Vec::with_capacity(count as usize), 0, 0.0);
-        for (group, scores) in self.groups.each(&self.scores) {
-            for place in 0..scores.len() {
-                reached += self.curvatures[first + place];
+    fn draw_pairs(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
+        let (count, total) =
+            (hessian_blocks::ROWS_PER_FEATURE * self.features.p as f64, self.curvatures.iter().sum::<f64>());
+        let keys = Stream::new(self.features.seed(), Purpose::Sketch, step as u64);
+        let (mut pairs, mut first, mut cumulative) = (Vec::with_capacity(count as usize), 0, 0.0);
+        for (group, scores) in self.groups.groups_with(&self.scores) {
+            for row in 0..scores.len() {
+                cumulative += self.curvatures[first + row];
                 loop {
                     let drawn = pairs.len() as u64;
-                    if drawn as f64 >= count || (drawn as f64 + keys.uniform(2 * drawn)) / count * total >= reached {
+                    if drawn as f64 >= count || (drawn as f64 + keys.uniform(2 * drawn)) / count * total >= cumulative {
                         break;
                     }
-                    let share = keys.uniform(2 * drawn + 1) * self.curvatures[first + place];
-                    let other = self.pair_loss.partner(group, scores, place, share);
-                    pairs.push([place, other].map(|place| self.groups.rows()[first + place] as usize));
+                    let threshold = keys.uniform(2 * drawn + 1) * self.curvatures[first + row];
+                    let other = self.pair_loss.partner(group, scores, row, threshold);
+                    pairs.push([row, other].map(|place| self.groups.rows()[first + place] as usize));
                 }
             }
             first += scores.len();
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn terms_and_products_are_derivatives_of_the_loss_of_all_pairs() {
         let groups = Groups::new(7, |_| true, |_| 0, |row| GRADES[row]);
-        let (group, _) = groups.each(&SCORES).next().unwrap();
+        let (group, _) = groups.groups_with(&SCORES).next().unwrap();
         for pair_loss in [PairLoss::SquaredHinge, PairLoss::Logistic] {
             let terms = |scores: &[f64]| {
                 let mut found = vec![RowTerms::default(); 7];
@@ -278,15 +278,15 @@ mod tests {
             let found = terms(&SCORES);
             let sum: f64 = found.iter().map(|terms| terms[0]).sum();
             assert!((sum - loss_of(pair_loss, &SCORES)).abs() < 1e-12 * sum, "{pair_loss:?}: {sum}");
-            let moved = |i: usize, by: f64| {
+            let with_step = |i: usize, by: f64| {
                 let mut scores = SCORES;
                 scores[i] += by;
                 scores
             };
             for (i, [_, own, bent]) in found.into_iter().enumerate() {
-                let slope = (loss_of(pair_loss, &moved(i, 1e-6)) - loss_of(pair_loss, &moved(i, -1e-6))) / 2e-6;
+                let slope = (loss_of(pair_loss, &with_step(i, 1e-6)) - loss_of(pair_loss, &with_step(i, -1e-6))) / 2e-6;
                 assert!((own - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {own} {slope}");
-                let curvature = (terms(&moved(i, 1e-6))[i][1] - terms(&moved(i, -1e-6))[i][1]) / 2e-6;
+                let curvature = (terms(&with_step(i, 1e-6))[i][1] - terms(&with_step(i, -1e-6))[i][1]) / 2e-6;
                 assert!((bent - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {bent} {curvature}");
             }
             for (i, [_, _, bent]) in terms(&SCORES).into_iter().enumerate() {

@@ -42,24 +42,25 @@
 
 mod loss;
 
-use super::parameter::{COMPARED_LAMBDAS, FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
+use super::parameter::{DEFAULT_LAMBDA_GRID, FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{
-    Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, held_out, hessian_blocks, newton, refuse,
+    Figure, Penalty, Settings, Solution, Solver, SolverFacts, SolverFamily, cross_validation, hessian_blocks, newton,
+    reject_if,
 };
-use crate::features::{self, FitData, StoredFeatures, Wanted};
-use crate::ranked::{self, Groups};
+use crate::features::{self, FitData, GatherOptions, StoredFeatures};
+use crate::ranking_pairs::{self, Groups};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use kapprox::Real;
-use kstore::Plan;
-use loss::{Loss, PairLoss};
+use kstore::MemoryPlan;
+use loss::{PairLoss, RankingLoss};
 use std::borrow::Cow;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "ranking",
     "the order of rows within groups, learned from the grades of pairs of rows (RankSVM)",
     Task::Ranking,
-    &[GROUP, LOSS, COMPARED_LAMBDAS, FOLDS, STEPS, TOLERANCE],
+    &[GROUP, LOSS, DEFAULT_LAMBDA_GRID, FOLDS, STEPS, TOLERANCE],
     |settings| Ok(Box::new(Ranking::new(settings)?)),
 );
 
@@ -67,14 +68,14 @@ const LOSS: Parameter = Parameter {
     name: "loss",
     kind: ParameterKind::Word(&["squared-hinge", "logistic"]),
     default: Some("squared-hinge"),
-    about: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
+    help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
 /// Maximum number of rows of a group whose pairs are visited one by one: fifty million pairs.
-const VISITED: usize = 10_000;
+const MAX_LOGISTIC_ROWS: usize = 10_000;
 
 /// Bytes of a row: its score, its terms, and the sums over its pairs.
-const ROW: usize = 150;
+const BYTES_PER_ROW: usize = 150;
 
 #[derive(Clone, Debug)]
 struct Ranking {
@@ -88,7 +89,7 @@ struct Ranking {
 impl Ranking {
     fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            penalties: settings.compared()?,
+            penalties: settings.compared_penalties()?,
             pair_loss: settings.choice(&LOSS),
             grouped: settings.column(&GROUP).is_some(),
             steps: settings.required(&STEPS, Settings::count),
@@ -98,21 +99,21 @@ impl Ranking {
     /// Returns the groups of the selected rows, and the number of their pairs.
     fn groups<T: Real>(
         &self,
-        kept: &StoredFeatures<'_, T>,
-        takes: impl Fn(usize) -> bool,
+        features: &StoredFeatures<'_, T>,
+        selects: impl Fn(usize) -> bool,
         group: impl Fn(usize) -> u32,
     ) -> Result<(Groups, f64)> {
-        let groups = Groups::new(kept.n, takes, group, |row| kept.y[row]);
+        let groups = Groups::new(features.n, selects, group, |row| features.y[row]);
         let pairs = groups.count_pairs();
         if pairs == 0.0 {
-            return Err(ranked::without_pairs());
+            return Err(ranking_pairs::no_pairs_error());
         }
         let largest = kstore::shown::count(groups.largest() as u64);
         let why = format!(
             "it visits every pair of rows, and a group has {largest} rows; use squared-hinge, or smaller groups (`group`)"
         );
-        let refused = self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED;
-        refuse(refused, LOSS.name, self.pair_loss, why)?;
+        let too_large = self.pair_loss == PairLoss::Logistic && groups.largest() > MAX_LOGISTIC_ROWS;
+        reject_if(too_large, LOSS.name, self.pair_loss, why)?;
         Ok((groups, pairs))
     }
 
@@ -120,83 +121,98 @@ impl Ranking {
     /// the cross-validation, and its number of passes.
     fn choose<T: Real>(
         &self,
-        kept: &StoredFeatures<'_, T>,
+        features: &StoredFeatures<'_, T>,
         data: &FitData<'_, T>,
         (moments, pairs): (&FoldGram, f64),
     ) -> Result<(Penalty, Vec<Figure>, u64)> {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
-        let stage = data.resources.stages.stage("held-out rows", None);
+        let stage = data.resources.stage_observer.stage("held-out rows", None);
         let loss = |fold| {
-            let (groups, pairs) = self.groups(kept, |row| kept.folds[row] != fold, |row| group_of(kept, row))?;
-            Ok((Loss::new(kept, (Cow::Owned(groups), pairs), self.pair_loss, &*stage), pairs))
+            let (groups, pairs) =
+                self.groups(features, |row| features.folds[row] != fold, |row| group_of(features, row))?;
+            Ok((RankingLoss::new(features, (Cow::Owned(groups), pairs), self.pair_loss, &*stage), pairs))
         };
-        let found = held_out::by_newton(kept, data, (&self.penalties, self.steps), (1, moments), &*stage, loss)?;
+        let held_out_scores = cross_validation::scores_by_newton(
+            features,
+            data,
+            (&self.penalties, self.steps),
+            (1, moments),
+            &*stage,
+            loss,
+        )?;
         drop(stage);
         // rows of different folds are scored by different functions
-        let most = 1 + kept.groups.iter().max().copied().unwrap_or(0);
-        let group = |row: usize| u32::from(kept.folds[row]) * most + group_of(kept, row);
-        let (groups, _) = self.groups(kept, |_| true, group)?;
-        let wrong = |scores: &Vec<T>| {
+        let group_count = 1 + features.groups.iter().max().copied().unwrap_or(0);
+        let group = |row: usize| u32::from(features.folds[row]) * group_count + group_of(features, row);
+        let (groups, _) = self.groups(features, |_| true, group)?;
+        let fraction_wrong = |scores: &Vec<T>| {
             let scores = groups.gather(|row| scores[row].to_f64());
-            groups.order(&scores, kept.workers()).share_wrong().unwrap_or(f64::NAN)
+            groups.pair_counts(&scores, features.workers()).error_rate().unwrap_or(f64::NAN)
         };
-        let errors = found.scores.iter().map(wrong).collect();
-        let (at, figures) =
-            held_out::choose(&self.penalties, pairs, errors, "held-out share of pairs in the wrong order at each");
-        Ok((self.penalties[at], figures.into(), found.passes))
+        let errors = held_out_scores.scores.iter().map(fraction_wrong).collect();
+        let (index, figures) = cross_validation::choose_penalty(
+            &self.penalties,
+            pairs,
+            errors,
+            "held-out share of pairs in the wrong order at each",
+        );
+        Ok((self.penalties[index], figures.into(), held_out_scores.passes))
     }
 }
 
-fn group_of<T: Real>(kept: &StoredFeatures<'_, T>, row: usize) -> u32 {
-    kept.groups.get(row).copied().unwrap_or(0)
+fn group_of<T: Real>(features: &StoredFeatures<'_, T>, row: usize) -> u32 {
+    features.groups.get(row).copied().unwrap_or(0)
 }
 
 impl<T: Real> Solver<T> for Ranking {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, holds_out: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, uses_validation_rows: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        let plan = held_out::plan(plan, shape, 1, self.penalties.len());
-        let (n, p) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p);
-        let rows = Groups::bytes(n).saturating_add(n.saturating_mul(ROW));
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        let plan = cross_validation::plan(plan, size, 1, self.penalties.len());
+        let (n, p) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p);
+        let rows = Groups::bytes(n).saturating_add(n.saturating_mul(BYTES_PER_ROW));
         let moments = GramState::bytes(p, 0, 1);
-        plan.term("grades, groups and pairs of all rows", rows + features::values_bytes(n, 8 + shape.element), "")
+        plan.term("grades, groups and pairs of all rows", rows + features::values_bytes(n, 8 + size.element_bytes), "")
             .term(
                 "Gram matrix and the preconditioner's factor",
-                moments + (8 * p * p).max((features::STATES - 1) * moments),
+                moments + (8 * p * p).max((features::STATES_PER_FOLD - 1) * moments),
                 "lower `rank`",
             )
             .term(
                 "pairs of the preconditioner",
-                hessian_blocks::bytes(n, p, 1, shape.element).unwrap_or(0) + loss::pairs_bytes(p, shape.element),
+                hessian_blocks::bytes(n, p, 1, size.element_bytes).unwrap_or(0)
+                    + loss::pairs_bytes(p, size.element_bytes),
                 "lower `rank`",
             )
-            .term("scores of a tile", 2 * cut.tile * size_of::<f64>(), "")
-            .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1), "lower `rank`")
+            .term("scores of a tile", 2 * pass_shape.tile * size_of::<f64>(), "")
+            .term("coefficients and directions", (9 + features::STATES_PER_FOLD) * 8 * (p + 1), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let wanted = Wanted { moments: true, groups: self.grouped, ..Wanted::default() };
-        let (kept, gathered) = StoredFeatures::gather(data, wanted)?;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let wanted = GatherOptions { moments: true, groups: self.grouped, ..GatherOptions::default() };
+        let (features, gathered) = StoredFeatures::gather(data, wanted)?;
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
-        let (groups, pairs) = self.groups(&kept, |_| true, |row| group_of(&kept, row))?;
-        let (penalty, chosen, compared) = self.choose(&kept, data, (moments, pairs))?;
+        let (groups, pairs) = self.groups(&features, |_| true, |row| group_of(&features, row))?;
+        let (penalty, choice_figures, choice_passes) = self.choose(&features, data, (moments, pairs))?;
         let lambda = penalty.lambda(pairs);
-        let stage = data.resources.stages.stage("newton", None);
-        let (borrowed, wide) = ((Cow::Borrowed(&groups), pairs), kept.wide());
-        let loss = Loss::new(&kept, borrowed.clone(), self.pair_loss, &*stage);
-        let proof = || Loss::new(&wide, borrowed, self.pair_loss, &*stage);
-        let (mut fitted, proof, _) = newton::fit("ranking", data, loss, proof, (moments, lambda, self.steps))?;
-        let wrong = groups.order(&proof.scores, kept.workers()).share_wrong();
-        let order =
-            [Figure::of("share of pairs in the wrong order", wrong.unwrap_or_default()), Figure::of("pairs", pairs)];
-        fitted.figures.splice(..0, order);
-        fitted.figures.extend(chosen);
-        fitted.passes += 1 + compared;
-        Ok(Found { certificate: gathered.certificate, ..fitted })
+        let stage = data.resources.stage_observer.stage("newton", None);
+        let (borrowed, f64_features) = ((Cow::Borrowed(&groups), pairs), features.widened());
+        let loss = RankingLoss::new(&features, borrowed.clone(), self.pair_loss, &*stage);
+        let f64_loss = || RankingLoss::new(&f64_features, borrowed, self.pair_loss, &*stage);
+        let (mut solution, f64_loss, _) = newton::fit("ranking", data, loss, f64_loss, (moments, lambda, self.steps))?;
+        let fraction_wrong = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
+        let order_figures = [
+            Figure::single("share of pairs in the wrong order", fraction_wrong.unwrap_or_default()),
+            Figure::single("pairs", pairs),
+        ];
+        solution.figures.splice(..0, order_figures);
+        solution.figures.extend(choice_figures);
+        solution.passes += 1 + choice_passes;
+        Ok(Solution { certificate: gathered.certificate, ..solution })
     }
 }

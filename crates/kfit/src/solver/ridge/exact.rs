@@ -5,165 +5,174 @@
 //! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes its
 //! preconditioner and continues after its last iteration.
 
-use super::iterative::cg::{self, CgSolution, Until};
-use super::iterative::constant::Constant;
-use super::iterative::exact::{self, Dual, ExactProblem};
-use super::iterative::low_rank::LowRank;
+use super::iterative::centring::Centring;
+use super::iterative::cg::{self, CgSolution, StoppingRule};
+use super::iterative::exact::{self, DualSolution, ExactProblem};
+use super::iterative::low_rank::LowRankInverse;
 use super::linear::LinearSystem;
-use super::{DIRECT_ROWS, Ridge, RidgeMethod, pcg};
-use crate::linalg::kernel_tiles::Tiles;
-use crate::linalg::sparse_matrix::{SparseMatrix, functions};
+use super::{MAX_DIRECT_ROWS, Ridge, RidgeMethod, pcg};
+use crate::linalg::kernel_tiles::KernelTiles;
+use crate::linalg::sparse_matrix::{SparseMatrix, as_inner_products};
 use crate::model::{Basis, Intercept};
-use crate::prepare::landmarks::Mapping;
-use crate::prepare::{plan, whole};
+use crate::prepare::map_builder::MapBuilder;
+use crate::prepare::{exact_rows, stage_plans};
 use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
-use crate::solver::{Found, Solved, explained, refuse};
+use crate::solver::{Solution, SolveMethod, mse_and_r2, reject_if};
 use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use kapprox::{Kernel, Real};
-use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
+use kstore::{MemoryPlan, MemoryRows, Reading, RowSource, pass::Observer};
 
-const REMEDY: &str = "raise `lambda`, raise `rank` for a better preconditioner, or use `method` direct";
-const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+const RESIDUAL_REMEDY: &str = "raise `lambda`, raise `rank` for a better preconditioner, or use `method` direct";
+const ROWS_REMEDY: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 /// Returns the stages of the fit. The first stage reads the statistics of the columns. The direct
 /// method then has one stage, the factorisation. The iterative method has three: landmarks,
 /// preconditioner, and iteration.
-pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
-    let (shape, budget) = (&work.shape, work.resources.memory);
-    let cut = whole::cut(shape);
-    let scan = Stage { plan: plan::scan(shape, cut, budget), passes: 1 };
-    if let Some(width) = linear(ridge, &work.options.kernel) {
-        let (n, t) = (shape.n as usize, shape.t);
-        let plan = whole::plan(plan::ITERATION, shape, budget)
-            .term("entries of the rows", SparseMatrix::bytes(n, shape.d), ROWS)
-            .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * width, ROWS);
-        return (cut, vec![scan, Stage { plan, passes: 1 }]);
+pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
+    let (size, budget) = (&request.size, request.resources.memory);
+    let pass_shape = exact_rows::exact_pass_shape(size);
+    let scan = Stage { plan: stage_plans::plan_scan(size, pass_shape, budget), passes: 1 };
+    if let Some(width) = linear_width(ridge, &request.options.kernel) {
+        let (n, t) = (size.n as usize, size.t);
+        let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
+            .term("entries of the rows", SparseMatrix::bytes(n, size.d), ROWS_REMEDY)
+            .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * width, ROWS_REMEDY);
+        return (pass_shape, vec![scan, Stage { plan, passes: 1 }]);
     }
-    if method(ridge, shape, budget) == RidgeMethod::Direct {
-        return (cut, vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }]);
+    if resolve_method(ridge, size, budget) == RidgeMethod::Direct {
+        return (pass_shape, vec![scan, Stage { plan: direct_plan(size, budget), passes: 1 }]);
     }
-    let stages = iterative_plans::<T>(shape, cut, &work.options, budget).into_iter().zip([1, 0, 0]);
-    (cut, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
+    let stages = iterative_plans::<T>(size, pass_shape, &request.options, budget).into_iter().zip([1, 0, 0]);
+    (pass_shape, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
 /// Returns the number of columns if the solver learns one weight per column, otherwise `None`. It
 /// does so for the linear kernel on sparse rows, unless the direct method or leave-one-out is
 /// requested.
-fn linear(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
+fn linear_width(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
 
-fn method(ridge: &Ridge, shape: &ProblemSize, budget: usize) -> RidgeMethod {
+fn resolve_method(ridge: &Ridge, size: &ProblemSize, budget: usize) -> RidgeMethod {
     match ridge.method {
         // leave-one-out errors need the Cholesky factor
         RidgeMethod::Auto if ridge.leave_one_out => RidgeMethod::Direct,
-        RidgeMethod::Auto if shape.n <= DIRECT_ROWS as u64 && direct_plan(shape, budget).bytes() <= budget => {
+        RidgeMethod::Auto if size.n <= MAX_DIRECT_ROWS as u64 && direct_plan(size, budget).bytes() <= budget => {
             RidgeMethod::Direct
         }
         RidgeMethod::Auto => RidgeMethod::Pcg,
-        given => given,
+        requested => requested,
     }
 }
 
-fn direct_plan(shape: &ProblemSize, budget: usize) -> Plan {
-    let bytes = exact::direct_bytes(shape.n as usize, shape.d, shape.t, shape.threads);
-    whole::plan(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "use `method` pcg")
+fn direct_plan(size: &ProblemSize, budget: usize) -> MemoryPlan {
+    let bytes = exact::direct_bytes(size.n as usize, size.d, size.t, size.threads);
+    exact_rows::exact_plan(stage_plans::FACTOR_STAGE, size, budget).term(
+        "kernel matrix and its factor",
+        bytes,
+        "use `method` pcg",
+    )
 }
 
-fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &TrainOptions, budget: usize) -> [Plan; 3] {
-    let (n, k) = (shape.n as usize, shape.map.p);
+fn iterative_plans<T: Real>(
+    size: &ProblemSize,
+    pass_shape: PassShape,
+    options: &TrainOptions,
+    budget: usize,
+) -> [MemoryPlan; 3] {
+    let (n, k) = (size.n as usize, size.map.p);
     let rank = "lower `rank`";
-    let mut choose = plan::landmarks(shape, cut, budget);
+    let mut landmark_plan = stage_plans::plan_landmarks(size, pass_shape, budget);
     if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
-        let row = shape.d * shape.element + 8 * (shape.t + 1);
-        choose = choose.term("rows, which the model stores", n * row, ROWS);
+        let row = size.d * size.element_bytes + 8 * (size.t + 1);
+        landmark_plan = landmark_plan.term("rows, which the model stores", n * row, ROWS_REMEDY);
     }
-    let made = whole::plan("preconditioner", shape, budget)
-        .term("feature map", shape.map.footprint.fixed, rank)
-        .term("matrices to build it", shape.map.making, rank)
-        .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
-        .term("features in f64", LowRank::<T>::making_bytes(k, shape.threads), rank);
-    let (solve, room) = solving::<T>(shape, budget);
-    [choose, made, solve.term("stored kernel values", room, "")]
+    let preconditioner_plan = exact_rows::exact_plan("preconditioner", size, budget)
+        .term("feature map", size.map.footprint.fixed, rank)
+        .term("matrices to build it", size.map.build_bytes, rank)
+        .term("features and their factors", LowRankInverse::<T>::bytes(n, k), rank)
+        .term("features in f64", LowRankInverse::<T>::build_bytes(k, size.threads), rank);
+    let (solve_plan, kernel_bytes) = iteration_plan::<T>(size, budget);
+    [landmark_plan, preconditioner_plan, solve_plan.term("stored kernel values", kernel_bytes, "")]
 }
 
 /// Returns the plan of the iteration without stored kernel values, and the number of bytes for
 /// kernel values: enough for all of them, or what remains of `budget`.
-fn solving<T: Real>(shape: &ProblemSize, budget: usize) -> (Plan, usize) {
-    let n = shape.n as usize;
-    let plan = whole::plan(plan::ITERATION, shape, budget)
-        .term("features and their factors", LowRank::<T>::bytes(n, shape.map.p), "lower `rank`")
-        .term("vectors", exact::iterative_bytes(n, shape.d, shape.t, shape.threads), ROWS);
-    let room = Tiles::<T>::all_bytes(n).min(budget.saturating_sub(plan.bytes()));
-    (plan, room)
+fn iteration_plan<T: Real>(size: &ProblemSize, budget: usize) -> (MemoryPlan, usize) {
+    let n = size.n as usize;
+    let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
+        .term("features and their factors", LowRankInverse::<T>::bytes(n, size.map.p), "lower `rank`")
+        .term("vectors", exact::iterative_bytes(n, size.d, size.t, size.threads), ROWS_REMEDY);
+    let kernel_bytes = KernelTiles::<T>::full_cache_bytes(n).min(budget.saturating_sub(plan.bytes()));
+    (plan, kernel_bytes)
 }
 
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &FitData<'_, T>,
     rows: &MemoryRows<T>,
-    shape: &ProblemSize,
+    size: &ProblemSize,
     reading: &Reading,
-) -> Result<Found<T>> {
+) -> Result<Solution<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
     // the stored targets are centred, which is valid only for a free intercept; otherwise the mean
     // is added back
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
-    let lambda = ridge.lambda::<T>()?;
+    let lambda = ridge.only_lambda::<T>()?;
     let mu = lambda * n as f64;
-    let constant = Constant::new(ridge.intercept, n, mu);
-    let problem = ExactProblem { y: y.as_ref(), mu, constant, workers: data.resources.workers };
-    let exact = Exact { ridge, data, reading, rows, shape, problem };
-    let (dual, method, basis) = match linear(ridge, data.kernel) {
-        Some(width) => exact.linear(width)?,
+    let centring = Centring::new(ridge.intercept, n, mu);
+    let problem = ExactProblem { y: y.as_ref(), mu, centring, workers: data.resources.workers };
+    let exact_fit = ExactFit { ridge, data, reading, rows, shape: size, problem };
+    let (dual, method, basis) = match linear_width(ridge, data.kernel) {
+        Some(width) => exact_fit.solve_linear(width)?,
         None => {
-            let (dual, solved) = match method(ridge, shape, data.resources.memory) {
-                RidgeMethod::Direct => exact.direct(None)?,
-                _ => exact.iterated()?,
+            let (dual, solved) = match resolve_method(ridge, size, data.resources.memory) {
+                RidgeMethod::Direct => exact_fit.solve_direct(None)?,
+                _ => exact_fit.solve_with_fallback()?,
             };
-            let rows_of = (0..n).map(|i| rows.row(i)).collect();
-            (dual, solved, Basis::Landmarks { points: rows.x().to_vec(), rows: rows_of })
+            let row_ids = (0..n).map(|i| rows.row(i)).collect();
+            (dual, solved, Basis::Landmarks { points: rows.x().to_vec(), rows: row_ids })
         }
     };
-    if let Some(found) = &dual.found {
-        found.check(REMEDY)?;
+    if let Some(cg_solution) = &dual.cg_solution {
+        cg_solution.check(RESIDUAL_REMEDY)?;
         let remedy = "raise `rank` for a better preconditioner, or raise `lambda`";
-        pcg::warn_of_residual(found, ridge.tolerated::<T>(), remedy, data.resources);
+        pcg::warn_of_residual(cg_solution, ridge.tolerance::<T>(), remedy, data.resources);
     }
-    Ok(Found {
+    Ok(Solution {
         basis: Some(basis),
         intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(lambda),
         method: Some(method),
-        figures: dual.found.as_ref().map_or(Vec::new(), CgSolution::figures),
-        left_out: dual.left_out,
-        train: Some(score(dual.errors.as_ref(), y.as_ref())),
+        figures: dual.cg_solution.as_ref().map_or(Vec::new(), CgSolution::figures),
+        loo_mse: dual.loo_mse,
+        train_score: Some(train_score(dual.errors.as_ref(), y.as_ref())),
         weights: dual.coefficients,
-        ..Found::default()
+        ..Solution::default()
     })
 }
 
 /// Rejects landmark schemes that read targets: the preconditioner depends on the kernel alone.
-pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
-    let Some(scheme) = work.options.landmarks.scheme() else { return Ok(()) };
+pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
+    let Some(scheme) = request.options.landmarks.scheme() else { return Ok(()) };
     let remedy = "the preconditioner of the exact kernel does not read the target; choose another scheme";
-    refuse(scheme.needs_targets, "landmarks", scheme.name, remedy)
+    reject_if(scheme.needs_targets, "landmarks", scheme.name, remedy)
 }
 
-fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
+fn train_score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
     let n = y.nrows().max(1) as f64;
     let variance = y.col_iter().map(|y| {
         let mean = y.iter().sum::<f64>() / n;
         y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n
     });
-    explained(errors.squared_norm_l2() / n, variance.sum(), y.ncols())
+    mse_and_r2(errors.squared_norm_l2() / n, variance.sum(), y.ncols())
 }
 
-struct Exact<'a, T: Real> {
+struct ExactFit<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a FitData<'a, T>,
     reading: &'a Reading,
@@ -172,26 +181,26 @@ struct Exact<'a, T: Real> {
     problem: ExactProblem<'a>,
 }
 
-impl<T: Real> Exact<'_, T> {
+impl<T: Real> ExactFit<'_, T> {
     fn x(&self) -> MatRef<'_, T> {
-        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).features)
+        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).inputs)
     }
 
-    fn until<'u>(&'u self, observer: &'u dyn Observer) -> Until<'u> {
-        Until { tolerance: self.ridge.tolerated::<T>(), observer, journal: self.data.resources.journal }
+    fn stopping_rule<'u>(&'u self, observer: &'u dyn Observer) -> StoppingRule<'u> {
+        StoppingRule { tolerance: self.ridge.tolerance::<T>(), observer, journal: self.data.resources.journal }
     }
 
     /// Solves by conjugate gradient. If this fails, falls back to the direct method, provided that
     /// the method is `auto` and the factor fits the memory budget.
-    fn iterated(&self) -> Result<(Dual, Solved)> {
-        let (dual, solved) = self.iterative()?;
+    fn solve_with_fallback(&self) -> Result<(DualSolution, SolveMethod)> {
+        let (dual, solved) = self.solve_iterative()?;
         let memory = self.data.resources.memory;
-        match dual.found.as_ref().and_then(|found| found.check(REMEDY).err()) {
+        match dual.cg_solution.as_ref().and_then(|found| found.check(RESIDUAL_REMEDY).err()) {
             Some(why)
                 if self.ridge.method == RidgeMethod::Auto && direct_plan(self.shape, memory).bytes() <= memory =>
             {
                 drop(dual);
-                self.direct(Some(why))
+                self.solve_direct(Some(why))
             }
             _ => Ok((dual, solved)),
         }
@@ -199,16 +208,16 @@ impl<T: Real> Exact<'_, T> {
 
     /// Solves by a Cholesky factor. The argument is the error of conjugate gradient if it failed
     /// before.
-    fn direct(&self, since: Option<Error>) -> Result<(Dual, Solved)> {
+    fn solve_direct(&self, cg_error: Option<Error>) -> Result<(DualSolution, SolveMethod)> {
         let n = self.rows.len();
-        let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
+        let _stage = self.data.resources.stage_observer.stage(stage_plans::FACTOR_STAGE, None);
         let kernel = self.data.kernel.build()?.typed::<f64>();
         kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
-        let wide: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
-        let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
+        let x_f64: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
+        let x = MatRef::from_row_major_slice(&x_f64, n, self.x().ncols());
         let dual = self.problem.direct(&*kernel, x, self.ridge.leave_one_out)?;
-        let why = match (self.ridge.method, since) {
-            (_, Some(Error::NoSolution { residual, iterations, .. })) => format!(
+        let why = match (self.ridge.method, cg_error) {
+            (_, Some(Error::NotConverged { residual, iterations, .. })) => format!(
                 "a Cholesky factor of all {n} rows, because conjugate gradient reached only a relative residual of {residual:.1e} in {iterations} iterations"
             ),
             (RidgeMethod::Auto, _) => {
@@ -218,51 +227,58 @@ impl<T: Real> Exact<'_, T> {
             }
             _ => format!("a Cholesky factor of all {n} rows, as requested"),
         };
-        Ok((dual, Solved { name: "direct", why }))
+        Ok((dual, SolveMethod { name: "direct", why }))
     }
 
-    fn linear(&self, width: usize) -> Result<(Dual, Solved, Basis<T>)> {
+    fn solve_linear(&self, width: usize) -> Result<(DualSolution, SolveMethod, Basis<T>)> {
         let (resources, d) = (self.data.resources, self.x().ncols());
-        let matrix = SparseMatrix::of(self.rows.x(), d, width);
-        let observer = resources.stages.stage(plan::ITERATION, None);
+        let matrix = SparseMatrix::from_rows(self.rows.x(), d, width);
+        let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
         let mut system = LinearSystem { matrix: &matrix, problem: self.problem };
-        let dual = system.solve(self.until(&*observer))?;
+        let dual = system.solve(self.stopping_rule(&*observer))?;
         let weights: Vec<Vec<f64>> = dual.coefficients.col_iter().map(|a| system.weights(a)).collect();
-        let (points, coefficients) = functions(&weights, d);
+        let (points, coefficients) = as_inner_products(&weights, d);
         let basis = Basis::Landmarks { points, rows: vec![NO_ROW; coefficients.nrows()] };
         let why = format!("conjugate gradient for weights of the {width} columns of sparse rows");
-        Ok((Dual { coefficients, ..dual }, Solved { name: "linear", why }, basis))
+        Ok((DualSolution { coefficients, ..dual }, SolveMethod { name: "linear", why }, basis))
     }
 
-    fn iterative(&self) -> Result<(Dual, Solved)> {
-        let FitData { options, cut, resources, .. } = *self.data;
-        let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
+    fn solve_iterative(&self) -> Result<(DualSolution, SolveMethod)> {
+        let FitData { options, pass_shape, resources, .. } = *self.data;
+        let (n, ExactProblem { mu, centring, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // without a journal, because it stores passes over the table and this pass reads memory
-        let here = Resources { journal: None, ..*resources };
-        let (source, reading, n_all) = (self.rows, self.reading, n as u64);
-        let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;
+        let without_journal = Resources { journal: None, ..*resources };
+        let (source, reading, row_count) = (self.rows, self.reading, n as u64);
+        let mapped =
+            MapBuilder { source, n: row_count, reading, options: &options, pass_shape, resources: &without_journal }
+                .build()?;
         let k = mapped.map.dims().1;
         let preconditioner = {
-            let _stage = resources.stages.stage("preconditioner", None);
+            let _stage = resources.stage_observer.stage("preconditioner", None);
             let mut phi = Mat::<T>::zeros(n, k);
             mapped.map.apply(self.x(), phi.as_mut(), workers);
-            LowRank::new(phi, mu, constant, workers)?
+            LowRankInverse::new(phi, mu, centring, workers)?
         };
         drop(mapped.map);
-        let observer = resources.stages.stage(plan::ITERATION, None);
-        let any = mapped.kernel.build()?;
-        let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
-        let (_, room) = solving::<T>(self.shape, resources.memory);
-        let dual =
-            self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, room, self.until(&*observer))?;
+        let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
+        let any_kernel = mapped.kernel.build()?;
+        let (kernel, exact) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
+        let (_, kernel_bytes) = iteration_plan::<T>(self.shape, resources.memory);
+        let dual = self.problem.iterative(
+            (&*kernel, &*exact),
+            self.x(),
+            &preconditioner,
+            kernel_bytes,
+            self.stopping_rule(&*observer),
+        )?;
         let why = match self.ridge.method {
-            RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
+            RidgeMethod::Auto if n > MAX_DIRECT_ROWS => format!("more than {MAX_DIRECT_ROWS} rows"),
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),
             _ => "as requested".to_string(),
         };
         let why = format!("conjugate gradient, preconditioned by {k} landmarks ({}): {why}", options.landmarks);
-        Ok((dual, Solved { name: "pcg", why }))
+        Ok((dual, SolveMethod { name: "pcg", why }))
     }
 }

@@ -29,61 +29,61 @@
 //! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
 //! Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, on trees of kernel machines.
 
-use super::tree::{LARGEST, Leaf, Tree};
+use super::tree::{Leaf, MAX_ROW_RATIO, Tree};
 use crate::features::FitData;
 use crate::linalg::cholesky::{self, Side};
 use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
-use crate::solver::normal_equations::{head, system::System};
-use crate::solver::{Figure, heed, refuse};
-use crate::{Error, FoldSpec, GramState, Head, Result, RidgeOptions};
+use crate::solver::normal_equations::{head_at, system::RidgeSystem};
+use crate::solver::{Figure, check_stop, reject_if};
+use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeOptions};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{KernelFunction, Real};
-use kstore::{Plan, Workers};
+use kstore::{MemoryPlan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Number of leaves, spread evenly over the tree, whose validation rows choose μ.
-const TRIALS: usize = 3;
+const TRIAL_LEAVES: usize = 3;
 
 /// Factor between candidates of μ, and maximum number of steps in one direction.
-const FACTOR: f64 = 3.162_277_660_168_379_5;
-const WALK: usize = 8;
+const MU_FACTOR: f64 = 3.162_277_660_168_379_5;
+const MAX_MU_STEPS: usize = 8;
 
 /// Validation error, relative to the features alone, below which the leaves justify their memory.
-const WORTH: f64 = 0.98;
+const MAX_ERROR_RATIO: f64 = 0.98;
 
 /// Fraction of the rows for validation; the fold whose size is nearest to it is used.
-const HELD_OUT: f64 = 0.2;
+const VALIDATION_FRACTION: f64 = 0.2;
 
 /// Rejects options that require a model on features alone.
-pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
+pub(super) fn check(request: &FitRequest<'_>, unsupported: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
-    others.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
+    unsupported.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
     let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
-    refuse(work.options.map.is_exact(), "local", "", why)?;
+    reject_if(request.options.map.is_exact(), "local", "", why)?;
     let why = "leaves store dense rows, and the rows of this table are sparse; leave it out";
-    refuse(work.options.kernel.sparse().is_some(), "local", "", why)?;
+    reject_if(request.options.kernel.sparse_columns().is_some(), "local", "", why)?;
     let why = "validation rows decide whether `local` is used; leave one of the two out";
-    refuse(work.options.folds == FoldSpec::None, "folds", "none", why)?;
-    work.refuse_weights("`local`", "leave it out")
+    reject_if(request.options.folds == FoldSpec::None, "folds", "none", why)?;
+    request.reject_weights("`local`", "leave it out")
 }
 
 /// Adds the rows of the leaves, and the system of the largest leaf, to a plan.
-pub(super) fn plan(plan: Plan, rows: usize, shape: &ProblemSize) -> Plan {
-    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let order = LARGEST * rows;
-    let all = n.saturating_mul(2 * (shape.d * shape.element + 8 * (2 * shape.t + 1)));
-    plan.term("rows of the leaves", all.saturating_mul(2), "leave `local` out").term(
+pub(super) fn plan(plan: MemoryPlan, rows: usize, size: &ProblemSize) -> MemoryPlan {
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let order = MAX_ROW_RATIO * rows;
+    let data_bytes = n.saturating_mul(2 * (size.d * size.element_bytes + 8 * (2 * size.t + 1)));
+    plan.term("rows of the leaves", data_bytes.saturating_mul(2), "leave `local` out").term(
         "system of a leaf",
-        8 * order * order + 8 * order * (shape.d + 2 * shape.t),
+        8 * order * order + 8 * order * (size.d + 2 * size.t),
         "lower `local`",
     )
 }
 
 /// The leaves, with figures for the report.
 #[derive(Debug, Default)]
-pub(super) struct Local<T> {
+pub(super) struct LeafFit<T> {
     /// `None` if the leaves do not improve on the features alone.
     pub(super) leaves: Option<Leaves<T>>,
     pub(super) figures: Vec<Figure>,
@@ -94,21 +94,22 @@ pub(super) struct Local<T> {
 
 /// Returns the fold whose size is nearest to a fifth of the rows, and the functions of the features
 /// fitted without it.
-pub(super) fn without_fold(
+pub(super) fn fit_without_fold(
     gram: &GramState,
     (rank, lambda): (usize, f64),
     options: &RidgeOptions,
     workers: &Workers,
-) -> Result<(usize, Head)> {
-    let off = |fold: usize| (gram.folds()[fold].rows as f64 / gram.rows() as f64 - HELD_OUT).abs();
-    let held = (0..gram.folds().len()).min_by(|a, b| off(*a).total_cmp(&off(*b))).unwrap_or_default();
-    let mut system = System::new(gram.features(), &options.target_centre, options.intercept);
-    system.assemble(gram, Some(held), workers)?;
+) -> Result<(usize, LinearHead)> {
+    let distance = |fold: usize| (gram.folds()[fold].rows as f64 / gram.rows() as f64 - VALIDATION_FRACTION).abs();
+    let held_out_fold =
+        (0..gram.folds().len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b))).unwrap_or_default();
+    let mut system = RidgeSystem::new(gram.features(), &options.target_centre, options.intercept);
+    system.assemble(gram, Some(held_out_fold), workers)?;
     let solution = system.solve(lambda, &[rank], workers);
-    if solution.solved == 0 {
+    if solution.solved_ranks == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: gram.precision() });
     }
-    Ok((held, head(&solution, 0, rank, options)))
+    Ok((held_out_fold, head_at(&solution, 0, rank, options)))
 }
 
 /// Learns the residuals of the functions `head` of the features in leaves of about this many rows.
@@ -117,141 +118,150 @@ pub(super) fn without_fold(
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: usize,
-    (head, unseen): (&Head, (usize, Head)),
+    (head, reduced_head): (&LinearHead, (usize, LinearHead)),
     lambda: f64,
-) -> Result<Local<T>> {
+) -> Result<LeafFit<T>> {
     let depth = (data.rows as f64 / rows.max(1) as f64).log2().ceil().max(0.0) as u32;
     let count = 1usize << depth;
     let tree = Tree::grow(data, head, count)?;
-    let mut leaves = tree.sow(data, head, unseen, rows)?;
+    let mut leaves = tree.assign_rows(data, head, reduced_head, rows)?;
     let kernel = data.kernel.build()?.typed::<f64>();
-    let solver = Solver { kernel, workers: data.resources.workers };
-    let (mu, [without, with]) = solver.walk(&leaves, lambda * data.rows as f64, data)?;
+    let solver = LeafSolver { kernel, workers: data.resources.workers };
+    let (mu, [without, with]) = solver.search_mu(&leaves, lambda * data.rows as f64, data)?;
     let mut figures =
-        vec![Figure::of("held-out mse of the features", without), Figure::of("held-out mse with leaves", with)];
-    if with >= WORTH * without {
+        vec![Figure::single("held-out mse of the features", without), Figure::single("held-out mse with leaves", with)];
+    if with >= MAX_ERROR_RATIO * without {
         let text = format!(
             "the models in the leaves are discarded: the error on validation rows is {with:.4e} with them, and {without:.4e} without"
         );
-        data.resources.stages.warn(text);
-        return Ok(Local { figures, leaves: None, train_mse: None });
+        data.resources.stage_observer.warn(text);
+        return Ok(LeafFit { figures, leaves: None, train_mse: None });
     }
-    let stage = data.resources.stages.steps("leaves", count as u64);
+    let stage = data.resources.stage_observer.steps("leaves", count as u64);
     let t = data.targets.count();
     let mut coefficients = Mat::zeros(leaves.iter().map(Leaf::len).sum(), t);
-    let (mut first, mut left) = (0, Left { squares: vec![0.0; t], shares: 0.0, rows: BTreeMap::new() });
+    let (mut first, mut residuals) =
+        (0, TrainResiduals { squares: vec![0.0; t], weight: 0.0, shared_rows: BTreeMap::new() });
     for leaf in &leaves {
-        let found = solver.solve(leaf.rows(|_| true, &leaf.left), mu);
+        let alpha = solver.solve(leaf.rows(|_| true, &leaf.residuals), mu);
         let indefinite = || Error::Indefinite { rank: leaf.len(), lambda: mu / data.rows as f64, precision: "f64" };
-        let found = found.ok_or_else(indefinite)?;
-        left.add(leaf, &found, mu);
-        coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(found);
+        let alpha = alpha.ok_or_else(indefinite)?;
+        residuals.add(leaf, &alpha, mu);
+        coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(alpha);
         first += leaf.len();
         stage.advance(1);
-        heed(&*stage)?;
+        check_stop(&*stage)?;
     }
     let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
-    figures.push(Figure::of("leaves", count as f64));
-    figures.push(Figure::of("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
-    figures.push(Figure::of("lambda of the leaves", mu / data.rows as f64));
+    figures.push(Figure::single("leaves", count as f64));
+    figures.push(Figure::single("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
+    figures.push(Figure::single("lambda of the leaves", mu / data.rows as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
     let leaves = Some(Leaves { splits, widths: tree.widths, counts, points, coefficients });
-    Ok(Local { leaves, figures, train_mse: left.mse(data.rows as f64) })
+    Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.rows as f64) })
 }
 
 /// Residuals of the training rows.
-struct Left {
+struct TrainResiduals {
     squares: Vec<f64>,
     /// Sum of the leaf weights of the rows so far: 1 for each row.
-    shares: f64,
+    weight: f64,
     /// Residuals of rows in several leaves, by stored row number.
-    rows: BTreeMap<u64, Vec<f64>>,
+    shared_rows: BTreeMap<u64, Vec<f64>>,
 }
 
-impl Left {
+impl TrainResiduals {
     fn add<T: Real>(&mut self, leaf: &Leaf<T>, alpha: &Mat<f64>, mu: f64) {
-        for (i, (row, share)) in leaf.rows.iter().zip(&leaf.shares).enumerate() {
-            self.shares += share;
-            let own = (0..leaf.t).map(|j| share * mu * alpha[(i, j)]);
-            if *share < 1.0 {
-                let sums = self.rows.entry(*row).or_insert_with(|| vec![0.0; leaf.t]);
-                sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        for (i, (row, weight)) in leaf.rows.iter().zip(&leaf.weights).enumerate() {
+            self.weight += weight;
+            let residuals = (0..leaf.t).map(|j| weight * mu * alpha[(i, j)]);
+            if *weight < 1.0 {
+                let sums = self.shared_rows.entry(*row).or_insert_with(|| vec![0.0; leaf.t]);
+                sums.iter_mut().zip(residuals).for_each(|(sum, own)| *sum += own);
             } else {
-                self.squares.iter_mut().zip(own).for_each(|(square, own)| *square += own * own);
+                self.squares.iter_mut().zip(residuals).for_each(|(square, own)| *square += own * own);
             }
         }
     }
 
     /// Returns the mean squared error of each target on n rows; `None` if leaves dropped rows.
     fn mse(self, n: f64) -> Option<Vec<f64>> {
-        let of =
-            |(j, square): (usize, &f64)| (square + self.rows.values().map(|left| left[j] * left[j]).sum::<f64>()) / n;
-        ((self.shares - n).abs() < 0.5).then(|| self.squares.iter().enumerate().map(of).collect())
+        let mse_of_target = |(j, square): (usize, &f64)| {
+            (square + self.shared_rows.values().map(|left| left[j] * left[j]).sum::<f64>()) / n
+        };
+        ((self.weight - n).abs() < 0.5).then(|| self.squares.iter().enumerate().map(mse_of_target).collect())
     }
 }
 
-struct Solver<'a> {
+struct LeafSolver<'a> {
     kernel: Arc<dyn KernelFunction<f64>>,
     workers: &'a Workers,
 }
 
-impl Solver<'_> {
+impl LeafSolver<'_> {
     /// Computes α from rows x of a leaf and their residuals; `None` if the matrix is not positive
     /// definite.
     fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
-        if !cholesky::factor_by_all(k.as_mut(), self.workers) {
+        if !cholesky::factor_parallel(k.as_mut(), self.workers) {
             return None;
         }
-        cholesky::solve(k.as_ref(), Side::Factor, alpha.as_mut(), self.workers);
-        cholesky::solve(k.as_ref(), Side::Transpose, alpha.as_mut(), self.workers);
+        cholesky::solve_triangular(k.as_ref(), Side::Factor, alpha.as_mut(), self.workers);
+        cholesky::solve_triangular(k.as_ref(), Side::Transpose, alpha.as_mut(), self.workers);
         Some(alpha)
     }
 
     /// Returns the weighted sums of squared residuals of a leaf's validation rows: of the features
     /// alone, and with the leaf fitted to the other rows. A row counts by its weight in the leaf,
     /// because most of its prediction may come from a neighbouring leaf.
-    fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
-        let apart = |i: usize| leaf.held[i];
-        let shares: Vec<f64> = (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).collect();
-        let sum = |left: &Mat<f64>| {
-            let rows = left.row_iter().zip(&shares);
+    fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
+        let is_validation = |i: usize| leaf.held_out[i];
+        let weights: Vec<f64> = (0..leaf.len()).filter(|i| is_validation(*i)).map(|i| leaf.weights[i]).collect();
+        let weighted_squares = |residuals: &Mat<f64>| {
+            let rows = residuals.row_iter().zip(&weights);
             rows.map(|(row, share)| share * row.squared_norm_l2()).sum::<f64>()
         };
-        let ((x, learned), (z, left)) = (leaf.rows(|i| !apart(i), &leaf.unseen), leaf.rows(apart, &leaf.unseen));
+        let ((x, training_residuals), (z, residuals)) = (
+            leaf.rows(|i| !is_validation(i), &leaf.reduced_residuals),
+            leaf.rows(is_validation, &leaf.reduced_residuals),
+        );
         if x.ncols() == 0 {
-            return [sum(&left); 2];
+            return [weighted_squares(&residuals); 2];
         }
-        let Some(alpha) = self.solve((x.clone(), learned), mu) else { return [0.0, f64::INFINITY] };
-        let mut after = left.clone();
+        let Some(alpha) = self.solve((x.clone(), training_residuals), mu) else { return [0.0, f64::INFINITY] };
+        let mut leaf_residuals = residuals.clone();
         let k = kernel_matrix(&*self.kernel, z.transpose(), x.transpose(), self.workers);
-        matmul(after.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
-        [sum(&left), sum(&after)]
+        matmul(leaf_residuals.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
+        [weighted_squares(&residuals), weighted_squares(&leaf_residuals)]
     }
 
     /// Returns the best μ of the search from `start`, and the validation errors without and with
     /// the leaves.
-    fn walk<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
-        let count = TRIALS.min(leaves.len());
-        let tried: Vec<&Leaf<T>> = (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
-        let apart = |leaf: &&Leaf<T>| {
-            (0..leaf.len()).filter(|i| leaf.held[*i]).map(|i| leaf.shares[i]).sum::<f64>() * leaf.t as f64
+    fn search_mu<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
+        let count = TRIAL_LEAVES.min(leaves.len());
+        let trial_leaves: Vec<&Leaf<T>> =
+            (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
+        let validation_weight = |leaf: &&Leaf<T>| {
+            (0..leaf.len()).filter(|i| leaf.held_out[*i]).map(|i| leaf.weights[i]).sum::<f64>() * leaf.t as f64
         };
-        let held: f64 = tried.iter().map(apart).sum();
-        let stage = data.resources.stages.steps("lambda of the leaves", WALK as u64);
-        let tries = |mu: f64| {
-            let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+        let total_weight: f64 = trial_leaves.iter().map(validation_weight).sum();
+        let stage = data.resources.stage_observer.steps("lambda of the leaves", MAX_MU_STEPS as u64);
+        let errors_at = |mu: f64| {
+            let sums = trial_leaves
+                .iter()
+                .map(|leaf| self.validation_errors(leaf, mu))
+                .fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
             stage.advance(1);
-            heed(&*stage)?;
-            Ok::<_, Error>(sums.map(|sum| sum / held.max(f64::MIN_POSITIVE)))
+            check_stop(&*stage)?;
+            Ok::<_, Error>(sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE)))
         };
-        let mut best = (start, tries(start)?);
-        for factor in [1.0 / FACTOR, FACTOR] {
-            for step in 0..WALK {
+        let mut best = (start, errors_at(start)?);
+        for factor in [1.0 / MU_FACTOR, MU_FACTOR] {
+            for step in 0..MAX_MU_STEPS {
                 let mu = best.0 * factor;
-                let errors = tries(mu)?;
+                let errors = errors_at(mu)?;
                 if errors[1] >= best.1[1] {
                     // after an improvement in this direction the other one is not tried
                     if step > 0 {

@@ -5,15 +5,15 @@
 //! β. *Cost per iteration*: four flops per entry. *Bytes*: 12 per entry, and the vectors of
 //! conjugate gradient.
 
-use super::iterative::cg::{self, Norm, Positive, Until};
-use super::iterative::exact::{Dual, ExactProblem};
+use super::iterative::cg::{self, Norm, PositiveDefinite, StoppingRule};
+use super::iterative::exact::{DualSolution, ExactProblem};
 use crate::Result;
 use crate::linalg::sparse_matrix::SparseMatrix;
 use crate::linalg::strips::for_each_strip;
 use faer::{ColRef, Mat, MatMut, MatRef};
 
 /// Rows that a thread multiplies by the weights at a time.
-const STRIP: usize = 1024;
+const STRIP_ROWS: usize = 1024;
 
 pub(super) struct LinearSystem<'a> {
     pub(super) matrix: &'a SparseMatrix,
@@ -30,30 +30,30 @@ impl LinearSystem<'_> {
 
     /// Computes X w.
     fn values(&self, w: &[f64], f: &mut [f64]) {
-        for_each_strip(self.problem.workers, f, STRIP, |strip, f| {
-            f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * STRIP + i, w));
+        for_each_strip(self.problem.workers, f, STRIP_ROWS, |strip, f| {
+            f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * STRIP_ROWS + i, w));
         });
     }
 
-    pub(super) fn solve(&mut self, until: Until<'_>) -> Result<Dual> {
-        let (ExactProblem { y, constant, .. }, right) = (self.problem, self.problem.right());
-        let mut found = cg::solve(self, right.as_ref(), Norm::Euclidean, until)?;
-        let mut coefficients = std::mem::replace(&mut found.x, Mat::new());
-        constant.apply(coefficients.as_mut());
+    pub(super) fn solve(&mut self, stopping_rule: StoppingRule<'_>) -> Result<DualSolution> {
+        let (ExactProblem { y, centring, .. }, right) = (self.problem, self.problem.centred_targets());
+        let mut cg_solution = cg::solve(self, right.as_ref(), Norm::Euclidean, stopping_rule)?;
+        let mut coefficients = std::mem::replace(&mut cg_solution.x, Mat::new());
+        centring.apply(coefficients.as_mut());
         let (mut errors, mut intercept) = (y.to_owned(), Vec::new());
         let mut f = vec![0.0; y.nrows()];
         for (j, a) in coefficients.col_iter().enumerate() {
             self.values(&self.weights(a), &mut f);
-            let rest = y.col(j).iter().zip(&f).map(|(y, f)| y - f).sum::<f64>();
-            let c = constant.gamma * rest / f.len() as f64;
+            let residual_sum = y.col(j).iter().zip(&f).map(|(y, f)| y - f).sum::<f64>();
+            let c = centring.gamma * residual_sum / f.len() as f64;
             errors.col_mut(j).iter_mut().zip(&f).for_each(|(error, f)| *error -= f + c);
             intercept.push(c);
         }
-        Ok(Dual { coefficients, intercept, errors, found: Some(found), left_out: None })
+        Ok(DualSolution { coefficients, intercept, errors, cg_solution: Some(cg_solution), loo_mse: None })
     }
 }
 
-impl Positive for LinearSystem<'_> {
+impl PositiveDefinite for LinearSystem<'_> {
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         let mut f = vec![0.0; v.nrows()];
         self.problem.apply(v, out, |u, out| {
@@ -69,7 +69,7 @@ impl Positive for LinearSystem<'_> {
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()> {
         for (z, r) in z.col_iter_mut().zip(r.col_iter()) {
             let values = z.iter_mut().zip(r.iter()).enumerate();
-            values.for_each(|(i, (z, r))| *z = r / (self.matrix.square(i) + self.problem.mu));
+            values.for_each(|(i, (z, r))| *z = r / (self.matrix.squared_norm(i) + self.problem.mu));
         }
         Ok(())
     }

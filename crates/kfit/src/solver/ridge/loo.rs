@@ -14,9 +14,9 @@
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a
 //! method for prediction", Technometrics 16, 1974.
 
-use crate::solver::normal_equations::{head, system::System};
+use crate::solver::normal_equations::{head_at, system::RidgeSystem};
 use crate::{
-    Error, GramState, Head, Result, RidgeOptions, Take, bins::Bins, linalg::dots::widened,
+    BinFold, Error, GramState, LinearHead, Result, RidgeOptions, bins::Bins, linalg::dot_products::to_f64_matrix,
     linalg::strips::for_each_strip,
 };
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
@@ -24,16 +24,16 @@ use kapprox::Real;
 use kstore::Workers;
 
 /// Rows whose leverages one thread computes at a time.
-const STRIP: usize = 288;
+const STRIP_ROWS: usize = 288;
 
 /// Lower bound on 1 − h: smaller values are rounding, for rows that alone determine their fitted
 /// value.
-const LEAST: f64 = 64.0 * f64::EPSILON;
+const MIN_COMPLEMENT: f64 = 64.0 * f64::EPSILON;
 
 /// A fold that sums the squared leave-one-out errors of a fit, from its factor and coefficients.
-pub(crate) struct Loo {
-    system: System,
-    head: Head,
+pub(crate) struct LooFold {
+    system: RidgeSystem,
+    head: LinearHead,
     /// Number subtracted from each target, t numbers.
     centre: Vec<f64>,
     rank: usize,
@@ -42,20 +42,20 @@ pub(crate) struct Loo {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LooState {
     /// Number of rows, or the sum of their weights.
-    rows: f64,
+    weight: f64,
     /// Sum of squared errors over rows, for each of t targets.
     squares: Vec<f64>,
 }
 
 impl LooState {
     pub(crate) fn mse(&self) -> f64 {
-        self.squares.iter().sum::<f64>() / (self.rows.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
+        self.squares.iter().sum::<f64>() / (self.weight.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
     }
 }
 
-kstore::summed!(LooState { one "rows": rows, fill "squares": squares });
+kstore::summed!(LooState { one "rows": weight, fill "squares": squares });
 
-impl Loo {
+impl LooFold {
     /// Factors the system of all rows at a rank and lambda.
     pub(crate) fn new(
         state: &GramState,
@@ -64,30 +64,30 @@ impl Loo {
         options: &RidgeOptions,
         workers: &Workers,
     ) -> Result<Self> {
-        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+        let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
         system.assemble(state, None, workers)?;
         let solution = system.solve(lambda, &[rank], workers);
-        if solution.solved == 0 {
+        if solution.solved_ranks == 0 {
             return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
         }
-        Ok(Self { head: head(&solution, 0, rank, options), system, centre: options.target_centre.clone(), rank })
+        Ok(Self { head: head_at(&solution, 0, rank, options), system, centre: options.target_centre.clone(), rank })
     }
 
     /// Returns the bytes of the buffers of a pass on this many threads, without the system.
     pub(crate) fn scratch_bytes(p: usize, t: usize, threads: usize) -> usize {
-        threads.max(1) * STRIP * 8 * (2 * p + t + 1)
+        threads.max(1) * STRIP_ROWS * 8 * (2 * p + t + 1)
     }
 }
 
-impl<T: Real> Take<T> for &Loo {
+impl<T: Real> BinFold<T> for &LooFold {
     type State = LooState;
     type Scratch = ();
 
     fn init(&self) -> LooState {
-        LooState { rows: 0.0, squares: vec![0.0; self.centre.len()] }
+        LooState { weight: 0.0, squares: vec![0.0; self.centre.len()] }
     }
 
-    fn take(
+    fn add_bin(
         &self,
         state: &mut LooState,
         (): &mut (),
@@ -95,12 +95,12 @@ impl<T: Real> Take<T> for &Loo {
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let filled = bins.filled(fold);
+        let filled = bins.filled_bin(fold);
         let (rows, t) = (filled.phi.nrows(), self.centre.len());
-        let mut parts = vec![0.0; rows.div_ceil(STRIP) * t];
-        for_each_strip(workers, &mut parts, t, |strip, sums| {
-            let (first, rows) = (strip * STRIP, STRIP.min(rows - strip * STRIP));
-            let phi = widened(filled.phi.submatrix(first, 0, rows, self.rank));
+        let mut strip_sums = vec![0.0; rows.div_ceil(STRIP_ROWS) * t];
+        for_each_strip(workers, &mut strip_sums, t, |strip, sums| {
+            let (first, rows) = (strip * STRIP_ROWS, STRIP_ROWS.min(rows - strip * STRIP_ROWS));
+            let phi = to_f64_matrix(filled.phi.submatrix(first, 0, rows, self.rank));
             let mut fitted = Mat::<f64>::zeros(rows, t);
             matmul(fitted.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
             let mut leverages = vec![0.0; rows];
@@ -109,13 +109,14 @@ impl<T: Real> Take<T> for &Loo {
                 let shift = self.head.intercept[j] - self.centre[j];
                 for (i, h) in leverages.iter().enumerate() {
                     let weight = filled.w.map_or(1.0, |w| w[first + i]);
-                    let error = (filled.y[(first + i, j)] - shift - fitted[(i, j)]) / (1.0 - weight * h).max(LEAST);
+                    let error =
+                        (filled.y[(first + i, j)] - shift - fitted[(i, j)]) / (1.0 - weight * h).max(MIN_COMPLEMENT);
                     *sum += weight * error * error;
                 }
             }
         });
-        state.rows += filled.w.map_or(rows as f64, |w| w.iter().sum());
-        for sums in parts.chunks_exact(t.max(1)) {
+        state.weight += filled.w.map_or(rows as f64, |w| w.iter().sum());
+        for sums in strip_sums.chunks_exact(t.max(1)) {
             state.squares.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         }
         Ok(())

@@ -23,16 +23,16 @@ mod pcg;
 mod tree;
 mod variance;
 
-use super::{Found, Settings, Solver, SolverFacts, gradients, parameter::STD, refuse};
-use crate::features::{FitData, GRAM, Points};
-use crate::prepare::plan;
+use super::{Settings, Solution, Solver, SolverFacts, gradients, parameter::STD, reject_if};
+use crate::features::{FitData, GRAM_PASS, Points};
+use crate::prepare::stage_plans;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub use family::{FAMILY, LOCAL, RESIDUAL};
 use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, SELECT};
 pub use iterative::sketch::Preconditioner;
 use kapprox::{MapSpec, Real};
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 /// Criterion by which the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct
 
 /// Maximum number of rows for which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two
 /// cores, about as long as the iteration for the same number of rows.
-pub const DIRECT_ROWS: usize = 10_000;
+pub const MAX_DIRECT_ROWS: usize = 10_000;
 
 /// Ridge regression.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ pub struct Ridge {
     /// Treatment of the intercept.
     pub intercept: Intercept,
     /// Criterion by which the cell is chosen.
-    pub choice: Criterion,
+    pub criterion: Criterion,
     /// Direct or iterative solution.
     pub method: RidgeMethod,
     /// Preconditioner of the iteration on landmarks; `None` for the default.
@@ -90,7 +90,7 @@ pub struct Ridge {
     pub importance: bool,
     /// Approximate maximum number of rows per leaf. The exact kernel learns the residuals of the
     /// features in these leaves; `None` for features alone.
-    pub local: Option<usize>,
+    pub leaf_rows: Option<usize>,
 }
 
 impl Default for Ridge {
@@ -99,14 +99,14 @@ impl Default for Ridge {
         Self {
             lambdas: vec![1e-6],
             intercept: Intercept::default(),
-            choice: Criterion::default(),
+            criterion: Criterion::default(),
             method: RidgeMethod::default(),
             preconditioner: None,
             residual: None,
             leave_one_out: false,
             variance: false,
             importance: false,
-            local: None,
+            leaf_rows: None,
         }
     }
 }
@@ -117,83 +117,83 @@ impl Ridge {
         Self {
             lambdas: settings.penalties().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
             intercept: settings.intercept(),
-            choice: settings.choice(&SELECT),
+            criterion: settings.choice(&SELECT),
             method: settings.choice(&METHOD),
             preconditioner: settings.word(&PRECONDITIONER).map(|_| settings.choice(&PRECONDITIONER)),
             residual: settings.number(&RESIDUAL),
             leave_one_out: settings.flag(&LOO),
             variance: settings.flag(&STD),
             importance: settings.flag(&IMPORTANCE),
-            local: settings.count(&LOCAL),
+            leaf_rows: settings.count(&LOCAL),
         }
     }
 
     /// Returns true for the solution of smallest norm, which `lambda` 0 selects.
-    pub(crate) fn is_shortest(&self) -> bool {
+    pub(crate) fn is_min_norm(&self) -> bool {
         self.lambdas == [0.0]
     }
 
     /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
     /// in f64. It bounds the relative error of fitted values; kernel values in f32 are not more
     /// accurate.
-    pub fn tolerated<T: Real>(&self) -> f64 {
+    pub fn tolerance<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
 
     /// Returns the only lambda, for methods that solve for one.
-    fn lambda<T: Real>(&self) -> Result<f64> {
+    fn only_lambda<T: Real>(&self) -> Result<f64> {
         self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
     }
 
     /// Rejects parameters that have no effect with this task and map.
-    fn check_unread(&self, options: &TrainOptions) -> Result<()> {
+    fn check_unused(&self, options: &TrainOptions) -> Result<()> {
         let why = "an error rate needs classes; use `task` classification, or leave it out";
-        refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
+        reject_if(self.criterion == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
         let why =
             "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
-        refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
+        reject_if(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
     /// Rejects options that need a direct solution on features, for methods that solve a single
     /// system: grids, folds, a tolerance, variances, importances and leaves.
-    fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
-        let options = &work.options;
+    fn check_single_system(&self, request: &FitRequest<'_>) -> Result<()> {
+        let options = &request.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
         let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
         let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
-        refuse(self.variance, "std", "", why)?;
+        reject_if(self.variance, "std", "", why)?;
         let why = format!("{what} does not compute it; use landmarks and `method` direct");
-        refuse(self.importance, IMPORTANCE.name, "", why)?;
+        reject_if(self.importance, IMPORTANCE.name, "", why)?;
         let why = "it needs the features of a direct solution; use `method` direct";
-        refuse(self.local.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
+        reject_if(self.leaf_rows.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
         let why = "it needs the Cholesky factor; use `method` direct";
-        refuse(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
+        reject_if(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
         let why = format!("{what} has no trace error to bound; leave it out");
-        refuse(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
+        reject_if(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
         let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
-        refuse(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
+        reject_if(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
         let why = format!("{what} solves for one rank; give one `rank`");
-        refuse(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
+        reject_if(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
         let why = format!("{what} does not cross-validate; leave `folds` out");
-        refuse(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
+        reject_if(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
         let why = "it solves for coefficients of kernel functions of landmarks and uses no map; leave `map` out, or use `method` direct";
-        let other = !options.map.is_exact() && options.map != MapSpec::default();
-        refuse(other, "method", format!("pcg with `map` {}", options.map), why)
+        let has_map = !options.map.is_exact() && options.map != MapSpec::default();
+        reject_if(has_map, "method", format!("pcg with `map` {}", options.map), why)
     }
 
     /// Chooses the method on features or landmarks. `auto` iterates if there is a single system
     /// whose direct solution does not fit the memory and whose iteration does.
-    fn view_of_landmarks<T: Real>(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        let fits = |view| Ok::<_, Error>(request::fit(&Solver::<T>::stages(self, view, work)?.1));
+    fn choose_access<T: Real>(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
+        let fits = |access| Ok::<_, Error>(request::all_fit(&Solver::<T>::stages(self, access, request)?.1));
         let iterates = match self.method {
             RidgeMethod::Pcg => true,
             RidgeMethod::Direct => false,
             RidgeMethod::Auto
-                if work.shape.weighted
+                if request.size.weighted
                     || self.leave_one_out
                     || self.importance
-                    || self.local.is_some()
-                    || self.check_one_cell(work).is_err() =>
+                    || self.leaf_rows.is_some()
+                    || self.check_single_system(request).is_err() =>
             {
                 false
             }
@@ -205,74 +205,74 @@ impl Ridge {
 
 impl<T: Real> Solver<T> for Ridge {
     fn facts(&self) -> SolverFacts {
-        let factored = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
+        let needs_factor = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
         let why = "`map` exact uses landmarks only with `method` pcg, for its preconditioner; leave it out";
         SolverFacts {
-            holds_out: true,
-            forward: true,
-            weights: true,
+            uses_validation_rows: true,
+            forward_folds: true,
+            row_weights: true,
             preconditioned: true,
-            no_landmarks: factored.then_some(why),
+            landmarks_unused_why: needs_factor.then_some(why),
             // validation rows decide whether the leaves help
-            needs_folds: self.local.is_some(),
+            needs_folds: self.leaf_rows.is_some(),
             ..SolverFacts::default()
         }
     }
 
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        let options = &work.options;
-        self.check_unread(options)?;
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
+        let options = &request.options;
+        self.check_unused(options)?;
         let why = "the variance of a score is not an uncertainty of the class; leave it out, or use `task` regression";
-        refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
+        reject_if(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
-            gradients::check(work)?;
+            gradients::check(request)?;
             let why = "`metric` already reports the importance of the columns; leave one of the two out";
-            refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
+            reject_if(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
-        if self.local.is_some() {
+        if self.leaf_rows.is_some() {
             leaves::check(
-                work,
+                request,
                 [("std", self.variance), ("loo", self.leave_one_out), (IMPORTANCE.name, self.importance)],
             )?;
         }
-        if self.is_shortest() {
+        if self.is_min_norm() {
             let folds = options.folds != FoldSpec::None || options.ranks.len() > 1;
-            let unread = [
+            let unsupported = [
                 ("std", self.variance),
                 ("loo", self.leave_one_out),
                 (IMPORTANCE.name, self.importance),
-                (LOCAL.name, self.local.is_some()),
+                (LOCAL.name, self.leaf_rows.is_some()),
                 ("folds", folds),
                 ("map", options.map.is_exact()),
                 ("method", self.method == RidgeMethod::Pcg),
             ];
             let why = "`lambda` 0 selects the solution of smallest norm on the features, which does not support it; leave it out, or set a `lambda` above 0";
-            unread.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
+            unsupported.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
         }
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
-            self.check_one_cell(work)?;
+            self.check_single_system(request)?;
             let (what, remedy) = match options.map.is_exact() {
                 true => ("`map` exact", "use landmarks"),
                 false => ("`method` pcg", "use `method` direct"),
             };
-            work.refuse_weights(what, remedy)?;
+            request.reject_weights(what, remedy)?;
         }
-        if options.map.is_exact() { exact::check(work) } else { direct::check(work) }
+        if options.map.is_exact() { exact::check(request) } else { direct::check(request) }
     }
 
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+    fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
         // planning calls this function without `check`, and must reject the same options
-        self.check_unread(&work.options)?;
-        if work.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.view_of_landmarks::<T>(work) }
+        self.check_unused(&request.options)?;
+        if request.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.choose_access::<T>(request) }
     }
 
-    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+    fn single_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             return Err(
                 "conjugate gradient and the exact kernel read the rows more than once; use landmarks and `method` direct",
             );
         }
-        if self.local.is_some() {
+        if self.leaf_rows.is_some() {
             return Err("`local` reads the rows again after the system is solved; leave it out");
         }
         if self.leave_one_out {
@@ -284,35 +284,35 @@ impl<T: Real> Solver<T> for Ridge {
         if options.task == Task::Classification && options.folds != FoldSpec::None {
             return Err("the held-out error rate needs another pass; give one `lambda`, one `rank` and no `folds`");
         }
-        Ok(GRAM)
+        Ok(GRAM_PASS)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        direct::plan(self, plan, shape, cut)
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        direct::plan(self, plan, size, pass_shape)
     }
 
-    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
-        let crossed = work.shape.folds > 1 && work.options.task == Task::Classification;
-        [0, [self.leave_one_out, self.importance, crossed].into_iter().map(u64::from).sum()]
+    fn further_passes(&self, request: &FitRequest<'_>) -> [u64; 2] {
+        let cross_validated = request.size.folds > 1 && request.options.task == Task::Classification;
+        [0, [self.leave_one_out, self.importance, cross_validated].into_iter().map(u64::from).sum()]
     }
 
-    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        Ok(match view {
-            RowAccess::Features => plan::on_features(
-                work,
-                &|plan, cut| direct::plan(self, plan, &work.shape, cut),
-                Solver::<T>::own_passes(self, work),
+    fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        Ok(match access {
+            RowAccess::Features => stage_plans::feature_stages(
+                request,
+                &|plan, pass_shape| direct::plan(self, plan, &request.size, pass_shape),
+                Solver::<T>::further_passes(self, request),
             ),
-            RowAccess::Landmarks => pcg::stages::<T>(self, work),
-            RowAccess::Rows => exact::stages::<T>(self, work),
+            RowAccess::Landmarks => pcg::stages::<T>(self, request),
+            RowAccess::Rows => exact::stages::<T>(self, request),
         })
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         match &data.points {
             Points::Map => direct::fit(self, data),
-            Points::Landmarks(landmarks, shape) => pcg::fit(self, data, landmarks, shape),
-            Points::Rows(rows, shape, reading) => exact::fit(self, data, rows, shape, reading),
+            Points::Landmarks(landmarks, size) => pcg::fit(self, data, landmarks, size),
+            Points::Rows(rows, size, reading) => exact::fit(self, data, rows, size, reading),
         }
     }
 }

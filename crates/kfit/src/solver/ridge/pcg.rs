@@ -10,97 +10,112 @@
 //! *Time*: kernel blocks, 4m rows of a sketch for the preconditioner, and one read of the blocks
 //! per iteration. An iteration halves the residual.
 
-use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
-use super::iterative::cg::{self, Norm, Until};
-use super::iterative::constant::Constant;
-use super::iterative::nystrom::{FirstMoments, Normal, NystromProblem, squared_errors};
+use super::iterative::blocks::{Blocks, READ_AHEAD_TILES, StorageLimits};
+use super::iterative::centring::Centring;
+use super::iterative::cg::{self, Norm, StoppingRule};
+use super::iterative::f64_rows::F64Rows;
+use super::iterative::nystrom::{FirstMoments, NormalMatrix, NystromProblem, squared_errors};
 use super::iterative::packed::PackedLower;
 use super::iterative::sketch::{self, Preconditioner};
-use super::iterative::wide::WideRows;
 use super::{Ridge, RidgeMethod};
 use crate::linalg::kernel_rows::KernelBlock;
-use crate::linalg::kernel_tiles::Tiles;
-use crate::model::{Basis, Intercept, needs_wide_for};
-use crate::prepare::plan::{self, RANK};
+use crate::linalg::kernel_tiles::KernelTiles;
+use crate::model::{Basis, Intercept, needs_f64_for};
+use crate::prepare::stage_plans::{self, LOWER_RANK};
 use crate::request::{FitRequest, PassShape, ProblemSize, Resources, Stage};
-use crate::solver::{Found, Solved};
+use crate::solver::{Solution, SolveMethod};
 use crate::{Result, features::FitData};
 use faer::MatRef;
 use kapprox::{Real, kernel::AnyKernel, landmark::LandmarkSet};
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 use kstore::scratch::{Cache, Scratch};
-use kstore::{Pass, Plan, RowSource, TableShape};
+use kstore::{MemoryPlan, Pass, RowSource, TableShape};
 use std::sync::Arc;
 
 /// Numbers of rows whose kernel blocks are in memory, in scratch, and recomputed.
 #[derive(Clone, Copy, Debug)]
-struct Tiers {
+struct RowTiers {
     memory: usize,
     scratch: usize,
-    computed: usize,
+    recomputed: usize,
 }
 
 /// Returns the stages: statistics, landmarks, preconditioner, iteration.
-pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
-    let (shape, memory) = (&work.shape, work.resources.memory);
-    let cut = plan::one_lane(shape);
-    let ([make, solve], tiers) = solving::<T>(shape, cut, work.resources);
-    let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
-    let (computed, n) = (u64::from(tiers.computed > 0), usize::try_from(shape.n).unwrap_or(usize::MAX));
+pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
+    let (size, memory) = (&request.size, request.resources.memory);
+    let pass_shape = stage_plans::one_lane_shape(size);
+    let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
+    let landmark_plan = stage_plans::plan_choice(size, pass_shape, &request.options.landmarks, memory);
+    let (computed, n) = (u64::from(tiers.recomputed > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
     // passes of the sketch over the rows whose blocks are not in memory
-    let again = match (ridge.preconditioner.unwrap_or_default(), sketch::groups(n, work.options.rank.min(n).max(1))) {
+    let sketch_passes = match (
+        ridge.preconditioner.unwrap_or_default(),
+        sketch::sketch_groups(n, request.options.rank.min(n).max(1)),
+    ) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => computed,
-        (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.computed > 0),
+        (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.recomputed > 0),
     };
     // an iteration halves the residual; one more product gives the true residual, and one the
     // training error
-    let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
-    let [choosing, _] = work.options.passes_of_map();
-    let passes = [1, choosing, 1 + again, computed * visits as u64];
-    let plans = [plan::scan(shape, cut, memory), choose, make, solve];
-    (cut, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
+    let block_visits = (-ridge.tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
+    let [landmark_passes, _] = request.options.map_passes();
+    let passes = [1, landmark_passes, 1 + sketch_passes, computed * block_visits as u64];
+    let plans = [stage_plans::plan_scan(size, pass_shape, memory), landmark_plan, preconditioner_plan, iteration_plan];
+    (pass_shape, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
 }
 
 /// Returns the plan of a stage that multiplies by kernel blocks, without the stored blocks.
-fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
-    let (m, e) = (shape.map.p, shape.element);
-    plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
+fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    let (m, e) = (size.map.p, size.element_bytes);
+    stage_plans::plan_rows(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, e)
         // room for landmarks and a tile of rows in f32 and f64, because a second solution may use
         // f64
-        .term("landmarks", m * shape.d * 3 * size_of::<f64>(), RANK)
-        .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
-        .term("preconditioner", PackedLower::bytes(m), RANK)
-        .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
-        .term("partial sums of a tile", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
+        .term("landmarks", m * size.d * 3 * size_of::<f64>(), LOWER_RANK)
+        .term("rows of a tile", pass_shape.tile * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
+        .term("preconditioner", PackedLower::bytes(m), LOWER_RANK)
+        .term("kernel block of a tile", pass_shape.tile * (m * e + 16 * size.t), LOWER_RANK)
+        .term("partial sums of a tile", KernelBlock::<T>::bytes(pass_shape.tile, m, size.t + 1), LOWER_RANK)
 }
 
 /// Returns the plans of the preconditioner and of the iteration, both with the maximum number of
 /// kernel blocks that fits, and where the kernel blocks are stored.
-fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
-    let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
-    let sums = 8 * m * (2 * shape.t + 2);
-    let mut make = products::<T>("preconditioner", shape, cut, budget)
-        .term("sketch", sketch::making_bytes(m, cut.tile, threads), RANK)
-        .term("vectors", sums, RANK);
+fn iteration_plans<T: Real>(
+    size: &ProblemSize,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
+) -> ([MemoryPlan; 2], RowTiers) {
+    let (m, threads, budget) = (size.map.p, size.threads, resources.memory);
+    let sum_bytes = 8 * m * (2 * size.t + 2);
+    let mut preconditioner_plan = product_plan::<T>("preconditioner", size, pass_shape, budget)
+        .term("sketch", sketch::build_bytes(m, pass_shape.tile, threads), LOWER_RANK)
+        .term("vectors", sum_bytes, LOWER_RANK);
     // the sums of the first pass, and the products of the iteration
-    let vectors = cg::bytes(m, shape.t) + sums + Tiles::<f64>::bytes(threads, shape.t);
-    let mut solve = products::<T>(plan::ITERATION, shape, cut, budget).term("vectors", vectors, RANK);
-    let row = Blocks::<T>::row_bytes(m, shape.t);
-    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let room = |make: &Plan, solve: &Plan| (budget.saturating_sub(make.bytes().max(solve.bytes())) / row).min(n);
-    let (mut kept, mut stored) = (room(&make, &solve), 0);
+    let vector_bytes = cg::bytes(m, size.t) + sum_bytes + KernelTiles::<f64>::bytes(threads, size.t);
+    let mut iteration_plan = product_plan::<T>(stage_plans::ITERATION_STAGE, size, pass_shape, budget).term(
+        "vectors",
+        vector_bytes,
+        LOWER_RANK,
+    );
+    let row_bytes = Blocks::<T>::row_bytes(m, size.t);
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let fitting_rows = |make: &MemoryPlan, solve: &MemoryPlan| {
+        (budget.saturating_sub(make.bytes().max(solve.bytes())) / row_bytes).min(n)
+    };
+    let (mut kept, mut stored) = (fitting_rows(&preconditioner_plan, &iteration_plan), 0);
     if let Some(scratch) = resources.scratch.filter(|_| kept < n) {
-        let decoded = shape.n.saturating_mul(row_on_disk::<T>(shape.d, shape));
-        let left = on_disk::<T>(scratch.left().saturating_sub(decoded), shape);
-        let reading = (READ_AHEAD + 2) * cut.tile * row;
-        let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave `scratch` out");
-        let [more_make, more_solve] = [&make, &solve].map(reads);
+        let decoded_bytes = size.n.saturating_mul(disk_row_bytes::<T>(size.d, size));
+        let scratch_rows = rows_on_disk::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
+        let read_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile * row_bytes;
+        let with_reading =
+            |plan: &MemoryPlan| plan.clone().term("kernel rows from scratch", read_bytes, "leave `scratch` out");
+        let [scratch_preconditioner_plan, scratch_iteration_plan] =
+            [&preconditioner_plan, &iteration_plan].map(with_reading);
         // a run that fits without scratch must fit with it
-        if left > 0 && more_make.bytes().max(more_solve.bytes()) <= budget {
-            kept = room(&more_make, &more_solve);
-            stored = left.min(n - kept);
-            (make, solve) = (more_make, more_solve);
+        if scratch_rows > 0 && scratch_preconditioner_plan.bytes().max(scratch_iteration_plan.bytes()) <= budget {
+            kept = fitting_rows(&scratch_preconditioner_plan, &scratch_iteration_plan);
+            stored = scratch_rows.min(n - kept);
+            (preconditioner_plan, iteration_plan) = (scratch_preconditioner_plan, scratch_iteration_plan);
         }
     }
     let rest = n - kept - stored;
@@ -112,17 +127,17 @@ fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'
             "kernel blocks of {kept} rows; {stored} rows are in scratch, {rest} are recomputed in every iteration"
         ),
     };
-    let tiers = Tiers { memory: kept, scratch: stored, computed: rest };
-    ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
+    let tiers = RowTiers { memory: kept, scratch: stored, recomputed: rest };
+    ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), kept * row_bytes, "")), tiers)
 }
 
-fn row_on_disk<T: Real>(features: usize, shape: &ProblemSize) -> u64 {
-    Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t, weighted: false }) as u64
+fn disk_row_bytes<T: Real>(features: usize, size: &ProblemSize) -> u64 {
+    Cache::<T>::row_bytes(&TableShape { stored_rows: 0, inputs: features, targets: size.t, has_weights: false }) as u64
 }
 
 /// Returns the number of rows whose kernel blocks fit into this many bytes of scratch.
-fn on_disk<T: Real>(bytes: u64, shape: &ProblemSize) -> usize {
-    usize::try_from(bytes / row_on_disk::<T>(shape.map.p, shape)).unwrap_or(usize::MAX)
+fn rows_on_disk<T: Real>(bytes: u64, size: &ProblemSize) -> usize {
+    usize::try_from(bytes / disk_row_bytes::<T>(size.map.p, size)).unwrap_or(usize::MAX)
 }
 
 /// Learns without the Gram matrix: from kernel values in `T`, and again from values in f64 if the
@@ -134,42 +149,42 @@ fn on_disk<T: Real>(bytes: u64, shape: &ProblemSize) -> usize {
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &FitData<'_, T>,
-    set: &LandmarkSet<T>,
-    shape: &ProblemSize,
-) -> Result<Found<T>> {
-    let FitData { source, cut, resources, .. } = *data;
+    landmarks: &LandmarkSet<T>,
+    size: &ProblemSize,
+) -> Result<Solution<T>> {
+    let FitData { source, pass_shape, resources, .. } = *data;
     let kernel = data.kernel.build()?;
     kapprox::kernel::require_positive_definite(&*kernel.typed::<f64>(), "Nyström ridge regression")?;
-    let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
-    let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
+    let z_f64: Vec<f64> = landmarks.points.iter().map(|v| v.to_f64()).collect();
+    let z = MatRef::from_row_major_slice(&z_f64, landmarks.len(), landmarks.d);
     let centre = data.targets.centre();
     let free = ridge.intercept == Intercept::Free;
     // the intercept of the original targets is penalised or absent, so the shift is undone
     let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
-    let run = NystromFit { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.lambda::<T>()? };
-    let mut solved = run.solve(source, set.as_mat(), shape, cut)?;
-    let wide = solved.needs_wide::<T>();
-    if wide {
-        let passes = solved.passes;
+    let nystrom_fit = NystromFit { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.only_lambda::<T>()? };
+    let mut solution = nystrom_fit.solve(source, landmarks.as_mat(), size, pass_shape)?;
+    let needs_f64 = solution.needs_f64::<T>();
+    if needs_f64 {
+        let passes = solution.passes;
         // with half the rows per tile, kernel values in f64 need the same number of bytes
-        let shape = ProblemSize { element: size_of::<f64>(), ..shape.clone() };
-        let cut = PassShape { tile: cut.tile.div_ceil(2), ..cut };
-        solved = run.solve(&WideRows(source), z, &shape, cut)?;
-        solved.passes += passes;
+        let size = ProblemSize { element_bytes: size_of::<f64>(), ..size.clone() };
+        let pass_shape = PassShape { tile: pass_shape.tile.div_ceil(2), ..pass_shape };
+        solution = nystrom_fit.solve(&F64Rows(source), z, &size, pass_shape)?;
+        solution.passes += passes;
     }
-    let NystromSolution { found, intercept, errors, sums, kept, passes } = solved;
-    found.check("raise `lambda`, or use `method` direct")?;
-    warn_of_residual(&found, ridge.tolerated::<T>(), "raise `lambda`", resources);
-    Ok(Found {
-        basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+    let NystromSolution { cg_solution, intercept, errors, moments, stored_rows, passes } = solution;
+    cg_solution.check("raise `lambda`, or use `method` direct")?;
+    warn_of_residual(&cg_solution, ridge.tolerance::<T>(), "raise `lambda`", resources);
+    Ok(Solution {
+        basis: Some(Basis::Landmarks { points: landmarks.points.clone(), rows: landmarks.rows.clone() }),
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
-        lambda: Some(run.lambda),
-        method: Some(why(ridge, kept, sums.rows, wide)),
-        figures: found.figures(),
-        train: Some(sums.score(&errors)),
+        lambda: Some(nystrom_fit.lambda),
+        method: Some(solve_method(ridge, stored_rows, moments.rows, needs_f64)),
+        figures: cg_solution.figures(),
+        train_score: Some(moments.train_score(&errors)),
         passes: 1 + passes,
-        weights: found.x,
-        ..Found::default()
+        weights: cg_solution.x,
+        ..Solution::default()
     })
 }
 
@@ -185,24 +200,24 @@ struct NystromFit<'a, T: Real> {
 
 /// A solution, whose coefficients are in the result of conjugate gradient.
 struct NystromSolution {
-    found: cg::CgSolution,
+    cg_solution: cg::CgSolution,
     intercept: Vec<f64>,
     /// Σ (y − f)² over the rows, for every target.
     errors: Vec<f64>,
-    sums: FirstMoments,
+    moments: FirstMoments,
     /// Numbers of rows whose kernel values were in memory and in scratch.
-    kept: [usize; 2],
+    stored_rows: [usize; 2],
     passes: u64,
 }
 
 impl NystromSolution {
     /// Returns true if kernel values in `T` are insufficient: their rounding is noticeable, or
     /// prevents convergence.
-    fn needs_wide<T: Real>(&self) -> bool {
-        let mse = self.errors.iter().sum::<f64>() / (self.sums.rows * self.errors.len()).max(1) as f64;
+    fn needs_f64<T: Real>(&self) -> bool {
+        let mse = self.errors.iter().sum::<f64>() / (self.moments.rows * self.errors.len()).max(1) as f64;
         size_of::<T>() < size_of::<f64>()
-            && (!self.found.converged
-                || needs_wide_for::<T>(self.found.x.as_ref(), &vec![mse.sqrt(); self.errors.len()]))
+            && (!self.cg_solution.converged
+                || needs_f64_for::<T>(self.cg_solution.x.as_ref(), &vec![mse.sqrt(); self.errors.len()]))
     }
 }
 
@@ -212,51 +227,54 @@ impl<N: Real> NystromFit<'_, N> {
         &self,
         source: &dyn RowSource<T>,
         landmarks: MatRef<'_, T>,
-        shape: &ProblemSize,
-        cut: PassShape,
+        size: &ProblemSize,
+        pass_shape: PassShape,
     ) -> Result<NystromSolution> {
         let FitData { targets, rows, resources, options, .. } = *self.data;
-        let (own, exact) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
-        let (_, tiers) = solving::<T>(shape, cut, resources);
-        let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
-        let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), shape) as u64).min(rows);
-        let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
-        let mut blocks = Blocks::new(source, targets, &*own, landmarks, pass, Room { memory: tiers.memory, scratch });
+        let (kernel, exact_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
+        let (_, tiers) = iteration_plans::<T>(size, pass_shape, resources);
+        let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &NoObserver) };
+        let scratch_limit = |scratch: &Scratch| (rows_on_disk::<T>(scratch.remaining(), size) as u64).min(rows);
+        let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, scratch_limit(scratch)));
+        let mut blocks =
+            Blocks::new(source, targets, &*kernel, landmarks, pass, StorageLimits { memory: tiers.memory, scratch });
         let stored = source.range().end - source.range().start;
-        let mut sums = FirstMoments::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
-        sums.shifted(self.shift);
-        let mu = self.lambda * sums.rows as f64;
-        let constant = Constant::new(self.ridge.intercept, sums.rows, mu);
-        let problem = NystromProblem { kernel: &*exact, z: self.z, sums: &sums, mu, constant };
-        let (factor, sketched) = {
-            let observer = resources.stages.stage("preconditioner", None);
+        let mut moments =
+            FirstMoments::compute(&mut blocks, &*resources.stage_observer.stage("kernel blocks", Some(stored)))?;
+        moments.shift_targets(self.shift);
+        let mu = self.lambda * moments.rows as f64;
+        let centring = Centring::new(self.ridge.intercept, moments.rows, mu);
+        let problem = NystromProblem { kernel: &*exact_kernel, z: self.z, moments: &moments, mu, centring };
+        let (factor, sketch_passes) = {
+            let observer = resources.stage_observer.stage("preconditioner", None);
             self.ridge.preconditioner.unwrap_or_default().factor(problem, options.seed, &mut blocks, &*observer)?
         };
-        let (in_memory, in_scratch) = blocks.kept_rows();
-        let observer = resources.stages.stage(plan::ITERATION, None);
-        let (tolerance, right) = (self.ridge.tolerated::<N>(), problem.right());
-        let until = Until { tolerance, observer: &*observer, journal: resources.journal };
-        let k_mm = Tiles::new(&*exact, self.z, resources.workers);
-        let mut normal =
-            Normal { problem, blocks: &mut blocks, k_mm, factor: &factor, observer: &*observer, passes: 0 };
-        let found = cg::solve(&mut normal, right.as_ref(), Norm::Preconditioned, until)?;
-        let (iterated, intercept) = (normal.passes, problem.intercept(found.x.as_ref()));
-        let (errors, last) = squared_errors(&mut blocks, found.x.as_ref(), &intercept, self.shift, &*observer)?;
-        let (kept, passes) = ([in_memory, in_scratch], sketched + iterated + last);
-        Ok(NystromSolution { found, intercept, errors, sums, kept, passes })
+        let (in_memory, in_scratch) = blocks.stored_rows();
+        let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
+        let (tolerance, right) = (self.ridge.tolerance::<N>(), problem.right_sides());
+        let stopping_rule = StoppingRule { tolerance, observer: &*observer, journal: resources.journal };
+        let k_mm = KernelTiles::new(&*exact_kernel, self.z, resources.workers);
+        let mut normal_matrix =
+            NormalMatrix { problem, blocks: &mut blocks, k_mm, factor: &factor, observer: &*observer, passes: 0 };
+        let cg_solution = cg::solve(&mut normal_matrix, right.as_ref(), Norm::Preconditioned, stopping_rule)?;
+        let (iteration_passes, intercept) = (normal_matrix.passes, problem.intercept(cg_solution.x.as_ref()));
+        let (errors, error_passes) =
+            squared_errors(&mut blocks, cg_solution.x.as_ref(), &intercept, self.shift, &*observer)?;
+        let (stored_rows, passes) = ([in_memory, in_scratch], sketch_passes + iteration_passes + error_passes);
+        Ok(NystromSolution { cg_solution, intercept, errors, moments, stored_rows, passes })
     }
 }
 
-pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
-    if !found.converged {
-        resources.stages.warn(format!(
+pub(super) fn warn_of_residual(cg_solution: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
+    if !cg_solution.converged {
+        resources.stage_observer.warn(format!(
             "conjugate gradient did not converge: its relative residual is {:.1e}, above the requested {asked:.1e}; {remedy}",
-            found.residual()
+            cg_solution.residual()
         ));
     }
 }
 
-fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solved {
+fn solve_method(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> SolveMethod {
     let blocks = match (stored, n - kept - stored) {
         (0, 0) => "of all rows in memory".to_string(),
         (0, rest) => format!("of {kept} rows in memory, {rest} recomputed in every iteration"),
@@ -268,7 +286,7 @@ fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solve
         _ => "as requested",
     };
     let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
-    Solved {
+    SolveMethod {
         name: "pcg",
         why: format!(
             "conjugate gradient ({}), kernel blocks{wide} {blocks}: {why}",

@@ -3,30 +3,30 @@
 
 use crate::features::FitData;
 use crate::model::Leaves;
-use crate::{Head, Result, Targets};
+use crate::{LinearHead, Result, Targets};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::key::{Purpose, Stream};
-use kstore::{Coded, Pass, RowBlock};
+use kstore::{LabelCodes, Pass, RowBlock};
 
 /// Fraction of a node's rows that both children contain.
-const BAND: f64 = 0.06;
+const OVERLAP: f64 = 0.06;
 
 /// Minimum number of rows in the sample that the tree is grown from, sample rows per leaf, and
 /// number of leading features used.
-const SAMPLE: usize = 20_000;
-const SAMPLE_OF_LEAF: usize = 400;
-const LEADING: usize = 256;
+const MIN_SAMPLE_ROWS: usize = 20_000;
+const SAMPLE_ROWS_PER_LEAF: usize = 400;
+const LEADING_FEATURES: usize = 256;
 
 /// Calls a function with every block of rows, in order, and its features.
-fn visit<T: Real>(
+fn visit_features<T: Real>(
     data: &FitData<'_, T>,
     name: &str,
-    mut take: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
+    mut visitor: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
 ) -> Result<()> {
     let range = data.source.range();
-    let observer = data.resources.stages.stage(name, Some(range.end - range.start));
-    let pass = Pass { journal: None, ..data.cut.pass(1, data.resources, &*observer) };
+    let observer = data.resources.stage_observer.stage(name, Some(range.end - range.start));
+    let pass = Pass { journal: None, ..data.pass_shape.pass(1, data.resources, &*observer) };
     let p = data.map.dims().1;
     let mut phi = Vec::new();
     pass.visit(data.source, |block: &RowBlock<'_, T>| {
@@ -34,7 +34,7 @@ fn visit<T: Real>(
         phi.resize(b * p, T::default());
         let x = MatRef::from_row_major_slice(block.x, b, block.d);
         data.map.apply(x, MatMut::from_column_major_slice_mut(&mut phi, b, p), data.resources.workers);
-        take(block, MatRef::from_column_major_slice(&phi, b, p))
+        visitor(block, MatRef::from_column_major_slice(&phi, b, p))
     })?;
     Ok(())
 }
@@ -48,19 +48,22 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &Head, leaves: usize) -> Result<Self> {
-        let q = LEADING.min(head.weights.nrows());
+    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &LinearHead, leaves: usize) -> Result<Self> {
+        let q = LEADING_FEATURES.min(head.weights.nrows());
         let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
         if leaves == 1 {
             return Ok(tree);
         }
-        let wanted = SAMPLE.max(SAMPLE_OF_LEAF * leaves) as f64;
-        let stream = Stream::new(data.options.seed, Purpose::Leaves, 0);
+        let sample_size = MIN_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaves) as f64;
+        let stream = Stream::new(data.options.seed, Purpose::PartitionTree, 0);
         let mut sample: Vec<Vec<f64>> = Vec::new();
-        visit(data, "tree of the leaves", |block, phi| {
-            let taken =
-                block.rows.iter().enumerate().filter(|(_, row)| stream.uniform(**row) * data.rows as f64 <= wanted);
-            sample.extend(taken.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
+        visit_features(data, "tree of the leaves", |block, phi| {
+            let sampled = block
+                .rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| stream.uniform(**row) * data.rows as f64 <= sample_size);
+            sample.extend(sampled.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
             Ok(())
         })?;
         let mut parts: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
@@ -68,11 +71,11 @@ impl Tree {
             // nodes of a level, from first to last
             let mut next = Vec::with_capacity(2 * parts.len());
             for part in parts {
-                let direction = component(&sample, &part, q)?;
+                let direction = leading_component(&sample, &part, q)?;
                 let score = |i: usize| sample[i].iter().zip(&direction).map(|(v, a)| v * a).sum::<f64>();
                 let mut scores: Vec<(usize, f64)> = part.into_iter().map(|i| (i, score(i))).collect();
                 scores.sort_by(|a, b| a.1.total_cmp(&b.1));
-                let (threshold, width) = cut(&scores);
+                let (threshold, width) = median_split(&scores);
                 tree.directions.push(direction);
                 tree.constants.push(-threshold);
                 tree.widths.push(width);
@@ -86,36 +89,36 @@ impl Tree {
     }
 
     /// Returns the functions of the nodes on all r features.
-    pub(super) fn splits(&self, r: usize) -> Head {
+    pub(super) fn splits(&self, r: usize) -> LinearHead {
         let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
-        Head { weights, intercept: self.constants.clone() }
+        LinearHead { weights, intercept: self.constants.clone() }
     }
 
     /// Collects the rows of every leaf, with their residuals from two fits of the features: `head`,
     /// and the one without the held-out fold.
-    pub(super) fn sow<T: Real>(
+    pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,
-        head: &Head,
-        (held, unseen): (usize, Head),
+        head: &LinearHead,
+        (held_out_fold, reduced_head): (usize, LinearHead),
         rows: usize,
     ) -> Result<Vec<Leaf<T>>> {
         let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
         let mut leaves: Vec<Leaf<T>> = (0..=nodes).map(|_| Leaf { t, ..Leaf::default() }).collect();
         let q = self.directions.first().map_or(0, Vec::len);
         let directions = Mat::from_fn(q, nodes, |c, j| self.directions[j][c]);
-        visit(data, "rows of the leaves", |block, phi| {
+        visit_features(data, "rows of the leaves", |block, phi| {
             let b = block.len();
-            let of = |i: usize, j: usize| phi[(i, j)].to_f64();
-            let mut left = [vec![0.0; t], vec![0.0; t]];
-            let wide = Mat::from_fn(b, r, of);
-            let fitted = [head, &unseen].map(|head| {
+            let feature = |i: usize, j: usize| phi[(i, j)].to_f64();
+            let mut residuals = [vec![0.0; t], vec![0.0; t]];
+            let phi_f64 = Mat::from_fn(b, r, feature);
+            let fitted = [head, &reduced_head].map(|head| {
                 let mut fitted = Mat::from_fn(b, t, |_, j| head.intercept[j]);
-                matmul(fitted.as_mut(), Accum::Add, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
+                matmul(fitted.as_mut(), Accum::Add, phi_f64.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
                 fitted
             });
             let mut values = Mat::zeros(b, nodes);
-            let leading = wide.as_ref().subcols(0, directions.nrows());
+            let leading = phi_f64.as_ref().subcols(0, directions.nrows());
             matmul(values.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
             for i in 0..b {
                 let values: Vec<f64> = (0..nodes).map(|j| values[(i, j)] + self.constants[j]).collect();
@@ -124,30 +127,30 @@ impl Tree {
                         Targets::Numeric { .. } => block.y[i * block.t + j],
                         classes @ Targets::Classes(_) => classes.value(block, i, j)?,
                     };
-                    for (left, fitted) in left.iter_mut().zip(&fitted) {
+                    for (left, fitted) in residuals.iter_mut().zip(&fitted) {
                         left[j] = y - fitted[(i, j)];
                     }
                 }
-                let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+                let code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
                 let fold = data.folds.fold_of(block.rows[i], code)?;
-                Leaves::<T>::shares(&self.widths, &values, |leaf, share| {
+                Leaves::<T>::for_each_leaf_weight(&self.widths, &values, |leaf, weight| {
                     leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
-                    leaves[leaf].left.extend_from_slice(&left[0]);
-                    leaves[leaf].unseen.extend_from_slice(&left[1]);
-                    leaves[leaf].shares.push(share);
+                    leaves[leaf].residuals.extend_from_slice(&residuals[0]);
+                    leaves[leaf].reduced_residuals.extend_from_slice(&residuals[1]);
+                    leaves[leaf].weights.push(weight);
                     leaves[leaf].rows.push(block.rows[i]);
-                    leaves[leaf].held.push(fold == held);
+                    leaves[leaf].held_out.push(fold == held_out_fold);
                 });
             }
             Ok(())
         })?;
-        leaves.iter_mut().for_each(|leaf| leaf.thin(LARGEST * rows));
+        leaves.iter_mut().for_each(|leaf| leaf.thin_out(MAX_ROW_RATIO * rows));
         Ok(leaves)
     }
 }
 
 /// Computes the leading principal component of some rows of the sample.
-fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> {
+fn leading_component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> {
     let n = part.len().max(1) as f64;
     let mut mean = vec![0.0; q];
     part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
@@ -159,30 +162,30 @@ fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> 
 }
 
 /// Returns the median of ascending scores, and half the width of the band around it.
-fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
-    let at = |share: f64| {
-        let place = (share * scores.len() as f64) as usize;
-        scores.get(place.min(scores.len().saturating_sub(1))).map_or(0.0, |(_, score)| *score)
+fn median_split(scores: &[(usize, f64)]) -> (f64, f64) {
+    let quantile = |fraction: f64| {
+        let index = (fraction * scores.len() as f64) as usize;
+        scores.get(index.min(scores.len().saturating_sub(1))).map_or(0.0, |(_, score)| *score)
     };
-    (at(0.5), 0.5 * (at(0.5 + 0.5 * BAND) - at(0.5 - 0.5 * BAND)).max(0.0))
+    (quantile(0.5), 0.5 * (quantile(0.5 + 0.5 * OVERLAP) - quantile(0.5 - 0.5 * OVERLAP)).max(0.0))
 }
 
 /// Maximum number of rows of a leaf, as a multiple of the requested number.
-pub(super) const LARGEST: usize = 2;
+pub(super) const MAX_ROW_RATIO: usize = 2;
 
 #[derive(Default)]
 pub(super) struct Leaf<T> {
     /// Rows as the kernel reads them, d each.
     pub(super) x: Vec<T>,
     /// Residuals of the features, t each.
-    pub(super) left: Vec<f64>,
+    pub(super) residuals: Vec<f64>,
     /// Residuals of the features fitted without the held-out rows, t each.
-    pub(super) unseen: Vec<f64>,
-    pub(super) shares: Vec<f64>,
+    pub(super) reduced_residuals: Vec<f64>,
+    pub(super) weights: Vec<f64>,
     /// Stored row numbers.
     pub(super) rows: Vec<u64>,
     /// True for rows of the held-out fold.
-    pub(super) held: Vec<bool>,
+    pub(super) held_out: Vec<bool>,
     pub(super) t: usize,
 }
 
@@ -193,26 +196,27 @@ impl<T: Real> Leaf<T> {
 
     /// Reduces the leaf to a maximum number of rows, evenly chosen. A leaf may be too large because
     /// a node never separates equal rows.
-    pub(super) fn thin(&mut self, most: usize) {
+    pub(super) fn thin_out(&mut self, max_rows: usize) {
         let (n, d) = (self.len(), self.x.len() / self.len().max(1));
-        if n <= most {
+        if n <= max_rows {
             return;
         }
-        let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
+        let kept: Vec<usize> = (0..max_rows).map(|i| i * n / max_rows).collect();
         self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
-        for left in [&mut self.left, &mut self.unseen] {
+        for left in [&mut self.residuals, &mut self.reduced_residuals] {
             *left = kept.iter().flat_map(|i| &left[i * self.t..(i + 1) * self.t]).copied().collect();
         }
-        self.shares = kept.iter().map(|i| self.shares[*i]).collect();
+        self.weights = kept.iter().map(|i| self.weights[*i]).collect();
         self.rows = kept.iter().map(|i| self.rows[*i]).collect();
-        self.held = kept.iter().map(|i| self.held[*i]).collect();
+        self.held_out = kept.iter().map(|i| self.held_out[*i]).collect();
     }
 
     /// Returns the selected rows, d x m, and their residuals.
-    pub(crate) fn rows(&self, take: impl Fn(usize) -> bool, left: &[f64]) -> (Mat<f64>, Mat<f64>) {
-        let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
-        let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());
-        let left = Mat::from_fn(places.len(), self.t, |i, j| left[places[i] * self.t + j]);
+    pub(crate) fn rows(&self, selects: impl Fn(usize) -> bool, residuals: &[f64]) -> (Mat<f64>, Mat<f64>) {
+        let (d, indices) =
+            (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| selects(*i)).collect::<Vec<_>>());
+        let x = Mat::from_fn(d, indices.len(), |j, i| self.x[indices[i] * d + j].to_f64());
+        let left = Mat::from_fn(indices.len(), self.t, |i, j| residuals[indices[i] * self.t + j]);
         (x, left)
     }
 }

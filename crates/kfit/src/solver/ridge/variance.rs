@@ -12,8 +12,8 @@
 //! overconfident far from all landmarks. The third, for projections only, is the part of the kernel
 //! outside the map, the correction of FITC. The mean τ of this part over the training rows is
 //! already in their residuals, and so in σ². Therefore only the excess over τ is added, and s² is
-//! σ²/(μ + τ). (Measured on functions of two columns, 1,000 rows, 10 to 100 landmarks, lambda by
-//! cross-validation and too small: 93 to 99 % of new observations lie within 1.96 deviations;
+//! σ²/(μ + τ). (TestStatistic on functions of two columns, 1,000 rows, 10 to 100 landmarks, lambda
+//! by cross-validation and too small: 93 to 99 % of new observations lie within 1.96 deviations;
 //! without subtracting τ 94 to 100 %, with deviations up to three times the error.)
 //!
 //! μ_φ and 1/n belong to a free intercept, a constant under a flat prior; without one nothing is
@@ -29,38 +29,38 @@
 //! regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse Gaussian processes using pseudo-inputs",
 //! NIPS 2005.
 
-use crate::solver::normal_equations::{RidgeFit, system::System};
+use crate::solver::normal_equations::{RidgeFit, system::RidgeSystem};
 use crate::{Intercept, RidgeOptions, quadratic::Quadratic};
 use kstore::Workers;
 
 /// Returns the predictive variance of a fit, divided by the noise variance. `system` holds the
 /// factor of its last solution.
-pub(crate) fn of_fit(
-    (system, rows): (&System, u64),
-    typical: f64,
+pub(crate) fn predictive_variance(
+    (system, rows): (&RidgeSystem, u64),
+    mean_residual: f64,
     fit: &RidgeFit,
     lambda: f64,
     options: &RidgeOptions,
     workers: &Workers,
 ) -> Quadratic {
     // n is the sum of the weights
-    let (r, n) = (fit.head.weights.nrows(), system.rows);
+    let (r, n) = (fit.head.weights.nrows(), system.weight);
     let (factor, shift) = system.whitener(r, workers);
     let free = options.intercept == Intercept::Free;
-    let freedom = if free { (n - 1.0).max(1.0) } else { n };
+    let degrees_of_freedom = if free { (n - 1.0).max(1.0) } else { n };
     let noise = fit.train_mse.iter().enumerate().map(|(j, mse)| {
         let constant = if options.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
-        (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + constant)) * n / freedom
+        (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + constant)) * n / degrees_of_freedom
     });
     let units = noise.collect();
     Quadratic {
         factor,
         shift,
         constant: if free { 1.0 / n } else { 0.0 },
-        residual: 1.0 / (lambda * n + typical),
-        typical,
-        units,
-        freedom: (n != rows as f64).then_some(freedom),
-        features: None,
+        residual_factor: 1.0 / (lambda * n + mean_residual),
+        residual_allowance: mean_residual,
+        output_scales: units,
+        degrees_of_freedom: (n != rows as f64).then_some(degrees_of_freedom),
+        feature_coefficients: None,
     }
 }

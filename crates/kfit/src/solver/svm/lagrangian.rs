@@ -37,10 +37,10 @@
 //! Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear
 //! SVMs", JMLR 6, 2005.
 
+use super::line_search::{self, Derivatives};
 use super::loss::{Loss, Row};
-use super::newton::Newton;
-use super::search::{self, Curve};
-use super::space::{Best, Space};
+use super::newton_equations::NewtonEquations;
+use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Intercept, features::Tile, linalg::strips::Pool};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
@@ -48,39 +48,39 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 
 /// σ of the first step, relative to the cost: envelopes ten units wide, as smooth as ridge
 /// regression.
-const FIRST: f64 = 0.1;
+const INITIAL_SIGMA: f64 = 0.1;
 
 /// σ of the first step from the solution of a sample, relative to the cost. Measured on 427,500
 /// rows of `dsa` (1,000 features, 19 classes, C = 1): 1 takes 28 s, 10 takes 26 s, 100 takes 38 s.
-const NEAR: f64 = 10.0;
+const WARM_SIGMA: f64 = 10.0;
 
 /// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6):
 /// 1.5 takes 16 to 27 steps to a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and
 /// more from some starts.
-const GROWTH: f64 = 1.5;
+const SIGMA_GROWTH: f64 = 1.5;
 
 /// Maximum of σ, relative to the cost: the envelope is then a millionth of a unit wide, and its
 /// sums cancel.
-const STEEPEST: f64 = 1e6;
+const MAX_SIGMA: f64 = 1e6;
 
 /// Fraction of the total cost below which a sum of multipliers counts as 0; larger than the
 /// rounding of the sum.
-const FLAT: f64 = 1e-13;
+const SUM_TOLERANCE: f64 = 1e-13;
 
 /// Smallest step length after which the inner problem counts as solved and the multipliers are
 /// updated.
-const WHOLE: f64 = 0.7;
+const FULL_STEP: f64 = 0.7;
 
 /// Number of short steps in a row after which σ is multiplied by the factor below. If the cost is
 /// far above the multipliers, as on separable rows, the envelope is too narrow: steps end at the
 /// next kink, and the multipliers are never updated.
-const SHORT: usize = 3;
-const SHRINK: f64 = 0.25;
+const MAX_SHORT_STEPS: usize = 3;
+const SIGMA_SHRINK: f64 = 0.25;
 
 /// Rows of one problem: the target and the cost of each, by position.
-pub(super) trait Rows: Fn(usize) -> Row + Sync + Send {}
+pub(super) trait RowFn: Fn(usize) -> Row + Sync + Send {}
 
-impl<F: Fn(usize) -> Row + Sync + Send> Rows for F {}
+impl<F: Fn(usize) -> Row + Sync + Send> RowFn for F {}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -106,7 +106,7 @@ impl Terms {
 
 /// A step makes progress if it reduces the gap below this fraction of the gap at the last step that
 /// did.
-const PROGRESS: f64 = 0.9;
+const GAP_PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
     rows: R,
@@ -123,32 +123,32 @@ pub(super) struct Problem<T, R> {
     /// Sums Σ β⁺φ and Σ slope φ, p numbers each.
     pub(super) sums: [Vec<f64>; 2],
     /// Newton's equations of the free rows.
-    pub(super) newton: Newton<T>,
+    pub(super) newton: NewtonEquations<T>,
     /// Direction d and its intercept.
     pub(super) direction: (Vec<f64>, f64),
-    pub(super) best: Best,
+    pub(super) best: CertifiedPoint,
     pub(super) steps: usize,
     /// Gap at the last step that made progress; below, the number of steps since.
-    least: f64,
-    idle: usize,
+    least_gap: f64,
+    idle_steps: usize,
     /// Number of short steps since the multipliers or σ last changed.
-    short: usize,
+    short_steps: usize,
     /// True if the problem is neither solved nor out of steps.
     pub(super) open: bool,
 }
 
 /// State that must be restored before a step is repeated.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct Snapshot {
     b: f64,
-    least: f64,
-    idle: usize,
+    least_gap: f64,
+    idle_steps: usize,
     open: bool,
 }
 
-impl<T: Real, R: Rows> Problem<T, R> {
-    pub(super) fn new(rows: R, terms: Terms, n: usize, space: &mut Space<T>) -> Self {
-        let p = space.p;
+impl<T: Real, R: RowFn> Problem<T, R> {
+    pub(super) fn new(rows: R, terms: Terms, n: usize, workspace: &mut Workspace<T>) -> Self {
+        let p = workspace.p;
         Self {
             rows,
             terms,
@@ -157,22 +157,29 @@ impl<T: Real, R: Rows> Problem<T, R> {
             beta: vec![0.0; n],
             f: vec![T::ZERO; n],
             q: vec![T::ZERO; n],
-            sigma: FIRST * terms.cost,
+            sigma: INITIAL_SIGMA * terms.cost,
             sums: [vec![0.0; p], vec![0.0; p]],
-            newton: space.spare.pop().unwrap_or_else(|| Newton::new(p)),
+            newton: workspace.spare_equations.pop().unwrap_or_else(|| NewtonEquations::new(p)),
             direction: (vec![0.0; p], 0.0),
-            best: Best { w: vec![0.0; p], b: 0.0, primal: f64::INFINITY, dual: f64::NEG_INFINITY, support: 0 },
+            best: CertifiedPoint {
+                w: vec![0.0; p],
+                b: 0.0,
+                primal: f64::INFINITY,
+                dual: f64::NEG_INFINITY,
+                support_vectors: 0,
+            },
             steps: 0,
-            least: f64::INFINITY,
-            idle: 0,
-            short: 0,
+            least_gap: f64::INFINITY,
+            idle_steps: 0,
+            short_steps: 0,
             open: true,
         }
     }
 
     /// Converts the problem to f64, with its multipliers and its best point.
-    pub(super) fn widen(self, terms: Terms, space: &mut Space<f64>) -> Problem<f64, R> {
-        let (fresh, best) = (Problem::new(self.rows, terms, self.beta.len(), space), self.best.uncertified());
+    pub(super) fn widen(self, terms: Terms, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
+        let (fresh, best) =
+            (Problem::new(self.rows, terms, self.beta.len(), workspace), self.best.without_certificate());
         let (direction, steps) = ((best.w.clone(), best.b), self.steps);
         Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
     }
@@ -183,39 +190,39 @@ impl<T: Real, R: Rows> Problem<T, R> {
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
-        match self.idle > self.terms.patience {
+        match self.idle_steps > self.terms.patience {
             true => self.terms.patience = 0,
-            false => self.least = f64::INFINITY,
+            false => self.least_gap = f64::INFINITY,
         }
-        (self.idle, self.open) = (0, true);
+        (self.idle_steps, self.open) = (0, true);
     }
 
     /// Ends the problem and returns the best point; the next problem reuses its buffers.
-    pub(super) fn end(self, space: &mut Space<T>) -> Best {
-        space.spare.push(self.newton);
+    pub(super) fn into_best(self, workspace: &mut Workspace<T>) -> CertifiedPoint {
+        workspace.spare_equations.push(self.newton);
         self.best
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        Mark { b: self.b, least: self.least, idle: self.idle, open: self.open }
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot { b: self.b, least_gap: self.least_gap, idle_steps: self.idle_steps, open: self.open }
     }
 
     /// Restores the mark, so that the step can be repeated.
-    pub(super) fn return_to(&mut self, Mark { b, least, idle, open }: Mark) {
-        (self.b, self.least, self.idle, self.open) = (b, least, idle, open);
+    pub(super) fn restore(&mut self, Snapshot { b, least_gap: least, idle_steps: idle, open }: Snapshot) {
+        (self.b, self.least_gap, self.idle_steps, self.open) = (b, least, idle, open);
     }
 
     /// Sets the next point to w and b of `start`; the caller then computes the values of the rows
     /// there.
-    pub(super) fn point_at(&mut self, start: &Best) {
+    pub(super) fn set_start(&mut self, start: &CertifiedPoint) {
         self.direction = (start.w.clone(), start.b);
         if self.terms.loss.has_kink() {
-            self.sigma = NEAR * self.terms.cost;
+            self.sigma = WARM_SIGMA * self.terms.cost;
         }
     }
 
     /// Moves to the point that was set, once the values of the rows there are in `q`.
-    pub(super) fn stand(&mut self) {
+    pub(super) fn move_to_start(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
         self.f.copy_from_slice(&self.q);
@@ -223,44 +230,44 @@ impl<T: Real, R: Rows> Problem<T, R> {
 
     /// Sets other costs, at least as large as before, and restarts at the multipliers and the point
     /// of the previous solution.
-    pub(super) fn again(&mut self, rows: R, terms: Terms) {
-        (self.rows, self.terms, self.sigma) = (rows, terms, FIRST * terms.cost);
-        self.best = self.best.uncertified();
-        (self.steps, self.least, self.idle, self.open) = (0, f64::INFINITY, 0, true);
+    pub(super) fn restart(&mut self, rows: R, terms: Terms) {
+        (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.cost);
+        self.best = self.best.without_certificate();
+        (self.steps, self.least_gap, self.idle_steps, self.open) = (0, f64::INFINITY, 0, true);
     }
 
     /// Returns the σ above which rounding of f would change β by a thousandth of its range.
     fn largest_sigma(&self) -> f64 {
-        (1e-3 / T::EPSILON).min(STEEPEST) * self.terms.cost
+        (1e-3 / T::EPSILON).min(MAX_SIGMA) * self.terms.cost
     }
 
     /// Returns β⁺ and slope of row `i` at value `f`.
     #[inline(always)]
-    fn at(&self, i: usize, f: f64) -> (f64, f64) {
-        self.terms.loss.step(f, (self.rows)(i), self.beta[i], self.sigma)
+    fn proximal_step(&self, i: usize, f: f64) -> (f64, f64) {
+        self.terms.loss.proximal_step(f, (self.rows)(i), self.beta[i], self.sigma)
     }
 
     /// Computes the b that minimises the inner problem for this w.
-    pub(super) fn balance(&mut self) {
+    pub(super) fn minimise_intercept(&mut self) {
         if self.terms.intercept != Intercept::Free {
             return;
         }
         let derivative = |b: f64| {
-            let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + b));
+            let each = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + b));
             let (beta, slope) = each.fold((0.0, 0.0), |(beta, slope), (b, s)| (beta + b, slope + s));
-            Curve { slope: self.terms.total - beta, curvature: slope }
+            Derivatives { slope: self.terms.total - beta, curvature: slope }
         };
-        let enough = FLAT * self.terms.cost * self.f.len() as f64;
-        self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
+        let tolerance = SUM_TOLERANCE * self.terms.cost * self.f.len() as f64;
+        self.b = line_search::increasing_root(self.b, self.terms.cost / self.sigma, tolerance, derivative);
     }
 
     /// Computes P and D at this point, from Σ β⁺φ in `sums`. The problem ends after this many
     /// steps.
-    pub(super) fn certify(&mut self, most: usize) {
+    pub(super) fn certify(&mut self, max_steps: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
             let (f, row) = (f.to_f64() + self.b, (self.rows)(i));
-            let beta = loss.step(f, row, self.beta[i], self.sigma).0;
+            let beta = loss.proximal_step(f, row, self.beta[i], self.sigma).0;
             primal += loss.value(f, row);
             conjugate += loss.conjugate(beta, row);
             total += beta;
@@ -273,96 +280,98 @@ impl<T: Real, R: Rows> Problem<T, R> {
             primal += 0.5 * self.b * self.b;
             dual -= 0.5 * total * total;
         }
-        self.best.support = support;
+        self.best.support_vectors = support;
         self.best.dual = self.best.dual.max(dual);
-        let best = primal < self.best.primal;
-        if best {
+        let is_best = primal < self.best.primal;
+        if is_best {
             (self.best.primal, self.best.b) = (primal, self.b);
             self.best.w.copy_from_slice(&self.w);
         }
         let gap = self.best.gap();
-        let progress = gap < PROGRESS * self.least;
-        (self.least, self.idle) = if progress { (gap, 0) } else { (self.least, self.idle + 1) };
-        self.open = gap > self.terms.gap && self.steps < most && self.idle <= self.terms.patience;
-        if best && !self.open {
-            self.centre();
+        let progress = gap < GAP_PROGRESS * self.least_gap;
+        (self.least_gap, self.idle_steps) = if progress { (gap, 0) } else { (self.least_gap, self.idle_steps + 1) };
+        self.open = gap > self.terms.gap && self.steps < max_steps && self.idle_steps <= self.terms.patience;
+        if is_best && !self.open {
+            self.centre_intercept();
         }
     }
 
     /// Moves the intercept of the best point to the middle of the intercepts that minimise P for
     /// its w, as LIBSVM does; the best point must be the current one. If no multiplier is strictly
     /// between its bounds, many intercepts minimise P, and the steps may end at any of them.
-    fn centre(&mut self) {
+    fn centre_intercept(&mut self) {
         if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
             return;
         }
         let loss = self.terms.loss;
         let each = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), (self.rows)(i)));
         let slope = |b: f64| self.terms.total + each().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>();
-        let enough = FLAT * self.terms.cost * self.f.len() as f64;
-        let Some(b) = search::middle(self.b, self.terms.cost / self.sigma, enough, slope) else { return };
-        let lost = |b: f64| each().map(|(f, row)| loss.value(f + b, row)).sum::<f64>() + self.terms.total * b;
-        let less = lost(self.b) - lost(b);
-        (self.best.primal, self.best.b) = (self.best.primal - less, b);
+        let tolerance = SUM_TOLERANCE * self.terms.cost * self.f.len() as f64;
+        let Some(b) = line_search::middle_of_zeros(self.b, self.terms.cost / self.sigma, tolerance, slope) else {
+            return;
+        };
+        let objective = |b: f64| each().map(|(f, row)| loss.value(f + b, row)).sum::<f64>() + self.terms.total * b;
+        let decrease = objective(self.b) - objective(b);
+        (self.best.primal, self.best.b) = (self.best.primal - decrease, b);
     }
 
     /// Computes the direction from Newton's equations; `memory` is p x p.
-    pub(super) fn solve(&mut self, memory: &mut [f64], panels: &Pool<Panels<T>>, workers: &Workers) {
-        let [v, s] = &self.sums;
+    pub(super) fn solve_direction(&mut self, memory: &mut [f64], panels: &Pool<Panels<T>>, workers: &Workers) {
+        let [beta_sum, slope_sum] = &self.sums;
         // Σ slope and Σ β⁺ belong to the constant feature
-        let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + self.b));
+        let each = (0..self.f.len()).map(|i| self.proximal_step(i, self.f[i].to_f64() + self.b));
         let (total, weight) = each.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
         let intercept = self.terms.intercept;
         let e = if intercept == Intercept::Penalised { self.b - total } else { 0.0 };
-        let g = v.iter().zip(&self.w).map(|(v, w)| v - w).collect();
-        self.direction = self.newton.solve(g, (intercept, e), (s, weight), memory, panels, workers);
+        let g = beta_sum.iter().zip(&self.w).map(|(v, w)| v - w).collect();
+        self.direction = self.newton.solve(g, (intercept, e), (slope_sum, weight), memory, panels, workers);
     }
 
     /// Moves along the direction to the minimum of the inner problem; updates the multipliers if
     /// the step is whole.
     pub(super) fn advance(&mut self) {
-        let (d, bias) = &self.direction;
+        let (d, delta) = &self.direction;
         let penalised = f64::from(u8::from(self.terms.intercept == Intercept::Penalised));
-        let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + penalised * self.b * bias;
-        let dd: f64 = d.iter().map(|d| d * d).sum::<f64>() + penalised * bias * bias;
+        let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + penalised * self.b * delta;
+        let dd: f64 = d.iter().map(|d| d * d).sum::<f64>() + penalised * delta * delta;
         let derivative = |t: f64| {
-            let (mut slope, mut curvature) = (wd + t * dd + self.terms.total * bias, dd);
+            let (mut slope, mut curvature) = (wd + t * dd + self.terms.total * delta, dd);
             for (i, (f, q)) in self.f.iter().zip(&self.q).enumerate() {
-                let q = q.to_f64() + bias;
-                let (beta, steep) = self.at(i, f.to_f64() + self.b + t * q);
+                let q = q.to_f64() + delta;
+                let (beta, row_slope) = self.proximal_step(i, f.to_f64() + self.b + t * q);
                 slope -= beta * q;
-                curvature += steep * q * q;
+                curvature += row_slope * q * q;
             }
-            Curve { slope, curvature }
+            Derivatives { slope, curvature }
         };
-        let step = search::descend(derivative);
+        let step = line_search::descent_step(derivative);
         self.w.iter_mut().zip(d).for_each(|(w, d)| *w += step * d);
-        self.b += step * bias;
+        self.b += step * delta;
         self.f.iter_mut().zip(&self.q).for_each(|(f, q)| *f = T::from_f64(f.to_f64() + step * q.to_f64()));
         self.steps += 1;
         if !self.terms.loss.has_kink() {
             return;
         }
-        self.short += 1;
+        self.short_steps += 1;
         // a step of 0: the remaining gradient is rounding
-        if step >= WHOLE || step == 0.0 {
+        if step >= FULL_STEP || step == 0.0 {
             for i in 0..self.beta.len() {
-                self.beta[i] = self.at(i, self.f[i].to_f64() + self.b).0;
+                self.beta[i] = self.proximal_step(i, self.f[i].to_f64() + self.b).0;
             }
-            (self.sigma, self.short) = ((GROWTH * self.sigma).min(self.largest_sigma()), 0);
-        } else if self.short == SHORT {
-            (self.sigma, self.short) = (SHRINK * self.sigma, 0);
+            (self.sigma, self.short_steps) = ((SIGMA_GROWTH * self.sigma).min(self.largest_sigma()), 0);
+        } else if self.short_steps == MAX_SHORT_STEPS {
+            (self.sigma, self.short_steps) = (SIGMA_SHRINK * self.sigma, 0);
         }
     }
 
     /// Returns the slope of a row, which is positive for a free row.
     pub(super) fn slope(&self, row: usize) -> f64 {
-        self.at(row, self.f[row].to_f64() + self.b).1
+        self.proximal_step(row, self.f[row].to_f64() + self.b).1
     }
 
     /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and with `panels` adds free rows
     /// to Newton's equations.
-    pub(super) fn take(
+    pub(super) fn add_tile(
         &mut self,
         tile: &Tile<'_, T>,
         pairs: &mut [T],
@@ -371,7 +380,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     ) {
         for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {
             let row = tile.first + i;
-            let (beta, slope) = self.at(row, self.f[row].to_f64() + self.b);
+            let (beta, slope) = self.proximal_step(row, self.f[row].to_f64() + self.b);
             (pair[0], pair[1]) = (T::from_f64(beta), T::from_f64(slope));
             if let Some(panels) = panels.filter(|_| slope > 0.0) {
                 self.newton.push(tile.row(i), slope, panels, workers);
@@ -387,9 +396,9 @@ impl<T: Real, R> Persist for Problem<T, R> {
         out.put("beta", &self.beta);
         out.put("f", &self.f);
         out.put("best", &best.w);
-        out.own("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual, self.least]);
-        let counts = [best.support, self.steps, usize::from(self.open), self.idle, self.short];
-        out.own("counts", counts.map(|count| count as u64).to_vec());
+        out.put_owned("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual, self.least_gap]);
+        let counts = [best.support_vectors, self.steps, usize::from(self.open), self.idle_steps, self.short_steps];
+        out.put_owned("counts", counts.map(|count| count as u64).to_vec());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
@@ -400,9 +409,9 @@ impl<T: Real, R> Persist for Problem<T, R> {
         from.fill("best", &mut self.best.w)?;
         from.fill("scalars", &mut scalars)?;
         from.fill("counts", &mut counts)?;
-        [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual, self.least] = scalars;
-        (self.best.support, self.steps) = (counts[0] as usize, counts[1] as usize);
-        (self.open, self.idle, self.short) = (counts[2] != 0, counts[3] as usize, counts[4] as usize);
+        [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual, self.least_gap] = scalars;
+        (self.best.support_vectors, self.steps) = (counts[0] as usize, counts[1] as usize);
+        (self.open, self.idle_steps, self.short_steps) = (counts[2] != 0, counts[3] as usize, counts[4] as usize);
         Ok(())
     }
 }

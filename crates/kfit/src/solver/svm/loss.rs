@@ -23,8 +23,8 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
     /// Ends of the piece or of the domain; infinite if unbounded.
-    pub(super) below: f64,
-    pub(super) above: f64,
+    pub(super) lower: f64,
+    pub(super) upper: f64,
     /// Derivative of h from below; −∞ if β cannot fall.
     pub(super) fall: f64,
     /// Derivative of h from above; ∞ if β cannot rise.
@@ -45,12 +45,12 @@ impl Loss {
     /// Returns the derivative of the loss at the value f; at a kink a one-sided derivative.
     #[inline(always)]
     pub(super) fn slope(self, f: f64, Row { y, c }: Row) -> f64 {
-        let when = |costs: bool, slope: f64| if costs { slope } else { 0.0 };
+        let if_costly = |costs: bool, slope: f64| if costs { slope } else { 0.0 };
         match self {
-            Self::Hinge => when(y * f < 1.0, -y * c),
+            Self::Hinge => if_costly(y * f < 1.0, -y * c),
             Self::SquaredHinge => -2.0 * y * c * (1.0 - y * f).max(0.0),
-            Self::Insensitive { epsilon } => when((y - f).abs() > epsilon, c.copysign(f - y)),
-            Self::OneSided => when(f < 0.0, -c),
+            Self::Insensitive { epsilon } => if_costly((y - f).abs() > epsilon, c.copysign(f - y)),
+            Self::OneSided => if_costly(f < 0.0, -c),
         }
     }
 
@@ -72,31 +72,31 @@ impl Loss {
     /// β⁺ is minus the derivative at f of the loss's Moreau envelope around the multiplier β. The
     /// squared hinge is smooth and uses σ = ∞, for which β does not matter.
     #[inline(always)]
-    pub(super) fn step(self, f: f64, Row { y, c }: Row, beta: f64, sigma: f64) -> (f64, f64) {
-        let inside = |slope: f64, is: bool| if is { slope } else { 0.0 };
+    pub(super) fn proximal_step(self, f: f64, Row { y, c }: Row, beta: f64, sigma: f64) -> (f64, f64) {
+        let if_inside = |slope: f64, is: bool| if is { slope } else { 0.0 };
         match self {
             Self::Hinge => {
                 let z = y * beta + sigma * (1.0 - y * f);
-                (y * z.clamp(0.0, c), inside(sigma, z > 0.0 && z < c))
+                (y * z.clamp(0.0, c), if_inside(sigma, z > 0.0 && z < c))
             }
             Self::SquaredHinge => {
-                let short = 1.0 - y * f;
-                (y * 2.0 * c * short.max(0.0), inside(2.0 * c, short > 0.0))
+                let shortfall = 1.0 - y * f;
+                (y * 2.0 * c * shortfall.max(0.0), if_inside(2.0 * c, shortfall > 0.0))
             }
             Self::Insensitive { epsilon } => {
                 let z = beta + sigma * (y - f);
                 let shrunk = (z.abs() - sigma * epsilon).max(0.0);
-                (shrunk.min(c).copysign(z), inside(sigma, shrunk > 0.0 && shrunk < c))
+                (shrunk.min(c).copysign(z), if_inside(sigma, shrunk > 0.0 && shrunk < c))
             }
             Self::OneSided => {
                 let z = beta - sigma * f;
-                (z.clamp(0.0, c), inside(sigma, z > 0.0 && z < c))
+                (z.clamp(0.0, c), if_inside(sigma, z > 0.0 && z < c))
             }
         }
     }
 
     pub(super) fn piece(self, beta: f64, Row { y, c }: Row) -> Piece {
-        let (below, above) = match self {
+        let (lower, upper) = match self {
             _ if c <= 0.0 => (0.0, 0.0),
             Self::Hinge if y > 0.0 => (0.0, c),
             Self::Hinge => (-c, 0.0),
@@ -115,10 +115,10 @@ impl Loss {
             Self::OneSided => (0.0, 0.0),
         };
         Piece {
-            below,
-            above,
-            fall: if beta > below { fall } else { f64::NEG_INFINITY },
-            rise: if beta < above { rise } else { f64::INFINITY },
+            lower,
+            upper,
+            fall: if beta > lower { fall } else { f64::NEG_INFINITY },
+            rise: if beta < upper { rise } else { f64::INFINITY },
         }
     }
 
@@ -142,22 +142,22 @@ mod tests {
     /// Returns values of f, and of β in its domain, on a grid.
     fn grid(loss: Loss, Row { y, c }: Row) -> (Vec<f64>, Vec<f64>) {
         let f: Vec<f64> = (-4000..=4000).map(|i| f64::from(i) / 500.0).collect();
-        let (one, other): (f64, f64) = match loss {
+        let (bound, other_bound): (f64, f64) = match loss {
             Loss::Hinge => (0.0, y * c),
             Loss::SquaredHinge => (0.0, y * 10.0 * c),
             Loss::Insensitive { .. } => (-c, c),
             Loss::OneSided => (0.0, c),
         };
-        let (low, high) = (one.min(other), one.max(other));
+        let (low, high) = (bound.min(other_bound), bound.max(other_bound));
         (f, (0..=4000).map(|i| low + (high - low) * f64::from(i) / 4000.0).collect())
     }
 
     #[test]
-    fn a_row_that_costs_nothing_is_not_there() {
+    fn a_row_without_cost_has_no_effect() {
         for loss in LOSSES {
             for f in [-3.0, 0.0, 0.7, 5.0] {
                 let row = Row { y: 1.0, c: 0.0 };
-                let (beta, slope) = loss.step(f, row, 0.0, 0.4);
+                let (beta, slope) = loss.proximal_step(f, row, 0.0, 0.4);
                 assert_eq!((beta, slope, loss.value(f, row), loss.conjugate(beta, row)), (0.0, 0.0, 0.0, 0.0));
             }
         }
@@ -198,20 +198,20 @@ mod tests {
                 for beta in candidates.iter().step_by(250) {
                     let (piece, h) = (loss.piece(*beta, row), 1e-6);
                     let slope = |to: f64| (loss.conjugate(to, row) - loss.conjugate(*beta, row)) / (to - beta);
-                    assert!(piece.below <= *beta && *beta <= piece.above, "{loss:?} {row:?} {beta}: {piece:?}");
-                    if *beta < piece.above {
+                    assert!(piece.lower <= *beta && *beta <= piece.upper, "{loss:?} {row:?} {beta}: {piece:?}");
+                    if *beta < piece.upper {
                         assert!((slope(beta + h) - piece.rise).abs() < 1e-5, "{loss:?} {row:?} {beta}: {piece:?}");
                     } else {
                         assert_eq!(piece.rise, f64::INFINITY);
                     }
-                    if *beta > piece.below {
+                    if *beta > piece.lower {
                         assert!((slope(beta - h) - piece.fall).abs() < 1e-5, "{loss:?} {row:?} {beta}: {piece:?}");
                     } else {
                         assert_eq!(piece.fall, f64::NEG_INFINITY);
                     }
                 }
-                let nothing = loss.piece(0.0, Row { c: 0.0, ..row });
-                assert_eq!((nothing.fall, nothing.rise), (f64::NEG_INFINITY, f64::INFINITY), "{loss:?}");
+                let without_cost = loss.piece(0.0, Row { c: 0.0, ..row });
+                assert_eq!((without_cost.fall, without_cost.rise), (f64::NEG_INFINITY, f64::INFINITY), "{loss:?}");
             }
         }
     }
@@ -226,12 +226,16 @@ mod tests {
                         let sigma = if loss.has_kink() { 0.4 } else { f64::INFINITY };
                         let objective =
                             |b: f64| loss.conjugate(b, row) + f * b + (b - beta) * (b - beta) / (2.0 * sigma);
-                        let (got, slope) = loss.step(f, row, *beta, 0.4);
+                        let (minimiser, slope) = loss.proximal_step(f, row, *beta, 0.4);
                         let best = candidates.iter().map(|b| objective(*b)).fold(f64::INFINITY, f64::min);
-                        assert!(objective(got) <= best + 1e-12, "{loss:?} {row:?} f {f} beta {beta}: {got}");
+                        assert!(
+                            objective(minimiser) <= best + 1e-12,
+                            "{loss:?} {row:?} f {f} beta {beta}: {minimiser}"
+                        );
                         let h = 1e-7;
-                        let difference =
-                            (loss.step(f - h, row, *beta, 0.4).0 - loss.step(f + h, row, *beta, 0.4).0) / (2.0 * h);
+                        let difference = (loss.proximal_step(f - h, row, *beta, 0.4).0
+                            - loss.proximal_step(f + h, row, *beta, 0.4).0)
+                            / (2.0 * h);
                         assert!((difference - slope).abs() < 1e-5, "{loss:?} {row:?} f {f}: {difference}, {slope}");
                     }
                 }

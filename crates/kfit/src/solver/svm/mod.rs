@@ -27,44 +27,44 @@
 //! *Bytes*: the features, 24 per row and problem, 8p² and p/2 rows per problem of a group. Problems
 //! are independent; the size of a group depends on n and p, never on the available memory.
 
-mod classes;
+mod classification;
 mod exact;
-mod group;
 mod lagrangian;
+mod line_search;
 mod loss;
-mod newton;
+mod newton_equations;
 mod one_class;
 mod passes;
+mod problem_group;
 mod sample;
-mod search;
-mod space;
 mod svr;
+mod workspace;
 
 pub(super) use one_class::ONE_CLASS;
 pub(super) use svr::SVR;
 
 use super::parameter::{
-    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
-    WEIGHTS,
+    C_GRID, CLASS_WEIGHT, FOLDS, GAP, INTERCEPT, LAMBDA_GRID, PROBABILITIES, Parameter, ParameterKind, STEPS,
+    TOLERANCE, WEIGHTS,
 };
-use super::{Figure, Found, Solver, SolverFamily, held_out};
+use super::{Figure, Solution, Solver, SolverFamily, cross_validation};
 use crate::features::{self, FitData, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::{Result, Task, prepare::plan};
-use classes::Svm;
+use crate::{Result, Task, prepare::stage_plans};
+use classification::Svm;
 use faer::Mat;
-use group::{Outcome, Watch, begin, prove, solve_group};
 use kapprox::{Real, gram::Panels};
-use kstore::Plan;
-use lagrangian::{Problem, Rows, Terms};
-use sample::Sample;
-use space::{Best, Space};
+use kstore::MemoryPlan;
+use lagrangian::{Problem, RowFn, Terms};
+use problem_group::{GroupOutcome, SolveContext, certify_in_f64, solve_group, start_at};
+use sample::RowSample;
+use workspace::{CertifiedPoint, Workspace};
 
 pub(super) const SVM: SolverFamily = SolverFamily::new(
     "svm",
     "support vector machine: classification with the largest margin",
     Task::Classification,
-    &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE, WEIGHTS],
+    &[LAMBDA_GRID, C_GRID, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE, WEIGHTS],
     |settings| Ok(Box::new(Svm::new(settings)?)),
 );
 
@@ -76,56 +76,62 @@ pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
     kind: ParameterKind::Word(&["hinge", "squared-hinge"]),
     default: Some("hinge"),
-    about: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
+    help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
 /// Maximum bytes of Newton's equations of a group of problems, and of their multipliers and values.
-const EQUATIONS: usize = 240 << 20;
-const MULTIPLIERS: usize = 256 << 20;
+const MAX_EQUATION_BYTES: usize = 240 << 20;
+const MAX_MULTIPLIER_BYTES: usize = 256 << 20;
 
 /// Bytes of a number in the f64 verification, and of a row's multiplier and values in it.
-const WIDE: usize = size_of::<f64>();
-const ROW: usize = 3 * WIDE;
+const F64_BYTES: usize = size_of::<f64>();
+const ROW_BYTES: usize = 3 * F64_BYTES;
 
 /// Steps in f32 without a smaller gap after which the steps continue in f64. In f64 the gap of hard
 /// problems may stay constant for up to 40 steps.
-const PATIENCE: usize = 30;
+const MAX_IDLE_STEPS: usize = 30;
 
 /// Returns the number of problems that are solved together, which depends on n and p only.
 fn group_size(n: usize, p: usize, problems: usize) -> usize {
-    let (equations, multipliers) = (newton::bytes(p), n.saturating_mul(ROW).max(1));
-    (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
+    let (equations, multipliers) = (newton_equations::bytes(p), n.saturating_mul(ROW_BYTES).max(1));
+    (MAX_EQUATION_BYTES / equations).min(MAX_MULTIPLIER_BYTES / multipliers).clamp(1, problems.max(1))
 }
 
 /// Adds the memory to solve this many problems to the plan, with this many bytes of targets per
 /// row.
-fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
-    let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
-    let (e, together) = (shape.element, group_size(n, shape.map.p, problems));
-    let panels = shape.threads * Panels::<f64>::bytes(p);
-    plan.term("targets of all rows", n.saturating_mul(targets) + features::values_bytes(n, targets), "")
-        .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
-        .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
-        .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")
-        .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower `rank`")
+fn plan(
+    plan: MemoryPlan,
+    size: &ProblemSize,
+    pass_shape: PassShape,
+    target_bytes: usize,
+    problems: usize,
+) -> MemoryPlan {
+    let (n, p, t) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.map.p, problems.max(1));
+    let (e, per_group) = (size.element_bytes, group_size(n, size.map.p, problems));
+    let panels = size.threads * Panels::<f64>::bytes(p);
+    plan.term("targets of all rows", n.saturating_mul(target_bytes) + features::values_bytes(n, target_bytes), "")
+        .term("multipliers and values of all rows", n.saturating_mul(ROW_BYTES * per_group), "")
+        .term("features of a sample", sample::row_count(n, p) * (p * e + 8), "lower `rank`")
+        .term("Newton's equations", per_group * newton_equations::bytes(p) + 8 * p * p + panels, "lower `rank`")
+        .term("products of a tile", 5 * pass_shape.tile * per_group * F64_BYTES + 8 * 12 * p * t, "lower `rank`")
         .term(
             "sums and values of segments",
-            8 * 2 * features::STATES * p * together + features::values_bytes(n * together, e),
+            8 * 2 * features::STATES_PER_FOLD * p * per_group + features::values_bytes(n * per_group, e),
             "lower `rank`",
         )
 }
 
 #[derive(Default)]
-struct Solutions {
-    best: Vec<Best>,
+struct SolvedProblems {
+    best: Vec<CertifiedPoint>,
     /// Largest gap of all problems before every step.
     gaps: Vec<f64>,
     passes: u64,
     steps: usize,
 }
 
-impl Solutions {
-    fn add(&mut self, other: Self) {
+impl SolvedProblems {
+    fn append(&mut self, other: Self) {
         self.gaps.resize(self.gaps.len().max(other.gaps.len()), 0.0);
         self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
         self.best.extend(other.best);
@@ -135,48 +141,48 @@ impl Solutions {
 }
 
 /// Solves a problem for each of `rows`, and warns about problems that ran out of steps.
-fn solve<T: Real, R: Rows>(
-    kept: &StoredFeatures<'_, T>,
+fn solve<T: Real, R: RowFn>(
+    features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
-) -> Result<Solutions> {
-    let stage = data.resources.stages.stage("newton", None);
-    let watch = Watch { observer: &*stage, journal: data.resources.journal };
-    let solved = solve_all(kept, terms, steps, rows, &mut Space::new(kept.p), watch)?;
+) -> Result<SolvedProblems> {
+    let stage = data.resources.stage_observer.stage("newton", None);
+    let context = SolveContext { observer: &*stage, journal: data.resources.journal };
+    let solved = solve_all(features, terms, steps, rows, &mut Workspace::new(features.p), context)?;
     warn_of_gap(&solved.best, solved.steps, terms, data, "");
     Ok(solved)
 }
 
 /// Solves a problem for each of `rows`, in groups, first on a sample of the rows.
-fn solve_all<T: Real, R: Rows>(
-    kept: &StoredFeatures<'_, T>,
+fn solve_all<T: Real, R: RowFn>(
+    features: &StoredFeatures<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
-    space: &mut Space<T>,
-    watch: Watch<'_>,
-) -> Result<Solutions> {
+    workspace: &mut Workspace<T>,
+    context: SolveContext<'_>,
+) -> Result<SolvedProblems> {
     let terms = Terms { patience: patience::<T>(), ..terms };
-    let together = group_size(kept.n, kept.p, rows.len());
-    let (mut sample, mut solved) = (None, Solutions::default());
-    let sampled = sample::passes(kept.n, kept.p);
-    solved.passes += sampled;
+    let per_group = group_size(features.n, features.p, rows.len());
+    let (mut sample, mut solved) = (None, SolvedProblems::default());
+    let sample_passes = sample::passes(features.n, features.p);
+    solved.passes += sample_passes;
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {
-        let some: Vec<R> = rows.by_ref().take(together).collect();
-        let starts = Sample::starts(&mut sample, kept, &some, terms, space, watch)?;
-        let problems = some.into_iter().map(|rows| Problem::new(rows, terms, kept.n, space));
+        let group_rows: Vec<R> = rows.by_ref().take(per_group).collect();
+        let starts = RowSample::starts(&mut sample, features, &group_rows, terms, workspace, context)?;
+        let problems = group_rows.into_iter().map(|rows| Problem::new(rows, terms, features.n, workspace));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
-        begin(kept, &mut problems, &starts, watch.observer)?;
-        let Outcome { mut gaps, passes } = solve_group(kept, &mut problems, steps, space, watch)?;
-        let wide = Terms { patience: usize::MAX, ..terms };
-        let (problems, proof) = prove(kept, problems, wide, steps, space, watch)?;
-        gaps.extend(proof.gaps);
+        start_at(features, &mut problems, &starts, context.observer)?;
+        let GroupOutcome { mut gaps, passes } = solve_group(features, &mut problems, steps, workspace, context)?;
+        let wide_terms = Terms { patience: usize::MAX, ..terms };
+        let (problems, wide_outcome) = certify_in_f64(features, problems, wide_terms, steps, workspace, context)?;
+        gaps.extend(wide_outcome.gaps);
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
         let best = problems.into_iter().map(|problem| problem.best).collect();
-        solved.add(Solutions { best, gaps, passes: passes + proof.passes + sampled, steps });
+        solved.append(SolvedProblems { best, gaps, passes: passes + wide_outcome.passes + sample_passes, steps });
     }
     Ok(solved)
 }
@@ -184,53 +190,53 @@ fn solve_all<T: Real, R: Rows>(
 /// Returns the number of steps without progress after which a problem ends in type `T`: few in f32,
 /// because the steps continue in f64.
 fn patience<T>() -> usize {
-    if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
+    if size_of::<T>() < size_of::<f64>() { MAX_IDLE_STEPS } else { usize::MAX }
 }
 
 /// Part of a warning about the gap of an SVM fitted without its held-out rows.
-const HELD_OUT: &str = " of an SVM fitted without a fold";
+const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
 
 fn warn_of_gap<'b, T: Real>(
-    best: impl IntoIterator<Item = &'b Best>,
+    best: impl IntoIterator<Item = &'b CertifiedPoint>,
     steps: usize,
     terms: Terms,
     data: &FitData<'_, T>,
-    whose: &str,
+    which_svms: &str,
 ) {
-    let open = best.into_iter().map(Best::gap).fold(0.0, f64::max);
-    if open > terms.gap {
-        let asked = terms.gap;
-        data.resources.stages.warn(format!(
-            "the relative duality gap{whose} is {open:.1e} after {steps} steps, above the requested {asked:.1e}; raise \
+    let largest_gap = best.into_iter().map(CertifiedPoint::gap).fold(0.0, f64::max);
+    if largest_gap > terms.gap {
+        let requested = terms.gap;
+        data.resources.stage_observer.warn(format!(
+            "the relative duality gap{which_svms} is {largest_gap:.1e} after {steps} steps, above the requested {requested:.1e}; raise \
              `steps` or `gap`"
         ));
     }
 }
 
 /// Builds the result from some solved problems; objectives are multiplied by `unit`.
-fn fitted<T>(
-    Solutions { best, gaps, passes, steps }: Solutions,
+fn solution_of<T>(
+    SolvedProblems { best, gaps, passes, steps }: SolvedProblems,
     unit: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
-) -> Found<T> {
-    let each = |value: &dyn Fn(&Best) -> f64| best.iter().map(value).collect::<Vec<f64>>();
+) -> Solution<T> {
+    let each = |value: &dyn Fn(&CertifiedPoint) -> f64| best.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
         Figure { name: "objective", values: each(&|best| unit * best.primal) },
-        Figure { name: "duality gap", values: each(&Best::gap) },
-        Figure { name: "support vectors", values: each(&|best| best.support as f64) },
-        Figure::of("steps", steps as f64),
+        Figure { name: "duality gap", values: each(&CertifiedPoint::gap) },
+        Figure { name: "support vectors", values: each(&|best| best.support_vectors as f64) },
+        Figure::single("steps", steps as f64),
         Figure { name: "largest gap by step", values: gaps },
     ];
     let p = best.first().map_or(0, |best| best.w.len());
-    Found {
+    Solution {
         weights: Mat::from_fn(p, best.len(), |i, j| best[j].w[i]),
         intercept: best.iter().map(|best| best.b).collect(),
         certificate,
         lambda,
         figures,
         passes: 1 + passes,
-        ..Found::default()
+        ..Solution::default()
     }
 }
 
@@ -238,12 +244,16 @@ fn fitted<T>(
 /// problems, of the problems solved at once, and of the regularisation parameters.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
-    view: RowAccess,
-    work: &FitRequest<'_>,
+    access: RowAccess,
+    request: &FitRequest<'_>,
     (problems, at_once, penalties): (usize, usize, usize),
 ) -> (PassShape, Vec<Stage>) {
-    match view {
-        RowAccess::Rows => exact::stages(work, problems, at_once, penalties),
-        _ => plan::on_features(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
+    match access {
+        RowAccess::Rows => exact::stages(request, problems, at_once, penalties),
+        _ => stage_plans::feature_stages(
+            request,
+            &|plan, cut| solver.plan(plan, &request.size, cut),
+            solver.further_passes(request),
+        ),
     }
 }

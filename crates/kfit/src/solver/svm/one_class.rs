@@ -2,14 +2,14 @@
 
 use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{fitted, solve, stages};
-use crate::features::{FitData, StoredFeatures, Wanted};
+use super::{solution_of, solve, stages};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
-use crate::solver::{Found, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Settings, Solution, Solver, SolverFacts, SolverFamily};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily::new(
     "oneclass",
@@ -40,32 +40,32 @@ impl OneClass {
 
 impl<T: Real> Solver<T> for OneClass {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, weights: true, exact: true, ..SolverFacts::default() }
+        SolverFacts { stores_features: true, row_weights: true, exact_kernel: true, ..SolverFacts::default() }
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        super::plan(plan, shape, cut, 0, 1)
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        super::plan(plan, size, pass_shape, 0, 1)
     }
 
-    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        Ok(stages::<T>(self, view, work, (1, 1, 1)))
+    fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        Ok(stages::<T>(self, access, request, (1, 1, 1)))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        if let Some(fitted) = self.fit_exactly(data)? {
-            return Ok(fitted);
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        if let Some(solution) = self.fit_exactly(data)? {
+            return Ok(solution);
         }
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let cost = 1.0 / (self.nu * kept.weight_outside(None));
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let cost = 1.0 / (self.nu * features.weight_outside(None));
         // values of f have the size of the kernel's diagonal
-        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.left_out(0));
+        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.mean_residual(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
         let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
-        let terms = Terms { cost: cost * kept.mean_weight(None) / unit, ..terms };
-        let weights = &kept.weights;
-        let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.of(i) }];
-        let solved = solve(&kept, data, terms, self.steps, rows)?;
-        Ok(fitted(solved, 1.0, None, gathered.certificate))
+        let terms = Terms { cost: cost * features.mean_weight(None) / unit, ..terms };
+        let weights = &features.weights;
+        let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.get(i) }];
+        let solutions = solve(&features, data, terms, self.steps, rows)?;
+        Ok(solution_of(solutions, 1.0, None, gathered.certificate))
     }
 }

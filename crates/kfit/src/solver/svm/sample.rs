@@ -4,96 +4,96 @@
 //! eighth of the rows, or of a few rows per feature, makes these steps cheap. Its solution is near
 //! enough to that of all rows that few rows are free in the steps that follow.
 
-use super::group::{NAME, Watch, solve_group};
-use super::lagrangian::{Problem, Rows, Terms};
+use super::lagrangian::{Problem, RowFn, Terms};
 use super::loss::Row;
-use super::space::{Best, Space};
+use super::problem_group::{JOURNAL_NAME, SolveContext, solve_group};
+use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Result, features::StoredFeatures};
 use kapprox::Real;
 use kstore::{checkpoint::Steps, pass::Observer};
 
 /// Maximum number of sampled rows per feature.
-const MOST: usize = 8;
+const MAX_ROWS_PER_FEATURE: usize = 8;
 
 /// Minimum number of rows of a sample, or p if there are fewer features.
-const LEAST: usize = 256;
+const MIN_SAMPLE: usize = 256;
 
 /// Minimum number of table rows per sampled row; with fewer the sample would not be much cheaper.
-const SHARE: usize = 8;
+const MIN_ROWS_PER_SAMPLED: usize = 8;
 
 /// Relative gap and maximum number of steps for a sample; the sampling error exceeds this gap.
-const GAP: f64 = 1e-2;
-const STEPS: usize = 50;
+const SAMPLE_GAP: f64 = 1e-2;
+const SAMPLE_STEPS: usize = 50;
 
 /// Returns the number of sampled rows for n rows and p features; 0 if no sample is drawn.
-pub(crate) fn rows(n: usize, p: usize) -> usize {
-    let rows = (n / SHARE).min(MOST.saturating_mul(p));
-    if rows >= LEAST.min(p) { rows } else { 0 }
+pub(crate) fn row_count(n: usize, p: usize) -> usize {
+    let rows = (n / MIN_ROWS_PER_SAMPLED).min(MAX_ROWS_PER_FEATURE.saturating_mul(p));
+    if rows >= MIN_SAMPLE.min(p) { rows } else { 0 }
 }
 
 /// Returns the number of passes to draw a sample, 0 or 1, which is also the number of passes to
 /// start at its solution. A pass that a checkpoint avoids counts too.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
-    u64::from(rows(n, p) > 0)
+    u64::from(row_count(n, p) > 0)
 }
 
 /// Features of a sample and the positions of its rows.
-pub(super) struct Sample<'a, T: Real> {
-    kept: StoredFeatures<'a, T>,
-    at: Vec<usize>,
+pub(super) struct RowSample<'a, T: Real> {
+    features: StoredFeatures<'a, T>,
+    positions: Vec<usize>,
     /// Number of table rows per sampled row.
     scale: f64,
 }
 
-impl<'a, T: Real> Sample<'a, T> {
+impl<'a, T: Real> RowSample<'a, T> {
     /// Draws a sample if there are enough rows: one pass.
-    fn draw(kept: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
-        let m = rows(kept.n, kept.p);
+    fn draw(features: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
+        let m = row_count(features.n, features.p);
         if m == 0 {
             return Ok(None);
         }
-        let scale = kept.n as f64 / m as f64;
-        let (kept, at) = kept.sample(m, observer)?;
-        Ok(Some(Self { kept, at, scale }))
+        let scale = features.n as f64 / m as f64;
+        let (features, positions) = features.sample(m, observer)?;
+        Ok(Some(Self { features, positions, scale }))
     }
 
     /// Solves some problems on a sample, which is drawn at its first use. Returns nothing without a
     /// sample, or if the problems continue from a checkpoint.
-    pub(super) fn starts<R: Rows>(
+    pub(super) fn starts<R: RowFn>(
         sample: &mut Option<Self>,
-        kept: &StoredFeatures<'a, T>,
+        features: &StoredFeatures<'a, T>,
         rows: &[R],
         terms: Terms,
-        space: &mut Space<T>,
-        watch: Watch<'_>,
-    ) -> Result<Vec<Best>> {
-        if Steps::is_waiting(watch.journal, NAME) {
+        workspace: &mut Workspace<T>,
+        context: SolveContext<'_>,
+    ) -> Result<Vec<CertifiedPoint>> {
+        if Steps::has_saved_state(context.journal, JOURNAL_NAME) {
             return Ok(Vec::new());
         }
         if sample.is_none() {
-            *sample = Self::draw(kept, watch.observer)?;
+            *sample = Self::draw(features, context.observer)?;
         }
-        sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(rows, terms, space, watch.observer))
+        sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(rows, terms, workspace, context.observer))
     }
 
-    fn solve<R: Rows>(
+    fn solve<R: RowFn>(
         &self,
         rows: &[R],
         terms: Terms,
-        space: &mut Space<T>,
+        workspace: &mut Workspace<T>,
         observer: &dyn Observer,
-    ) -> Result<Vec<Best>> {
-        let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
-        let (at, scale) = (&self.at[..], self.scale);
+    ) -> Result<Vec<CertifiedPoint>> {
+        let terms = Terms { cost: self.scale * terms.cost, gap: SAMPLE_GAP.max(terms.gap), ..terms };
+        let (positions, scale) = (&self.positions[..], self.scale);
         // the sampled rows together have the total cost of all rows
         let sampled = rows.iter().map(|rows| {
             move |i: usize| {
-                let row = rows(at[i]);
+                let row = rows(positions[i]);
                 Row { c: scale * row.c, ..row }
             }
         });
-        let mut problems: Vec<_> = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, space)).collect();
-        solve_group(&self.kept, &mut problems, STEPS, space, Watch { observer, journal: None })?;
-        Ok(problems.into_iter().map(|problem| problem.end(space)).collect())
+        let mut problems: Vec<_> = sampled.map(|rows| Problem::new(rows, terms, self.features.n, workspace)).collect();
+        solve_group(&self.features, &mut problems, SAMPLE_STEPS, workspace, SolveContext { observer, journal: None })?;
+        Ok(problems.into_iter().map(|problem| problem.into_best(workspace)).collect())
     }
 }

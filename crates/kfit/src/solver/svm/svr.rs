@@ -2,31 +2,31 @@
 
 use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{Solutions, fitted, solve, stages};
-use crate::features::{FitData, StoredFeatures, Wanted};
+use super::{SolvedProblems, solution_of, solve, stages};
+use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::held_out::{self, Function, HeldOutScores};
+use crate::solver::cross_validation::{self, Function, HeldOutScores};
 use crate::solver::parameter::{
-    COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
+    C_GRID, FOLDS, GAP, INTERCEPT, Interval, LAMBDA_GRID, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
-use crate::solver::{Found, Penalty, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Penalty, Settings, Solution, Solver, SolverFacts, SolverFamily};
 use crate::{Intercept, Result, Task};
 use kapprox::Real;
-use kstore::Plan;
+use kstore::MemoryPlan;
 
 pub(in crate::solver) const SVR: SolverFamily = SolverFamily::new(
     "svr",
     "support vector regression: errors below epsilon cost nothing",
     Task::Regression,
-    &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
+    &[LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
     |settings| Ok(Box::new(Svr::new(settings)?)),
 );
 
 const EPSILON: Parameter = Parameter {
     name: "epsilon",
-    kind: ParameterKind::Number(Interval::NotNegative),
+    kind: ParameterKind::Number(Interval::NonNegative),
     default: Some("0.1"),
-    about: "Half-width of the insensitive tube: smaller errors cost nothing, in the unit of the \
+    help: "Half-width of the insensitive tube: smaller errors cost nothing, in the unit of the \
         target",
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Svr {
 impl Svr {
     fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            penalties: settings.compared()?,
+            penalties: settings.compared_penalties()?,
             intercept: settings.intercept(),
             epsilon: settings.required(&EPSILON, Settings::number),
             gap: settings.required(&GAP, Settings::number),
@@ -59,96 +59,115 @@ impl Svr {
 
     /// Learns the function of target `j` from the rows outside a fold, or from all rows, at the
     /// cost C.
-    fn machine<T: Real>(
+    fn solve_target<T: Real>(
         &self,
-        kept: &StoredFeatures<'_, T>,
+        features: &StoredFeatures<'_, T>,
         data: &FitData<'_, T>,
         j: usize,
-        held: Option<(&[u16], u16)>,
+        held_fold: Option<(&[u16], u16)>,
         cost: f64,
-    ) -> Result<Solutions> {
+    ) -> Result<SolvedProblems> {
         let t = data.targets.count();
-        let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
+        let is_training = |i: &usize| held_fold.is_none_or(|(folds, fold)| folds[*i] != fold);
         // the target's standard deviation is the unit of the envelope
-        let rows = (0..kept.n).filter(seen);
-        let (mean, deviation) = moments(rows.map(|i| (kept.y[i * t + j], kept.weights.of(i))));
-        let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
+        let rows = (0..features.n).filter(is_training);
+        let (mean, deviation) = mean_and_deviation(rows.map(|i| (features.y[i * t + j], features.weights.get(i))));
+        let centre = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
-        let typical = cost * kept.mean_weight(held.map(|(_, fold)| fold)) / unit;
-        let terms = Terms { cost: typical, ..self.terms() };
-        let (y, weights) = (&kept.y[..], &kept.weights);
+        let typical_cost = cost * features.mean_weight(held_fold.map(|(_, fold)| fold)) / unit;
+        let terms = Terms { cost: typical_cost, ..self.terms() };
+        let (y, weights) = (&features.y[..], &features.weights);
         let rows = move |i: usize| {
-            let held = held.is_some_and(|(folds, fold)| folds[i] == fold);
-            Row { y: y[i * t + j] - shift, c: if held { 0.0 } else { cost * weights.of(i) } }
+            let is_held_out = held_fold.is_some_and(|(folds, fold)| folds[i] == fold);
+            Row { y: y[i * t + j] - centre, c: if is_held_out { 0.0 } else { cost * weights.get(i) } }
         };
-        let mut solved = solve(kept, data, terms, self.steps, vec![rows])?;
-        solved.best.iter_mut().for_each(|best| best.b += shift);
-        Ok(solved)
+        let mut solutions = solve(features, data, terms, self.steps, vec![rows])?;
+        solutions.best.iter_mut().for_each(|best| best.b += centre);
+        Ok(solutions)
     }
 
     /// Learns from the rows outside every fold at every regularisation parameter, and scores the
     /// rows of the fold.
-    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<HeldOutScores<T>> {
+    fn held_out_scores<T: Real>(
+        &self,
+        features: &StoredFeatures<'_, T>,
+        data: &FitData<'_, T>,
+    ) -> Result<HeldOutScores<T>> {
         let t = data.targets.count();
-        let mut found = HeldOutScores::new(kept.n, t, self.penalties.len());
+        let mut scores = HeldOutScores::new(features.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
-            let weight = kept.weight_outside(Some(fold));
-            for (at, penalty) in self.penalties.iter().enumerate() {
+            let weight = features.weight_outside(Some(fold));
+            for (index, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
-                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(weight))?;
-                    found.passes += solved.passes;
-                    let functions: Vec<Function<'_>> = solved.best.iter().map(|best| (&best.w[..], best.b)).collect();
-                    let stage = data.resources.stages.stage("held-out rows", None);
-                    found.score(kept, at, j, &functions, fold, &*stage)?;
+                    let solutions =
+                        self.solve_target(features, data, j, Some((&features.folds, fold)), penalty.c(weight))?;
+                    scores.passes += solutions.passes;
+                    let functions: Vec<Function<'_>> =
+                        solutions.best.iter().map(|best| (&best.w[..], best.b)).collect();
+                    let stage = data.resources.stage_observer.stage("held-out rows", None);
+                    scores.score(features, index, j, &functions, fold, &*stage)?;
                 }
             }
         }
-        Ok(found)
+        Ok(scores)
     }
 }
 
 impl<T: Real> Solver<T> for Svr {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, holds_out: true, weights: true, exact: true, ..SolverFacts::default() }
-    }
-
-    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
-        held_out::plan(plan, shape, shape.t, self.penalties.len())
-    }
-
-    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        Ok(stages::<T>(self, view, work, (work.shape.t, 1, self.penalties.len())))
-    }
-
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        if let Some(fitted) = self.fit_exactly(data)? {
-            return Ok(fitted);
+        SolverFacts {
+            stores_features: true,
+            uses_validation_rows: true,
+            row_weights: true,
+            exact_kernel: true,
+            ..SolverFacts::default()
         }
-        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
+    }
+
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        let plan = super::plan(plan, size, pass_shape, 10 * size.t, 1);
+        cross_validation::plan(plan, size, size.t, self.penalties.len())
+    }
+
+    fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        Ok(stages::<T>(self, access, request, (request.size.t, 1, self.penalties.len())))
+    }
+
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        if let Some(solution) = self.fit_exactly(data)? {
+            return Ok(solution);
+        }
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
         let t = data.targets.count();
-        let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
+        let squared_error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            let squares = scores.zip(&features.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
             squares.sum::<f64>() / t as f64
         };
-        let found = || self.held_out(&kept, data);
-        let compared = held_out::compare(&self.penalties, data, &kept.weights, HELD_OUT_MSE, found, square)?;
-        let n = kept.weight_outside(None);
-        let (lambda, c) = (compared.penalty.lambda(n), compared.penalty.c(n));
-        let mut all = Solutions::default();
+        let held_out_scores = || self.held_out_scores(&features, data);
+        let comparison = cross_validation::cross_validate(
+            &self.penalties,
+            data,
+            &features.weights,
+            HELD_OUT_MSE,
+            held_out_scores,
+            squared_error,
+        )?;
+        let n = features.weight_outside(None);
+        let (lambda, c) = (comparison.penalty.lambda(n), comparison.penalty.c(n));
+        let mut solutions = SolvedProblems::default();
         for j in 0..t {
-            all.add(self.machine(&kept, data, j, None, c)?);
+            solutions.append(self.solve_target(&features, data, j, None, c)?);
         }
-        let mut fitted = fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate);
-        fitted.passes += compared.passes;
-        fitted.figures.extend(compared.figures);
-        Ok(fitted)
+        let mut solution = solution_of(solutions, 2.0 * lambda, Some(lambda), gathered.certificate);
+        solution.passes += comparison.passes;
+        solution.figures.extend(comparison.figures);
+        Ok(solution)
     }
 }
 
 /// Returns the mean and population standard deviation of weighted values, in several passes over
 /// the values.
-pub(super) fn moments(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
+pub(super) fn mean_and_deviation(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
     let n = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
     let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / n;
     let squares = values.map(|(value, weight)| weight * (value - mean) * (value - mean)).sum::<f64>();

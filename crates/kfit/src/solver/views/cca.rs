@@ -14,25 +14,27 @@
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor,
 //! "Canonical correlation analysis", Neural Computation 16, 2004.
 
-use super::{Moments, Pairs};
+use super::{DirectionPairs, ViewMoments};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, LAMBDAS, Parameter, TOLERANCE, WITH, WITH_KERNEL};
-use crate::solver::{Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
+use crate::solver::parameter::{
+    COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, SECOND_KERNEL, SECOND_VIEW, TOLERANCE,
+};
+use crate::solver::{Figure, Penalty, Settings, Solution, Solver, SolverFacts, SolverFamily, reject_if};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
-use kapprox::{Real, decompose::singular};
-use kstore::{Plan, Workers};
+use kapprox::{Real, decompose::thin_svd};
+use kstore::{MemoryPlan, Workers};
 
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
     "cca",
     "canonical correlation analysis: the most correlated directions of two sets of columns",
     Task::Components,
-    &[WITH, WITH_KERNEL, EMBEDDED, PENALTIES, FOLDS, TOLERANCE],
+    &[SECOND_VIEW, SECOND_KERNEL, EMBEDDING_COMPONENTS, CCA_LAMBDAS, FOLDS, TOLERANCE],
     |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),
 );
 
-const PENALTIES: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDAS };
+const CCA_LAMBDAS: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDA_GRID };
 
 #[derive(Clone, Debug)]
 struct CanonicalCorrelations {
@@ -42,23 +44,29 @@ struct CanonicalCorrelations {
 
 impl CanonicalCorrelations {
     fn new(settings: &Settings) -> Result<Self> {
-        super::require_two(settings)?;
+        super::require_second_view(settings)?;
         Ok(Self { components: settings.required(&COMPONENTS, Settings::count), penalties: settings.penalties() })
     }
 
-    fn held_out(&self, gram: &GramState, second: usize, lambdas: &[f64], workers: &Workers) -> Result<Vec<Vec<f64>>> {
+    fn held_out_correlations(
+        &self,
+        gram: &GramState,
+        second_features: usize,
+        lambdas: &[f64],
+        workers: &Workers,
+    ) -> Result<Vec<Vec<f64>>> {
         let mut sums = vec![vec![0.0; self.components]; lambdas.len()];
         let mut rows = 0.0;
-        super::held_out(gram, second, |own, new| {
-            let mut found: Vec<Option<Result<Vec<f64>>>> = lambdas.iter().map(|_| None).collect();
-            workers.each(found.iter_mut().zip(lambdas).collect(), |(found, lambda)| {
-                let pairs = pairs(own, self.components, *lambda, gram);
-                *found = Some(pairs.map(|pairs| new.correlations(&pairs, gram.epsilon())));
+        super::for_each_fold(gram, second_features, |train, validation| {
+            let mut results: Vec<Option<Result<Vec<f64>>>> = lambdas.iter().map(|_| None).collect();
+            workers.for_each(results.iter_mut().zip(lambdas).collect(), |(found, lambda)| {
+                let pairs = canonical_pairs(train, self.components, *lambda, gram);
+                *found = Some(pairs.map(|pairs| validation.correlations(&pairs, gram.epsilon())));
             });
-            for (sum, found) in sums.iter_mut().zip(found.into_iter().flatten()) {
-                sum.iter_mut().zip(found?).for_each(|(sum, correlation)| *sum += correlation * new.rows as f64);
+            for (sum, result) in sums.iter_mut().zip(results.into_iter().flatten()) {
+                sum.iter_mut().zip(result?).for_each(|(sum, correlation)| *sum += correlation * validation.rows as f64);
             }
-            rows += new.rows as f64;
+            rows += validation.rows as f64;
             Ok(())
         })?;
         if rows == 0.0 {
@@ -71,7 +79,7 @@ impl CanonicalCorrelations {
 
 /// Returns the error for a lambda that is too small for a rank-deficient view: because of rounding,
 /// correlations exceed 1 or the factorisation fails.
-fn rounding(lambda: f64, gram: &GramState) -> Error {
+fn rounding_error(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
         "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \
          `precision` f64",
@@ -81,72 +89,76 @@ fn rounding(lambda: f64, gram: &GramState) -> Error {
 }
 
 /// Returns the `q` leading pairs at this lambda, fewer if a view has fewer directions.
-fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<Pairs> {
+fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramState) -> Result<DirectionPairs> {
     let factor = |c: &Mat<f64>| -> Result<Mat<f64>> {
         let m = Mat::from_fn(c.nrows(), c.ncols(), |i, j| c[(i, j)] + if i == j { lambda } else { 0.0 });
-        Ok(m.llt(Side::Lower).map_err(|_| rounding(lambda, gram))?.L().to_owned())
+        Ok(m.llt(Side::Lower).map_err(|_| rounding_error(lambda, gram))?.L().to_owned())
     };
     let (lx, ly) = (factor(&moments.xx)?, factor(&moments.yy)?);
     let mut m = moments.xy.clone();
     solve_lower_triangular_in_place(lx.as_ref(), m.as_mut(), Par::Seq);
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
-    let (mut u, values, mut v) = singular(m.as_ref())?;
-    let floor = super::NOISE * gram.epsilon();
+    let (mut u, values, mut v) = thin_svd(m.as_ref())?;
+    let floor = super::ROUNDING_UNITS * gram.epsilon();
     // the centred rows span one dimension less than their number
-    let most = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
-    let kept = values.iter().take(most).take_while(|value| **value > floor).count();
+    let max_pairs = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
+    let count = values.iter().take(max_pairs).take_while(|value| **value > floor).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
-        let mut found = m.subcols(0, kept).to_owned();
-        solve_upper_triangular_in_place(l.transpose(), found.as_mut(), Par::Seq);
-        found
+        let mut directions = m.subcols(0, count).to_owned();
+        solve_upper_triangular_in_place(l.transpose(), directions.as_mut(), Par::Seq);
+        directions
     };
     let (a, b) = (leading(&mut u, lx.as_ref()), leading(&mut v, ly.as_ref()));
-    Ok(Pairs::signed(a.as_ref(), b.as_ref(), values[..kept].to_vec()))
+    Ok(DirectionPairs::signed(a.as_ref(), b.as_ref(), values[..count].to_vec()))
 }
 
 impl<T: Real> Solver<T> for CanonicalCorrelations {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, dense: true, ..SolverFacts::default() }
+        SolverFacts { uses_validation_rows: true, dense_only: true, ..SolverFacts::default() }
     }
 
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        let several = self.penalties.len();
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
+        let lambda_count = self.penalties.len();
         let why = "they cannot be compared without folds; add `folds` 5, or give one `lambda`";
-        let unchosen = several > 1 && work.options.folds == FoldSpec::None;
-        refuse(unchosen, "lambda", format!("{several} values"), why)?;
-        super::check(work)
+        let unchosen = lambda_count > 1 && request.options.folds == FoldSpec::None;
+        reject_if(unchosen, "lambda", format!("{lambda_count} values"), why)?;
+        super::check(request)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        super::plan(plan, shape, shape.threads.min(self.penalties.len()).max(1))
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        super::plan(plan, size, size.threads.min(self.penalties.len()).max(1))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let gram = data.moments_of_folds()?.gram;
-        let stage = data.resources.stages.stage("singular vectors", None);
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let gram = data.moments_by_fold()?.gram;
+        let stage = data.resources.stage_observer.stage("singular vectors", None);
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
-        let held = self.held_out(&gram, data.second, &lambdas, data.resources.workers)?;
+        let held_out = self.held_out_correlations(&gram, data.second_features, &lambdas, data.resources.workers)?;
         let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len().max(1) as f64;
-        let best = (0..held.len()).max_by(|a, b| mean(&held[*a]).total_cmp(&mean(&held[*b]))).unwrap_or_default();
+        let best =
+            (0..held_out.len()).max_by(|a, b| mean(&held_out[*a]).total_cmp(&mean(&held_out[*b]))).unwrap_or_default();
         let lambda = lambdas[best];
-        let moments = Moments::of(gram.sum(None), data.second)?;
-        let pairs = pairs(&moments, self.components, lambda, &gram)?;
+        let moments = ViewMoments::of(gram.training_moments(None), data.second_features)?;
+        let pairs = canonical_pairs(&moments, self.components, lambda, &gram)?;
         super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
-        if pairs.values[0] > 1.0 + super::NOISE * gram.epsilon() {
-            return Err(rounding(lambda, &gram));
+        if pairs.values[0] > 1.0 + super::ROUNDING_UNITS * gram.epsilon() {
+            return Err(rounding_error(lambda, &gram));
         }
         drop(stage);
         let mut figures = vec![
             Figure { name: "regularised correlation", values: pairs.values.clone() },
             Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
         ];
-        if let Some(chosen) = held.get(best) {
+        if let Some(chosen) = held_out.get(best) {
             figures.push(Figure { name: "held-out correlation", values: chosen.clone() });
         }
-        if held.len() > 1 {
+        if held_out.len() > 1 {
             figures.push(Figure { name: "lambdas that were compared", values: lambdas });
-            figures.push(Figure { name: "mean held-out correlation at each", values: held.iter().map(mean).collect() });
+            figures.push(Figure {
+                name: "mean held-out correlation at each",
+                values: held_out.iter().map(mean).collect(),
+            });
         }
-        Ok(Found { lambda: Some(lambda), ..super::fitted(data, &moments, &pairs, self.components, figures) })
+        Ok(Solution { lambda: Some(lambda), ..super::solution(data, &moments, &pairs, self.components, figures) })
     }
 }

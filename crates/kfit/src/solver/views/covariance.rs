@@ -8,19 +8,19 @@
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004,
 //! section 6.5.
 
-use super::{Moments, Pairs};
+use super::{DirectionPairs, ViewMoments};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, TOLERANCE, WITH, WITH_KERNEL};
-use crate::solver::{Figure, Found, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
+use crate::solver::{Figure, Settings, Solution, Solver, SolverFacts, SolverFamily};
 use crate::{Result, Task, features::FitData};
-use kapprox::{Real, decompose::singular};
-use kstore::Plan;
+use kapprox::{Real, decompose::thin_svd};
+use kstore::MemoryPlan;
 
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
     "covariance",
     "maximal covariance: the directions of two sets of columns with the largest covariance",
     Task::Components,
-    &[WITH, WITH_KERNEL, EMBEDDED, FOLDS, TOLERANCE],
+    &[SECOND_VIEW, SECOND_KERNEL, EMBEDDING_COMPONENTS, FOLDS, TOLERANCE],
     |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
 );
 
@@ -31,42 +31,46 @@ struct MaximalCovariance {
 
 impl MaximalCovariance {
     fn new(settings: &Settings) -> Result<Self> {
-        super::require_two(settings)?;
+        super::require_second_view(settings)?;
         Ok(Self { components: settings.required(&COMPONENTS, Settings::count) })
     }
 
-    fn pairs(&self, moments: &Moments, epsilon: f64) -> Result<Pairs> {
-        let (u, values, v) = singular(moments.xy.as_ref())?;
-        let floor = super::NOISE * epsilon * (super::trace(&moments.xx) * super::trace(&moments.yy)).max(0.0).sqrt();
-        let kept = values.iter().take(self.components).take_while(|value| **value > floor).count();
-        Ok(Pairs::signed(u.subcols(0, kept), v.subcols(0, kept), values[..kept].to_vec()))
+    fn pairs(&self, moments: &ViewMoments, epsilon: f64) -> Result<DirectionPairs> {
+        let (u, values, v) = thin_svd(moments.xy.as_ref())?;
+        let floor =
+            super::ROUNDING_UNITS * epsilon * (super::trace(&moments.xx) * super::trace(&moments.yy)).max(0.0).sqrt();
+        let count = values.iter().take(self.components).take_while(|value| **value > floor).count();
+        Ok(DirectionPairs::signed(u.subcols(0, count), v.subcols(0, count), values[..count].to_vec()))
     }
 }
 
 impl<T: Real> Solver<T> for MaximalCovariance {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, dense: true, ..SolverFacts::default() }
+        SolverFacts { uses_validation_rows: true, dense_only: true, ..SolverFacts::default() }
     }
 
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        super::check(work)
+    fn check(&self, request: &FitRequest<'_>) -> Result<()> {
+        super::check(request)
     }
 
-    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
-        super::plan(plan, shape, 1)
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
+        super::plan(plan, size, 1)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
-        let gram = data.moments_of_folds()?.gram;
-        let _stage = data.resources.stages.stage("singular vectors", None);
-        let (mut held, mut rows) = (vec![0.0; self.components], 0.0);
-        super::held_out(&gram, data.second, |own, new| {
-            let found = new.correlations(&self.pairs(own, gram.epsilon())?, gram.epsilon());
-            held.iter_mut().zip(found).for_each(|(sum, correlation)| *sum += correlation * new.rows as f64);
-            rows += new.rows as f64;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        let gram = data.moments_by_fold()?.gram;
+        let _stage = data.resources.stage_observer.stage("singular vectors", None);
+        let (mut correlations, mut rows) = (vec![0.0; self.components], 0.0);
+        super::for_each_fold(&gram, data.second_features, |train, validation| {
+            let found_correlations = validation.correlations(&self.pairs(train, gram.epsilon())?, gram.epsilon());
+            correlations
+                .iter_mut()
+                .zip(found_correlations)
+                .for_each(|(sum, correlation)| *sum += correlation * validation.rows as f64);
+            rows += validation.rows as f64;
             Ok(())
         })?;
-        let moments = Moments::of(gram.sum(None), data.second)?;
+        let moments = ViewMoments::of(gram.training_moments(None), data.second_features)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
         super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
         let total = moments.xy.squared_norm_l2();
@@ -76,8 +80,11 @@ impl<T: Real> Solver<T> for MaximalCovariance {
             Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
         ];
         if rows > 0.0 {
-            figures.push(Figure { name: "held-out correlation", values: held.iter().map(|sum| sum / rows).collect() });
+            figures.push(Figure {
+                name: "held-out correlation",
+                values: correlations.iter().map(|sum| sum / rows).collect(),
+            });
         }
-        Ok(super::fitted(data, &moments, &pairs, self.components, figures))
+        Ok(super::solution(data, &moments, &pairs, self.components, figures))
     }
 }

@@ -15,45 +15,45 @@ mod covariance;
 pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
-use super::parameter::{COMPONENTS, WITH};
-use super::{Figure, Found, Settings, centred::Centred, refuse};
-use crate::linalg::eigen::sign;
+use super::parameter::{COMPONENTS, SECOND_VIEW};
+use super::{Figure, Settings, Solution, centred_moments::CentredMoments, reject_if};
+use crate::linalg::eigen::sign_of_largest;
 use crate::request::{FitRequest, MetricSource, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::product};
-use kstore::Plan;
+use kstore::MemoryPlan;
 use std::borrow::Cow;
 
 /// Threshold for rounding errors, in units of the relative error of a view: the correlation of
 /// directions with less variance is 0.
-const NOISE: f64 = 64.0;
+const ROUNDING_UNITS: f64 = 64.0;
 
-fn require_two(settings: &Settings) -> Result<()> {
+fn require_second_view(settings: &Settings) -> Result<()> {
     let why = "it names the columns of the second view: with 'y*'";
-    settings.columns(&WITH).map(|_| ()).ok_or_else(|| Error::missing(WITH.name, settings.solver, why))
+    settings.columns(&SECOND_VIEW).map(|_| ()).ok_or_else(|| Error::missing(SECOND_VIEW.name, settings.solver, why))
 }
 
-fn check(work: &FitRequest<'_>) -> Result<()> {
-    let (map, metric) = (&work.options.map, &work.options.metric);
+fn check(request: &FitRequest<'_>) -> Result<()> {
+    let (map, metric) = (&request.options.map, &request.options.metric);
     let why = "each view needs landmarks; use a map with landmarks, such as nystrom";
-    refuse(map.is_without_rows(), "map", map, why)?;
+    reject_if(map.is_without_rows(), "map", map, why)?;
     let why = "each view has its own kernel, and no metric; leave it out";
-    refuse(*metric != MetricSource::None, "metric", metric, why)
+    reject_if(*metric != MetricSource::None, "metric", metric, why)
 }
 
 /// Adds the matrices of the two views to a plan, for this many threads at once.
-fn plan(plan: Plan, shape: &ProblemSize, threads: usize) -> Plan {
+fn plan(plan: MemoryPlan, size: &ProblemSize, threads: usize) -> MemoryPlan {
     // features of one view
-    let p = shape.map.p.div_ceil(2);
-    plan.term("moments of the views", 2 * 8 * 2 * shape.map.p * shape.map.p, "lower `rank`")
+    let p = size.map.p.div_ceil(2);
+    plan.term("moments of the views", 2 * 8 * 2 * size.map.p * size.map.p, "lower `rank`")
         .term("singular vectors", 8 * 10 * p * p * threads, "lower `rank`")
-        .term("directions", 8 * 8 * shape.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
+        .term("directions", 8 * 8 * size.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
 }
 
 /// Moments of some rows: covariances of the two views, centred by the means of these rows.
 #[derive(Debug)]
-struct Moments {
+struct ViewMoments {
     rows: u64,
     /// C_xx, p x p.
     xx: Mat<f64>,
@@ -64,42 +64,42 @@ struct Moments {
     mean: Vec<f64>,
 }
 
-impl Moments {
+impl ViewMoments {
     /// Computes the centred moments of some rows, whose last `second_features` features are the
     /// second view.
-    fn of(moments: Cow<'_, FoldGram>, second: usize) -> Result<Self> {
+    fn of(moments: Cow<'_, FoldGram>, second_features: usize) -> Result<Self> {
         let rows = moments.rows;
-        let centred = Centred::of(moments)?;
-        let (g, n, first) = (centred.g(), centred.rows, centred.mean.len() - second);
+        let centred = CentredMoments::from_moments(moments)?;
+        let (g, n, first) = (centred.g(), centred.rows, centred.mean.len() - second_features);
         let part =
             |at: (usize, usize), size: (usize, usize)| Mat::from_fn(size.0, size.1, |i, j| g[(at.0 + i, at.1 + j)] / n);
-        let (xx, yy) = (part((0, 0), (first, first)), part((first, first), (second, second)));
-        Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean: centred.mean })
+        let (xx, yy) = (part((0, 0), (first, first)), part((first, first), (second_features, second_features)));
+        Ok(Self { rows, xx, yy, xy: part((0, first), (first, second_features)), mean: centred.mean })
     }
 
     /// Returns false if the variance of a view is a rounding error, compared with its squared mean.
-    fn vary(&self, epsilon: f64) -> bool {
+    fn views_vary(&self, epsilon: f64) -> bool {
         let (first, second) = self.mean.split_at(self.xx.nrows());
         let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
-        let varies = |c: &Mat<f64>, mean: &[f64]| trace(c) > NOISE * epsilon * square(mean);
+        let varies = |c: &Mat<f64>, mean: &[f64]| trace(c) > ROUNDING_UNITS * epsilon * square(mean);
         varies(&self.xx, first) && varies(&self.yy, second)
     }
 
     /// Computes the correlation of each pair of directions on these rows; 0 if one of them is
     /// constant.
-    fn correlations(&self, pairs: &Pairs, epsilon: f64) -> Vec<f64> {
+    fn correlations(&self, pairs: &DirectionPairs, epsilon: f64) -> Vec<f64> {
         let (x, y) = (product(self.xx.as_ref(), pairs.x.as_ref()), product(self.yy.as_ref(), pairs.y.as_ref()));
         let both = product(self.xy.as_ref(), pairs.y.as_ref());
         let inner = |a: &Mat<f64>, b: &Mat<f64>, j: usize| {
             a.col(j).iter().zip(b.col(j).iter()).map(|(a, b)| a * b).sum::<f64>()
         };
-        let least = |c: &Mat<f64>, a: &Mat<f64>, j: usize| NOISE * epsilon * trace(c) * inner(a, a, j);
-        let of = |j: usize| {
+        let threshold = |c: &Mat<f64>, a: &Mat<f64>, j: usize| ROUNDING_UNITS * epsilon * trace(c) * inner(a, a, j);
+        let correlation = |j: usize| {
             let (square, other) = (inner(&pairs.x, &x, j), inner(&pairs.y, &y, j));
-            let varies = square > least(&self.xx, &pairs.x, j) && other > least(&self.yy, &pairs.y, j);
+            let varies = square > threshold(&self.xx, &pairs.x, j) && other > threshold(&self.yy, &pairs.y, j);
             if varies { inner(&pairs.x, &both, j) / (square * other).sqrt() } else { 0.0 }
         };
-        (0..pairs.values.len()).map(of).collect()
+        (0..pairs.values.len()).map(correlation).collect()
     }
 }
 
@@ -108,7 +108,7 @@ fn trace(matrix: &Mat<f64>) -> f64 {
 }
 
 #[derive(Debug)]
-struct Pairs {
+struct DirectionPairs {
     /// a_1, …, a_q, p x q.
     x: Mat<f64>,
     /// b_1, …, b_q, r x q.
@@ -117,43 +117,50 @@ struct Pairs {
     values: Vec<f64>,
 }
 
-impl Pairs {
+impl DirectionPairs {
     /// Returns the pairs with the largest entry of each a_j made positive.
     fn signed(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
-        let signs: Vec<f64> = (0..values.len()).map(|j| sign(x, j)).collect();
+        let signs: Vec<f64> = (0..values.len()).map(|j| sign_of_largest(x, j)).collect();
         let of = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
         Self { x: of(x), y: of(y), values }
     }
 }
 
-fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -> Result<()> {
+fn require_pairs(moments: &ViewMoments, pairs: &DirectionPairs, epsilon: f64, requested: usize) -> Result<()> {
     let why = "no directions of the two views covary; check their columns and kernels";
-    refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
+    reject_if(pairs.values.is_empty() || !moments.views_vary(epsilon), COMPONENTS.name, requested, why)
 }
 
 /// Calls `visit` with the moments of the rows outside and inside every fold of at least two rows.
-fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
+fn for_each_fold(
+    gram: &GramState,
+    second_features: usize,
+    mut visit: impl FnMut(&ViewMoments, &ViewMoments) -> Result<()>,
+) -> Result<()> {
     let folds = gram.folds();
     if folds.len() < 2 {
         return Ok(());
     }
     for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 1) {
-        each(&Moments::of(gram.sum(Some(left_out)), second)?, &Moments::of(Cow::Borrowed(fold), second)?)?;
+        visit(
+            &ViewMoments::of(gram.training_moments(Some(left_out)), second_features)?,
+            &ViewMoments::of(Cow::Borrowed(fold), second_features)?,
+        )?;
     }
     Ok(())
 }
 
 /// Returns the coordinates of both views as functions of the features of both; warns of too few
 /// pairs.
-fn fitted<T: Real>(
+fn solution<T: Real>(
     data: &FitData<'_, T>,
-    moments: &Moments,
-    pairs: &Pairs,
-    asked: usize,
+    moments: &ViewMoments,
+    pairs: &DirectionPairs,
+    requested: usize,
     figures: Vec<Figure>,
-) -> Found<T> {
+) -> Solution<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
-    data.warn_of_fewer(asked, q, "the views have no further directions that covary");
+    data.warn_of_fewer_components(requested, q, "the views have no further directions that covary");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
         (true, true) => pairs.x[(i, j)],
         (false, false) => pairs.y[(i - p, j - q)],
@@ -161,5 +168,5 @@ fn fitted<T: Real>(
     });
     let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
     let intercept = (0..2 * q).map(|j| -along(j)).collect();
-    Found { weights, intercept, figures, passes: 1, ..Found::default() }
+    Solution { weights, intercept, figures, passes: 1, ..Solution::default() }
 }

@@ -1,6 +1,6 @@
 //! Tables with one fault each, and helpers that run the command on them.
 
-use kstore::sink::{self, Output, OutputColumn};
+use kstore::sink::{self, OutputColumn, OutputValues};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -63,7 +63,7 @@ pub(crate) fn noise(seed: u64) -> Vec<f64> {
     (0..N as u64).map(|row| 2.0 * stream.uniform(row) - 1.0).collect()
 }
 
-pub(crate) fn write(path: &Path, columns: &[(&str, Output<'_>)]) {
+pub(crate) fn write(path: &Path, columns: &[(&str, OutputValues<'_>)]) {
     let heads: Vec<_> = columns.iter().map(|(name, values)| OutputColumn::new(*name, values.kind())).collect();
     let mut out = sink::create(path, &heads).unwrap();
     out.write(&columns.iter().map(|(_, values)| *values).collect::<Vec<_>>()).unwrap();
@@ -75,7 +75,10 @@ pub(crate) fn tables(at: &Path) {
     let (x0, x1) = (noise(0), noise(1));
     let y: Vec<f64> = x0.iter().zip(&x1).map(|(a, b)| (3.0 * a).sin() + b).collect();
     let table = |name: &str, x0: &[f64], x1: &[f64], y: &[f64]| {
-        write(&at.join(name), &[("x0", Output::F64(x0)), ("x1", Output::F64(x1)), ("y", Output::F64(y))]);
+        write(
+            &at.join(name),
+            &[("x0", OutputValues::F64(x0)), ("x1", OutputValues::F64(x1)), ("y", OutputValues::F64(y))],
+        );
     };
     let with = |values: &[f64], row: usize, value: f64| {
         let mut values = values.to_vec();
@@ -102,22 +105,25 @@ pub(crate) fn tables(at: &Path) {
     write(
         &at.join("labels.parquet"),
         &[
-            ("x0", Output::F64(&x0)),
-            ("x1", Output::F64(&x1)),
-            ("text", Output::Text(&text)),
-            ("bool", Output::Bool(&bools)),
-            ("one", Output::I64(&[1; N])),
-            ("fold", Output::I64(&numbers(&|i| i as i64 % 4))),
-            ("id", Output::I64(&numbers(&|i| i as i64))),
-            ("y", Output::F64(&y)),
+            ("x0", OutputValues::F64(&x0)),
+            ("x1", OutputValues::F64(&x1)),
+            ("text", OutputValues::Text(&text)),
+            ("bool", OutputValues::Bool(&bools)),
+            ("one", OutputValues::I64(&[1; N])),
+            ("fold", OutputValues::I64(&numbers(&|i| i as i64 % 4))),
+            ("id", OutputValues::I64(&numbers(&|i| i as i64))),
+            ("y", OutputValues::F64(&y)),
         ],
     );
-    let twice = [("a", Output::F64(&x0)), ("a", Output::F64(&x1)), ("y", Output::F64(&y))];
+    let twice = [("a", OutputValues::F64(&x0)), ("a", OutputValues::F64(&x1)), ("y", OutputValues::F64(&y))];
     write(&at.join("twice.parquet"), &twice);
-    write(&at.join("ü.parquet"), &[("größe", Output::F64(&x0)), ("цель", Output::F64(&y))]);
-    write(&at.join("order.parquet"), &[("y", Output::F64(&y)), ("x1", Output::F64(&x1)), ("x0", Output::F64(&x0))]);
-    write(&at.join("untold.parquet"), &[("x1", Output::F64(&x1)), ("x0", Output::F64(&x0))]);
-    write(&at.join("narrow.parquet"), &[("x0", Output::F64(&x0)), ("y", Output::F64(&y))]);
+    write(&at.join("ü.parquet"), &[("größe", OutputValues::F64(&x0)), ("цель", OutputValues::F64(&y))]);
+    write(
+        &at.join("order.parquet"),
+        &[("y", OutputValues::F64(&y)), ("x1", OutputValues::F64(&x1)), ("x0", OutputValues::F64(&x0))],
+    );
+    write(&at.join("untold.parquet"), &[("x1", OutputValues::F64(&x1)), ("x0", OutputValues::F64(&x0))]);
+    write(&at.join("narrow.parquet"), &[("x0", OutputValues::F64(&x0)), ("y", OutputValues::F64(&y))]);
 }
 
 pub(crate) fn folder() -> tempfile::TempDir {

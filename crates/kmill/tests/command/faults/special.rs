@@ -151,7 +151,11 @@ fn names_of_columns_do_not_reach_the_terminal_raw() {
     let (x, y) = (noise(0), noise(1));
     write(
         &at.join("evil.parquet"),
-        &[(name, kstore::Output::F64(&[3.0; N])), ("x", kstore::Output::F64(&x)), ("y", kstore::Output::F64(&y))],
+        &[
+            (name, kstore::OutputValues::F64(&[3.0; N])),
+            ("x", kstore::OutputValues::F64(&x)),
+            ("y", kstore::OutputValues::F64(&y)),
+        ],
     );
     for line in [
         "inspect evil.parquet",

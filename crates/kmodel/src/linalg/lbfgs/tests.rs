@@ -1,23 +1,23 @@
 use super::*;
 use crate::Error;
 
-const LIMITS: Limits = Limits { steps: 500, reach: 2.0, flat: 1e-15 };
+const LIMITS: LbfgsLimits = LbfgsLimits { steps: 500, max_step: 2.0, tolerance: 1e-15 };
 
 /// Rosenbrock's function in n variables, with its minimum at (1, …, 1).
 fn rosenbrock(x: &[f64], g: &mut [f64]) -> f64 {
     g.fill(0.0);
     let mut value = 0.0;
     for i in 0..x.len() - 1 {
-        let (bend, rest) = (x[i + 1] - x[i] * x[i], 1.0 - x[i]);
-        value += 100.0 * bend * bend + rest * rest;
-        g[i] += -400.0 * x[i] * bend - 2.0 * rest;
-        g[i + 1] += 200.0 * bend;
+        let (residual, offset) = (x[i + 1] - x[i] * x[i], 1.0 - x[i]);
+        value += 100.0 * residual * residual + offset * offset;
+        g[i] += -400.0 * x[i] * residual - 2.0 * offset;
+        g[i + 1] += 200.0 * residual;
     }
     value
 }
 
 #[test]
-fn rosenbrock_s_valley_is_followed_to_its_end() {
+fn rosenbrock_converges_to_a_minimum() {
     for n in [2, 12] {
         let bounds = vec![(-10.0, 10.0); n];
         let start: Vec<f64> = (0..n).map(|i| if i % 2 == 0 { -1.2 } else { 1.0 }).collect();
@@ -39,24 +39,24 @@ fn variables_stop_at_their_bounds() {
     let found =
         minimise(&[-1.0, 2.0], &[(-2.0, 0.5), (-2.0, 2.0)], LIMITS, &mut |x, g| Ok::<_, Error>(rosenbrock(x, g)))
             .unwrap();
-    assert!((found.at[0] - 0.5).abs() < 1e-9 && (found.at[1] - 0.25).abs() < 1e-6, "{found:?}");
+    assert!((found.x[0] - 0.5).abs() < 1e-9 && (found.x[1] - 0.25).abs() < 1e-6, "{found:?}");
 }
 
 #[test]
-fn infinite_and_nan_trials_are_only_too_long() {
+fn infinite_and_nan_trials_shorten_the_step() {
     for outside in [f64::INFINITY, f64::NAN] {
         // x − ln x on x > 0, `outside` elsewhere
-        let found = minimise(&[0.01], &[(-1e3, 1e3)], Limits { reach: 50.0, ..LIMITS }, &mut |x, g| {
+        let found = minimise(&[0.01], &[(-1e3, 1e3)], LbfgsLimits { max_step: 50.0, ..LIMITS }, &mut |x, g| {
             g[0] = 1.0 - 1.0 / x[0];
             Ok::<_, Error>(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
         });
         let found = found.unwrap();
-        assert!((found.at[0] - 1.0).abs() < 1e-6, "{found:?}");
+        assert!((found.x[0] - 1.0).abs() < 1e-6, "{found:?}");
     }
 }
 
 #[test]
-fn an_infinite_start_is_returned_as_such_and_errors_end_the_search() {
+fn infinite_starts_and_errors_end_the_search() {
     let found = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Ok::<_, Error>(f64::NAN)).unwrap();
     assert_eq!((found.value, found.steps), (f64::INFINITY, 0));
     let failed = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Err(Error::from(kstore::Error::Interrupted)));

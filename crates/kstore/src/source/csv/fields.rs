@@ -1,25 +1,28 @@
 //! Finds the delimiter of a CSV file and the types of its columns, and converts fields to values of
 //! those types.
 
-use super::scan::{Dialect, RowScanner, Splitter};
+use super::scan::{Dialect, FieldSplitter, RowScanner};
 use crate::dates;
-use crate::missing::WORDS;
-use crate::source::text::{Builder, ColumnType, Guess, Marks, NumberForm, Scanner, number, written};
+use crate::missing::MISSING_WORDS;
+use crate::source::text::{
+    ColumnBuilder, ColumnType, InferredType, Marks, NumberForm, Scanner, parse_number, parse_written,
+};
 use std::convert::Infallible;
 
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-const JUDGED_ROWS: usize = 100;
+const SAMPLE_ROWS: usize = 100;
 
 /// Returns the delimiter that splits the largest fraction of the first rows into the same number of
 /// fields; of equal fractions, the one with the most fields; a comma if no delimiter splits rows.
 /// Several rows are compared, because the first ones may be a preamble.
-pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
+pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
-        let counts = counts(start, Dialect { delimiter: *delimiter, ..dialect });
+        let counts = field_counts(start, Dialect { delimiter: *delimiter, ..dialect });
         // a fraction, because the delimiter determines the number of rows
-        let alike = |fields: usize| counts.iter().filter(|count| **count == fields).count() * 1000 / counts.len();
-        let scores = counts.iter().filter(|fields| **fields > 1).map(|fields| (alike(*fields), *fields));
+        let row_fraction =
+            |fields: usize| counts.iter().filter(|count| **count == fields).count() * 1000 / counts.len();
+        let scores = counts.iter().filter(|fields| **fields > 1).map(|fields| (row_fraction(*fields), *fields));
         // a character in some rows of a single text column is not a delimiter
         scores.filter(|(alike, _)| *alike >= 500).max().unwrap_or((0, 0))
     };
@@ -30,13 +33,13 @@ pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
 
 /// Returns the number of fields of each of the first rows, without an incomplete last row unless it
 /// is the only one.
-fn counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
-    let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), Splitter::new(dialect), 1);
+fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
+    let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());
-    while counts.len() < JUDGED_ROWS {
-        let Some(begin) = scanner.begin(rest, &mut line) else { break };
+    while counts.len() < SAMPLE_ROWS {
+        let Some(begin) = scanner.find_start(rest, &mut line) else { break };
         rest = &rest[begin..];
-        let end = match scanner.end(rest, &mut line) {
+        let end = match scanner.find_end(rest, &mut line) {
             Some(end) => end,
             None if counts.is_empty() => rest.len(),
             None => break,
@@ -49,24 +52,24 @@ fn counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
 }
 
 /// Returns the narrowest type of a field, which may be a number with these marks.
-pub(super) fn guess(field: &[u8], marks: Marks) -> Guess {
+pub(super) fn infer_type(field: &[u8], marks: Marks) -> InferredType {
     let field = field.trim_ascii();
     if is_missing(field, true, &[]) {
-        return Guess::Missing;
+        return InferredType::Missing;
     }
-    if truth(field).is_some() {
-        return Guess::Bool;
+    if parse_bool(field).is_some() {
+        return InferredType::Bool;
     }
-    let Some(field) = marks.plain(field) else { return Guess::Text };
+    let Some(field) = marks.normalised(field) else { return InferredType::Text };
     let field = &*field;
-    if let Some(value) = number::<i64>(field) {
-        if value < 0 { Guess::Signed } else { Guess::Int }
-    } else if number::<u64>(field).is_some() {
-        Guess::Large
-    } else if number::<f64>(field).is_some() {
-        Guess::Float
+    if let Some(value) = parse_number::<i64>(field) {
+        if value < 0 { InferredType::Signed } else { InferredType::Int }
+    } else if parse_number::<u64>(field).is_some() {
+        InferredType::BeyondInt64
+    } else if parse_number::<f64>(field).is_some() {
+        InferredType::Float
     } else {
-        Guess::Text
+        InferredType::Text
     }
 }
 
@@ -76,7 +79,7 @@ pub(super) fn is_code(field: &[u8]) -> bool {
 }
 
 /// Parses `true` or `false`, also capitalised or in capitals.
-fn truth(field: &[u8]) -> Option<bool> {
+fn parse_bool(field: &[u8]) -> Option<bool> {
     match field {
         b"true" | b"True" | b"TRUE" => Some(true),
         b"false" | b"False" | b"FALSE" => Some(false),
@@ -85,69 +88,80 @@ fn truth(field: &[u8]) -> Option<bool> {
 }
 
 /// Appends a field to a column of this type; the error is the expected content.
-pub(super) fn push(
-    column: &mut Builder,
+pub(super) fn append_field(
+    column: &mut ColumnBuilder,
     field: &[u8],
-    (of, words): (&ColumnType, &[String]),
+    (column_type, words): (&ColumnType, &[String]),
 ) -> Result<(), &'static str> {
     let text = field.trim_ascii();
-    match (column, of) {
-        (Builder::Text(values), _) => match std::str::from_utf8(field) {
+    match (column, column_type) {
+        (ColumnBuilder::Text(values), _) => match std::str::from_utf8(field) {
             Ok(text) if text.is_empty() || words.iter().any(|word| word == text) => values.append_null(),
             Ok(text) => values.append_value(text),
             Err(_) => return Err("text in UTF-8"),
         },
-        (Builder::Bool(values), _) => {
-            values.append_option(optional(truth(text), (text, words), true, "true or false")?);
+        (ColumnBuilder::Bool(values), _) => {
+            values.append_option(value_or_missing(parse_bool(text), (text, words), true, "true or false")?);
         }
-        (Builder::Int(values), ColumnType::Date(form)) => {
-            let moment = std::str::from_utf8(text).ok().and_then(|text| dates::stamp(text, form.unwrap_or_default()));
-            values.append_option(optional(moment, (text, words), true, "a date or time")?);
+        (ColumnBuilder::Int(values), ColumnType::Date(form)) => {
+            let timestamp =
+                std::str::from_utf8(text).ok().and_then(|text| dates::parse_timestamp(text, form.unwrap_or_default()));
+            values.append_option(value_or_missing(timestamp, (text, words), true, "a date or time")?);
         }
-        (Builder::Float(values), _) => {
-            values.append_option(optional(value(text, of), (text, words), false, "a number")?);
+        (ColumnBuilder::Float(values), _) => {
+            values.append_option(value_or_missing(
+                parse_formatted(text, column_type),
+                (text, words),
+                false,
+                "a number",
+            )?);
         }
-        (Builder::Int(values), _) => {
-            values.append_option(optional(value(text, of), (text, words), true, "an integer of 64 bits")?);
+        (ColumnBuilder::Int(values), _) => {
+            values.append_option(value_or_missing(
+                parse_formatted(text, column_type),
+                (text, words),
+                true,
+                "an integer of 64 bits",
+            )?);
         }
-        (Builder::Large(values), _) => {
+        (ColumnBuilder::Unsigned(values), _) => {
             let expected = "an integer from 0 to 2^64 - 1";
-            values.append_option(optional(value(text, of), (text, words), true, expected)?);
+            values.append_option(value_or_missing(parse_formatted(text, column_type), (text, words), true, expected)?);
         }
     }
     Ok(())
 }
 
-fn value<N: std::str::FromStr>(field: &[u8], of: &ColumnType) -> Option<N> {
-    let ColumnType::Number(NumberForm { marks, affix, codes }) = of else { return number(field) };
+fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType) -> Option<N> {
+    let ColumnType::Number(NumberForm { marks, affix, codes }) = column_type else { return parse_number(field) };
     let marks = marks.unwrap_or_default();
     if affix.as_ref().is_none_or(String::is_empty)
-        && let Some(plain) = marks.plain(field)
-        && let Some(value) = number(&plain)
+        && let Some(plain) = marks.normalised(field)
+        && let Some(value) = parse_number(&plain)
     {
         return Some(value).filter(|_| *codes || !is_code(field));
     }
-    let written = written(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
-    number(&written.plain(marks)?)
+    let written = parse_written(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
+    parse_number(&written.normalised(marks)?)
 }
 
 /// Returns the value, or `None` for a missing value; otherwise `expected` as the error.
-fn optional<V>(
+fn value_or_missing<V>(
     value: Option<V>,
     (field, words): (&[u8], &[String]),
-    whole: bool,
+    nan_is_missing: bool,
     expected: &'static str,
 ) -> Result<Option<V>, &'static str> {
-    if value.is_some() || is_missing(field, whole, words) { Ok(value) } else { Err(expected) }
+    if value.is_some() || is_missing(field, nan_is_missing, words) { Ok(value) } else { Err(expected) }
 }
 
 /// Returns whether a field is missing in a column of numbers, dates or booleans: empty, a standard
 /// word, or one of `words`. `NaN` and `nan` are the number NaN in a column of floats, but missing
 /// if `nan_is_missing`, as in a column of integers. In a text column only an empty field and
 /// `words` are missing.
-pub(super) fn is_missing(field: &[u8], whole: bool, words: &[String]) -> bool {
+pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, words: &[String]) -> bool {
     field.is_empty()
-        || WORDS.iter().any(|word| word.as_bytes() == field)
-        || whole && matches!(field, b"NaN" | b"nan")
+        || MISSING_WORDS.iter().any(|word| word.as_bytes() == field)
+        || nan_is_missing && matches!(field, b"NaN" | b"nan")
         || words.iter().any(|word| word.as_bytes() == field)
 }

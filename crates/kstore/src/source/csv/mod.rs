@@ -14,28 +14,28 @@
 //!
 //! Opening reads the file once to find its rows.
 
+mod column_sniffer;
 mod fields;
 mod scan;
-mod sniffed;
 
 use super::text::{
-    self, Builders, ColumnType, Guess, Marks, NOT_UTF8, Refused, RowStart, TextChunk, TextFormat, TextOptions,
-    TextReading, TextTable, Wrong,
+    self, CONVERT_TO_UTF8, ColumnBuilders, ColumnType, IndexError, InferredType, Marks, RowError, RowStart, TextChunk,
+    TextFormat, TextOptions, TextReading, TextTable,
 };
-use super::{Format, TableFile, View};
+use super::{ColumnView, Format, TableFile};
 use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
-use crate::sparse::COLUMN_LIMIT;
+use crate::sparse::MAX_DENSE_COLUMNS;
 use crate::{Error, Result};
-use scan::{Dialect, QUOTE, RowScanner, Splitter};
-use sniffed::Sniffed;
+use column_sniffer::ColumnSniffer;
+use scan::{Dialect, FieldSplitter, QUOTE, RowScanner};
 use std::{collections::HashSet, convert::Infallible, fs::File, path::Path, sync::Arc};
 
-const MOST_NOTES: usize = 4;
+const MAX_NOTES: usize = 4;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
-    .written(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
+    .writable(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
 
 /// Reads an open file once, to find its rows and the types of its columns; the path is for
 /// messages.
@@ -45,37 +45,39 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 /// quotes if a quoted field contains line ends, or a row does not fit, and if without quotes all
 /// lines have as many fields as names.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let again = file.try_clone().map_err(Error::io("read", path))?;
-    let (mut tabs, mut spans) = (false, false);
-    let quoted = read(path, file, options, !options.without_quotes, (&mut tabs, &mut spans));
+    let second_handle = file.try_clone().map_err(Error::io("read", path))?;
+    let (mut is_tab_separated, mut has_multiline_fields) = (false, false);
+    let quoted =
+        read_table(path, file, options, !options.without_quotes, (&mut is_tab_separated, &mut has_multiline_fields));
     if !options.without_quotes
-        && tabs
-        && (spans || matches!(quoted, Err(Error::BadLine(_))))
-        && let Ok(mut plain) = read(path, again, options, false, (&mut tabs, &mut spans))
-        && plain.facts().schema.columns.len() > 1
-        && !plain.facts().schema.columns.iter().any(|column| column.name.as_bytes().contains(&QUOTE))
+        && is_tab_separated
+        && (has_multiline_fields || matches!(quoted, Err(Error::BadLine(_))))
+        && let Ok(mut unquoted_table) =
+            read_table(path, second_handle, options, false, (&mut is_tab_separated, &mut has_multiline_fields))
+        && unquoted_table.metadata().schema.columns.len() > 1
+        && !unquoted_table.metadata().schema.columns.iter().any(|column| column.name.as_bytes().contains(&QUOTE))
     {
         let note = "quotation marks are read as ordinary characters: quoted fields would span several lines";
-        plain.format.notes.insert(0, note.to_string());
-        return Ok(Arc::new(plain));
+        unquoted_table.format.notes.insert(0, note.to_string());
+        return Ok(Arc::new(unquoted_table));
     }
     Ok(Arc::new(quoted?))
 }
 
 /// Reads a file, and reports whether tabs separate its fields and whether quoted fields contain
 /// line ends. Without `quotes`, every row must have as many fields as names.
-fn read(
+fn read_table(
     path: &Path,
     file: File,
     options: &TextOptions,
     quotes: bool,
-    (tabs, spans): (&mut bool, &mut bool),
+    (is_tab_separated, has_multiline_fields): (&mut bool, &mut bool),
 ) -> Result<TextTable<Csv>> {
     let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
     let dialect = Dialect { delimiter: b',', quotes };
-    let csv = Csv { dialect, infer_rows, pads: options.pad_rows, ..Csv::default() };
+    let csv = Csv { dialect, infer_rows, pad_rows: options.pad_rows, ..Csv::default() };
     let mut table = TextTable::new(path, file, csv)?;
-    let (first, mut start) = table.beginning()?;
+    let (first, mut start) = table.first_block()?;
     if options.skip_lines > 0 {
         let mut lines = memchr::memchr_iter(b'\n', &first[start.offset as usize..]);
         let end = usize::try_from(options.skip_lines - 1).ok().and_then(|line| lines.nth(line));
@@ -87,7 +89,7 @@ fn read(
     }
     table.format.dialect.delimiter = options.delimiter.unwrap_or_else(|| match path.extension() {
         Some(tsv) if tsv.eq_ignore_ascii_case("tsv") => b'\t',
-        _ => fields::delimiter(&first[start.offset as usize..], dialect),
+        _ => fields::detect_delimiter(&first[start.offset as usize..], dialect),
     });
     let dialect = table.format.dialect;
     let delimiter = dialect.delimiter;
@@ -97,23 +99,23 @@ fn read(
         return Err(Error::Syntax { what: "`delimiter`", text, expected });
     }
     drop(first);
-    *tabs = delimiter == b'\t';
-    let mut splitter = Splitter::new(dialect);
+    *is_tab_separated = delimiter == b'\t';
+    let mut splitter = FieldSplitter::new(dialect);
     let mut names: Option<Vec<String>> = None;
     let mut guesses = Vec::new();
     let words = options.missing_words.as_slice();
-    table.index(start, |row, text| {
+    table.index_rows(start, |row, text| {
         if quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
-            *spans = true;
-            if scan::is_torn(text, delimiter) {
+            *has_multiline_fields = true;
+            if scan::is_misquoted(text, delimiter) {
                 let expected = "a delimiter or the end of the row after a closing quote";
                 let remedy = "close the quoted field on its line, write \"\" for a quote inside it, or set `no_quotes`";
-                return Err(Wrong::new(expected, "text after a field that spans several lines", remedy).into());
+                return Err(RowError::new(expected, "text after a field that spans several lines", remedy).into());
             }
         }
         if names.is_none() {
-            let first = first_row(&mut splitter, text, header).map_err(Refused::File)?;
-            guesses = first.iter().map(|name| Sniffed::new(options.type_of(name))).collect::<Vec<_>>();
+            let first = column_names(&mut splitter, text, header).map_err(IndexError::File)?;
+            guesses = first.iter().map(|name| ColumnSniffer::new(options.type_of(name))).collect::<Vec<_>>();
             names = Some(first);
             if header {
                 return Ok(false);
@@ -121,58 +123,62 @@ fn read(
         }
         if row < infer_rows || !quotes {
             let width = guesses.len();
-            let Ok(found) = splitter.split(text, |i, field| {
-                guesses.get_mut(i).filter(|_| row < infer_rows).into_iter().for_each(|guess| guess.see(field, words));
+            let Ok(field_count) = splitter.split(text, |i, field| {
+                guesses
+                    .get_mut(i)
+                    .filter(|_| row < infer_rows)
+                    .into_iter()
+                    .for_each(|guess| guess.observe(field, words));
                 Ok::<(), Infallible>(())
             });
-            check_width(delimiter, width, found, options.pad_rows)?;
+            check_width(delimiter, width, field_count, options.pad_rows)?;
         }
         Ok(true)
     })?;
     let names: Vec<String> = names.ok_or_else(|| table.file.malformed("it is empty"))?;
-    let marks = sniffed::found(&guesses, delimiter, options.decimal).map_err(|place| {
+    let marks = column_sniffer::resolve_marks(&guesses, delimiter, options.decimal).map_err(|place| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . if they are not numbers";
         table.file.malformed(format!("the numbers of its column {:?} contain commas; {remedy}", names[place]))
     })?;
-    let columns: Vec<_> = guesses.iter().zip(marks).map(|(guess, marks)| guess.resolved(marks)).collect();
+    let columns: Vec<_> = guesses.iter().zip(marks).map(|(guess, marks)| guess.column_type(marks)).collect();
     check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed(detail))?;
     let mut reading =
         TextReading { missing_words: words.to_vec(), delimiter: Some(char::from(delimiter)), ..TextReading::default() };
     for ((name, guess), (of, _)) in names.iter().zip(&guesses).zip(&columns) {
         table.format.notes.extend(guess.notes(name, of));
-        if guess.is_resolved(of) {
+        if guess.must_be_shared(of) {
             reading.types.insert(name.clone(), of.clone());
         }
     }
     table.format.reading = reading;
     let (types, kinds): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     table.format.types = types;
-    let blank = guesses.iter().map(Sniffed::is_blank).collect();
-    Ok(table.with_columns(names.into_iter().zip(kinds)).with_blank(blank))
+    let all_missing = guesses.iter().map(ColumnSniffer::is_blank).collect();
+    Ok(table.with_columns(names.into_iter().zip(kinds)).with_all_missing(all_missing))
 }
 
 /// Returns the names in the first row, or `x0`, `x1`, … for its fields; the error describes the
 /// file.
-fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<String>, String> {
-    let (mut names, mut data) = (Vec::new(), Guess::default());
+fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Result<Vec<String>, String> {
+    let (mut names, mut data) = (Vec::new(), InferredType::default());
     splitter.split(first, |i, field| {
-        if i == COLUMN_LIMIT {
-            return Err(format!("it has more than {COLUMN_LIMIT} columns"));
+        if i == MAX_DENSE_COLUMNS {
+            return Err(format!("it has more than {MAX_DENSE_COLUMNS} columns"));
         }
         let name = match (header, std::str::from_utf8(field)) {
             (false, _) => format!("x{i}"),
             (true, Ok("")) => format!("column{i}"),
             (true, Ok(name)) => name.to_string(),
-            (true, Err(_)) => return Err(format!("its first line is not UTF-8; {NOT_UTF8}")),
+            (true, Err(_)) => return Err(format!("its first line is not UTF-8; {CONVERT_TO_UTF8}")),
         };
         names.push(name);
-        data = data.with(fields::guess(field, Marks::Point)).unwrap_or(Guess::Text);
+        data = data.combine(fields::infer_type(field, Marks::Point)).unwrap_or(InferredType::Text);
         Ok(())
     })?;
     // distinct integers may be names, such as years
     let different = names.iter().collect::<HashSet<_>>().len() == names.len();
-    let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !different;
-    if header && (numbers || data == Guess::Float) {
+    let numbers = matches!(data, InferredType::Int | InferredType::Signed | InferredType::BeyondInt64) && !different;
+    if header && (numbers || data == InferredType::Float) {
         let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
         return Err(detail.to_string());
     }
@@ -182,20 +188,20 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
 /// Rejects a delimiter other than the one of the fit if numbers have commas, whose meaning may then
 /// differ in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
-    let own = char::from(delimiter);
-    let Some(of) = options.like.delimiter.filter(|of| *of != own) else { return Ok(()) };
+    let own_delimiter = char::from(delimiter);
+    let Some(fitted_delimiter) = options.reading.delimiter.filter(|of| *of != own_delimiter) else { return Ok(()) };
     let has_commas = |name: &&String| options.type_of(name).is_some_and(|of| of.has_commas());
-    let said = options.delimiter.is_some() || options.decimal.is_some();
-    let Some(name) = names.iter().find(has_commas).filter(|_| !said) else { return Ok(()) };
-    let (own, of) = (own.escape_default(), of.escape_default());
+    let is_explicit = options.delimiter.is_some() || options.decimal.is_some();
+    let Some(name) = names.iter().find(has_commas).filter(|_| !is_explicit) else { return Ok(()) };
+    let (own, of) = (own_delimiter.escape_default(), fitted_delimiter.escape_default());
     Err(format!(
         "its delimiter is '{own}', but '{of}' in the table of the fit, and the numbers of column {name:?} have commas; \
          give `decimal` to state its decimal mark"
     ))
 }
 
-fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Result<(), Wrong> {
-    if expected == found || pads && found < expected {
+fn check_width(delimiter: u8, expected: usize, found: usize, pad_rows: bool) -> Result<(), RowError> {
+    if expected == found || pad_rows && found < expected {
         return Ok(());
     }
     let delimiter = char::from(delimiter).escape_default();
@@ -208,7 +214,7 @@ fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Resu
         ),
     };
     let remedy = format!("correct the line, {remedy}");
-    Err(Wrong::new(fields(expected), fields(found), remedy))
+    Err(RowError::new(fields(expected), fields(found), remedy))
 }
 
 #[derive(Debug, Default)]
@@ -216,7 +222,7 @@ struct Csv {
     dialect: Dialect,
     infer_rows: u64,
     /// Whether rows may have fewer fields than names.
-    pads: bool,
+    pad_rows: bool,
     types: Vec<ColumnType>,
     reading: TextReading,
     notes: Vec<String>,
@@ -224,52 +230,58 @@ struct Csv {
 
 impl Csv {
     #[cold]
-    fn misfit(&self, (column, of): (&Column, &ColumnType), row: u64, expected: &str, field: &[u8]) -> Wrong {
+    fn value_error(
+        &self,
+        (column, column_type): (&Column, &ColumnType),
+        row: u64,
+        expected: &str,
+        field: &[u8],
+    ) -> RowError {
         let infer = self.infer_rows;
-        let expected = match of {
+        let expected = match column_type {
             ColumnType::Number(form) => format!("{expected}{form}"),
             _ => expected.to_string(),
         };
-        let found = text::shown(field);
+        let found = text::quoted(field);
         let wrong = match column.kind {
-            Kind::Text => Wrong::new(expected, found, NOT_UTF8),
+            Kind::Text => RowError::new(expected, found, CONVERT_TO_UTF8),
             _ if row < infer => {
-                Wrong::new(expected, found, "write it like the other rows, or give `decimal` or `types`")
+                RowError::new(expected, found, "write it like the other rows, or give `decimal` or `types`")
             }
-            _ => Wrong::new(
+            _ => RowError::new(
                 format!("{expected} as in the first {infer} rows"),
                 found,
                 format!("correct it, or set `infer_rows` above {row} so that it determines the type of the column"),
             ),
         };
-        wrong.of_column(&column.name)
+        wrong.in_column(&column.name)
     }
 }
 
 impl TextFormat for Csv {
     const NAME: &'static str = "CSV";
-    const UNENDED: &'static str = "check the row for an unclosed quote";
+    const ROW_HINT: &'static str = "check the row for an unclosed quote";
     type Scanner = RowScanner;
     type Chunk<'a> = CsvChunk<'a>;
 
     fn note(&self, columns: &[Column]) -> Option<String> {
-        let named = |marks| {
+        let column_with = |marks| {
             let has = |of: &ColumnType| matches!(of, ColumnType::Number(form) if form.marks == Some(marks));
             let written = columns.iter().zip(&self.types).filter(|(_, of)| has(of)).map(|(column, _)| column);
             // integers may have no marks at all
             written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
-        let commas = match (named(Marks::Comma), named(Marks::Grouped)) {
+        let commas = match (column_with(Marks::Comma), column_with(Marks::Grouped)) {
             (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
             (None, Some(name)) => {
                 Some(format!("commas in the numbers of column {name} are read as thousands separators"))
             }
             (None, None) => None,
         };
-        let more = self.notes.len().saturating_sub(MOST_NOTES);
+        let more = self.notes.len().saturating_sub(MAX_NOTES);
         let more = (more > 0).then(|| format!("{more} more notes of this kind"));
         let all: Vec<String> =
-            commas.into_iter().chain(self.notes.iter().take(MOST_NOTES).cloned()).chain(more).collect();
+            commas.into_iter().chain(self.notes.iter().take(MAX_NOTES).cloned()).chain(more).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -281,22 +293,22 @@ impl TextFormat for Csv {
         RowScanner::new(self.dialect)
     }
 
-    fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> CsvChunk<'a> {
-        let (splitter, builders) = (Splitter::new(self.dialect), Builders::new(columns, wanted));
+    fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> CsvChunk<'a> {
+        let (splitter, builders) = (FieldSplitter::new(self.dialect), ColumnBuilders::new(columns, requested));
         CsvChunk { csv: self, splitter, columns, builders }
     }
 
     /// Bytes of a row without its quotes, and of the columns.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
-        longest + Builders::bytes(columns, longest)
+        longest + ColumnBuilders::bytes(columns, longest)
     }
 }
 
 struct CsvChunk<'a> {
     csv: &'a Csv,
-    splitter: Splitter,
+    splitter: FieldSplitter,
     columns: &'a [Column],
-    builders: Builders,
+    builders: ColumnBuilders,
 }
 
 impl TextChunk for CsvChunk<'_> {
@@ -305,33 +317,33 @@ impl TextChunk for CsvChunk<'_> {
         rows
     }
 
-    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong> {
-        let Self { csv, columns, builders: Builders { columns: builders, slots, .. }, .. } = self;
-        let mut misfit = None;
+    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), RowError> {
+        let Self { csv, columns, builders: ColumnBuilders { columns: builders, slots, .. }, .. } = self;
+        let mut first_error = None;
         let Ok(found) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
                 && let Err(expected) =
-                    fields::push(&mut builders[*slot], field, (&csv.types[i], &csv.reading.missing_words))
+                    fields::append_field(&mut builders[*slot], field, (&csv.types[i], &csv.reading.missing_words))
             {
-                misfit.get_or_insert_with(|| csv.misfit((&columns[i], &csv.types[i]), row, expected, field));
+                first_error.get_or_insert_with(|| csv.value_error((&columns[i], &csv.types[i]), row, expected, field));
             }
             Ok::<(), Infallible>(())
         });
         // an additional field shifts the others, so report this error first
-        check_width(csv.dialect.delimiter, slots.len(), found, csv.pads)?;
+        check_width(csv.dialect.delimiter, slots.len(), found, csv.pad_rows)?;
         for (i, slot) in slots.iter().enumerate().skip(found) {
             let builder = slot.map(|slot| &mut builders[slot]);
             // an empty field is missing in every column
-            builder.into_iter().for_each(|builder| _ = fields::push(builder, b"", (&csv.types[i], &[])));
+            builder.into_iter().for_each(|builder| _ = fields::append_field(builder, b"", (&csv.types[i], &[])));
         }
-        misfit.map_or(Ok(()), Err)
+        first_error.map_or(Ok(()), Err)
     }
 
     fn end(&mut self) {
         self.builders.finish();
     }
 
-    fn view(&self, column: usize) -> Option<View<'_>> {
+    fn view(&self, column: usize) -> Option<ColumnView<'_>> {
         self.builders.view(column)
     }
 }

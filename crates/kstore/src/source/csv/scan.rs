@@ -1,7 +1,7 @@
 //! Finds the boundaries of CSV rows and of their fields.
 
 use crate::source::text::Scanner;
-use crate::sparse::COLUMN_LIMIT;
+use crate::sparse::MAX_DENSE_COLUMNS;
 use csv_core::ReadRecordResult;
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
@@ -27,7 +27,7 @@ pub(super) struct RowScanner {
 enum State {
     FieldStart,
     /// In an unquoted field, or after the quotes.
-    Plain,
+    Unquoted,
     Quoted,
     /// After a quote in a quoted field: it ends the field or is the first of two.
     Closing,
@@ -40,7 +40,7 @@ impl RowScanner {
 }
 
 impl Scanner for RowScanner {
-    fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
+    fn find_start(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
         self.state = State::FieldStart;
         let skip = bytes.iter().position(|byte| !matches!(byte, b'\n' | b'\r'));
         let between = &bytes[..skip.unwrap_or(bytes.len())];
@@ -48,17 +48,17 @@ impl Scanner for RowScanner {
         skip
     }
 
-    fn end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
+    fn find_end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             match self.state {
                 State::FieldStart if *byte == QUOTE && self.dialect.quotes => {
                     (self.state, at) = (State::Quoted, at + 1)
                 }
-                State::FieldStart => self.state = State::Plain,
-                State::Plain => match self.plain(bytes, at) {
-                    Edge::Field(next) => at = next,
-                    Edge::Row(end) => return Some(end),
+                State::FieldStart => self.state = State::Unquoted,
+                State::Unquoted => match self.scan_unquoted(bytes, at) {
+                    Boundary::Field(next) => at = next,
+                    Boundary::Row(end) => return Some(end),
                 },
                 State::Quoted => {
                     let found = memchr2(QUOTE, b'\n', &bytes[at..])?;
@@ -69,27 +69,28 @@ impl Scanner for RowScanner {
                     at += found + 1;
                 }
                 State::Closing if *byte == QUOTE => (self.state, at) = (State::Quoted, at + 1),
-                State::Closing => self.state = State::Plain,
+                State::Closing => self.state = State::Unquoted,
             }
         }
         None
     }
 
-    fn may_end(&self) -> bool {
+    fn may_end_with_file(&self) -> bool {
         self.state != State::Quoted
     }
 }
 
-enum Edge {
+enum Boundary {
     /// The position in the bytes at which scanning continues, in the same row.
     Field(usize),
     Row(usize),
 }
 
 impl RowScanner {
-    fn plain(&mut self, bytes: &[u8], at: usize) -> Edge {
+    fn scan_unquoted(&mut self, bytes: &[u8], at: usize) -> Boundary {
         if !self.dialect.quotes {
-            return memchr2(b'\n', b'\r', &bytes[at..]).map_or(Edge::Field(bytes.len()), |found| Edge::Row(at + found));
+            return memchr2(b'\n', b'\r', &bytes[at..])
+                .map_or(Boundary::Field(bytes.len()), |found| Boundary::Row(at + found));
         }
         match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
             None => {
@@ -98,56 +99,56 @@ impl RowScanner {
                 if bytes.last() == Some(&self.dialect.delimiter) {
                     self.state = State::FieldStart;
                 }
-                Edge::Field(bytes.len())
+                Boundary::Field(bytes.len())
             }
             Some(found) if bytes[at + found] == QUOTE => {
-                let opens = found > 0 && bytes[at + found - 1] == self.dialect.delimiter;
-                self.state = if opens { State::Quoted } else { State::Plain };
-                Edge::Field(at + found + 1)
+                let opens_quote = found > 0 && bytes[at + found - 1] == self.dialect.delimiter;
+                self.state = if opens_quote { State::Quoted } else { State::Unquoted };
+                Boundary::Field(at + found + 1)
             }
-            Some(found) => Edge::Row(at + found),
+            Some(found) => Boundary::Row(at + found),
         }
     }
 }
 
 /// Returns whether a quoted field contains a line end and has text after its closing quote. Such
 /// quotation marks are ordinary characters on different lines.
-pub(super) fn is_torn(row: &[u8], delimiter: u8) -> bool {
-    let (mut state, mut spans) = (State::FieldStart, false);
+pub(super) fn is_misquoted(row: &[u8], delimiter: u8) -> bool {
+    let (mut state, mut is_multiline) = (State::FieldStart, false);
     for byte in row {
         state = match (state, *byte) {
             (State::FieldStart, QUOTE) | (State::Closing, QUOTE) => State::Quoted,
             (State::Quoted, QUOTE) => State::Closing,
             (State::Quoted, byte) => {
-                spans |= matches!(byte, b'\n' | b'\r');
+                is_multiline |= matches!(byte, b'\n' | b'\r');
                 State::Quoted
             }
             (_, byte) if byte == delimiter => {
-                spans = false;
+                is_multiline = false;
                 State::FieldStart
             }
-            (State::Closing, _) if spans => return true,
-            _ => State::Plain,
+            (State::Closing, _) if is_multiline => return true,
+            _ => State::Unquoted,
         };
     }
     false
 }
 
-pub(super) struct Splitter {
+pub(super) struct FieldSplitter {
     dialect: Dialect,
-    quoted: csv_core::Reader,
-    unquoted: Vec<u8>,
-    ends: Vec<usize>,
+    reader: csv_core::Reader,
+    field_bytes: Vec<u8>,
+    field_ends: Vec<usize>,
 }
 
-impl Splitter {
+impl FieldSplitter {
     pub(super) fn new(dialect: Dialect) -> Self {
-        let quoted = csv_core::ReaderBuilder::new().delimiter(dialect.delimiter).quote(QUOTE).build();
-        Self { dialect, quoted, unquoted: Vec::new(), ends: Vec::new() }
+        let reader = csv_core::ReaderBuilder::new().delimiter(dialect.delimiter).quote(QUOTE).build();
+        Self { dialect, reader, field_bytes: Vec::new(), field_ends: Vec::new() }
     }
 
     /// Calls `field` with each field of a row, without quotes, and returns their number; more than
-    /// [`COLUMN_LIMIT`] fields may be reported as any number above it.
+    /// [`MAX_DENSE_COLUMNS`] fields may be reported as any number above it.
     pub(super) fn split<E>(
         &mut self,
         row: &[u8],
@@ -171,29 +172,29 @@ impl Splitter {
     ) -> Result<usize, E> {
         // room for one more of each than possible, so that full output never means that the row is
         // complete
-        let most = (memchr_iter(self.dialect.delimiter, row).count() + 2).min(COLUMN_LIMIT + 2);
-        self.ends.resize(self.ends.len().max(most), 0);
-        self.unquoted.resize(self.unquoted.len().max(row.len() + 1), 0);
-        self.quoted.reset();
+        let max_fields = (memchr_iter(self.dialect.delimiter, row).count() + 2).min(MAX_DENSE_COLUMNS + 2);
+        self.field_ends.resize(self.field_ends.len().max(max_fields), 0);
+        self.field_bytes.resize(self.field_bytes.len().max(row.len() + 1), 0);
+        self.reader.reset();
         // an empty line first, because the reader removes a byte order mark at the start of its
         // input, but inside the file these bytes are text
         let (mut written, mut count, mut rest) = (0, 0, row);
-        self.quoted.read_record(b"\n", &mut [], &mut []);
+        self.reader.read_record(b"\n", &mut [], &mut []);
         loop {
             let (result, read, bytes, ends) =
-                self.quoted.read_record(rest, &mut self.unquoted[written..], &mut self.ends[count..]);
+                self.reader.read_record(rest, &mut self.field_bytes[written..], &mut self.field_ends[count..]);
             (rest, written, count) = (&rest[read..], written + bytes, count + ends);
             match result {
                 // the empty rest in the next call tells the reader that the row ends
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::Record | ReadRecordResult::End => break,
                 // more fields than the limit
-                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => return Ok(COLUMN_LIMIT + 1),
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => return Ok(MAX_DENSE_COLUMNS + 1),
             }
         }
         let mut start = 0;
-        for (i, end) in self.ends[..count].iter().enumerate() {
-            field(i, &self.unquoted[start..*end])?;
+        for (i, end) in self.field_ends[..count].iter().enumerate() {
+            field(i, &self.field_bytes[start..*end])?;
             start = *end;
         }
         Ok(count)
@@ -209,11 +210,12 @@ mod tests {
     /// Rows by our scanner, fed in pieces, and fields by our splitter.
     fn ours(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
         let dialect = Dialect { delimiter, quotes: true };
-        let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), Splitter::new(dialect), 1);
+        let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
         let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
         for mut bytes in text.chunks(piece) {
             while !bytes.is_empty() {
-                let edge = if inside { scanner.end(bytes, &mut line) } else { scanner.begin(bytes, &mut line) };
+                let edge =
+                    if inside { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
                 let (before, after) = bytes.split_at(edge.unwrap_or(bytes.len()));
                 if inside {
                     row.extend(before);
@@ -266,11 +268,11 @@ mod tests {
         let text = b"\n\na,\"b\nc\"\r\n\r\nd,e\n";
         let dialect = Dialect { delimiter: b',', quotes: true };
         let (mut scanner, mut line) = (RowScanner::new(dialect), 1);
-        let start = scanner.begin(text, &mut line).unwrap();
+        let start = scanner.find_start(text, &mut line).unwrap();
         assert_eq!((start, line), (2, 3));
-        let end = start + scanner.end(&text[start..], &mut line).unwrap();
+        let end = start + scanner.find_end(&text[start..], &mut line).unwrap();
         assert_eq!(&text[start..end], b"a,\"b\nc\"");
-        let next = end + scanner.begin(&text[end..], &mut line).unwrap();
+        let next = end + scanner.find_start(&text[end..], &mut line).unwrap();
         assert_eq!((text[next], line), (b'd', 6));
     }
 

@@ -7,9 +7,9 @@
 
 use super::super::Element;
 use super::super::column::list_element;
-use super::super::data_type::element;
+use super::super::data_type::element_type;
 use super::super::load_error::LoadError;
-use super::super::positioned::Positioned;
+use super::super::shared_file::SharedFile;
 use crate::arrow::datatypes::{DataType, Field, Fields};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const METADATA_LIMIT: usize = 64 << 20;
 const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
 
 impl Block {
-    pub(super) fn new(block: &ipc::Block, file: &Positioned) -> Result<Self, String> {
+    pub(super) fn new(block: &ipc::Block, file: &SharedFile) -> Result<Self, String> {
         let outside = || format!("a block at {} lies outside its {} bytes", block.offset(), file.length());
         let at = u64::try_from(block.offset()).map_err(|_| outside())?;
         let metadata = usize::try_from(block.metaDataLength()).map_err(|_| outside())?;
@@ -39,9 +39,9 @@ impl Block {
         Ok(Self { at, metadata, body })
     }
 
-    pub(super) fn metadata(&self, file: &Positioned) -> Result<Vec<u8>, LoadError> {
+    pub(super) fn read_metadata(&self, file: &SharedFile) -> Result<Vec<u8>, LoadError> {
         let mut bytes = vec![0; self.metadata];
-        read(file, &mut bytes, self.at)?;
+        read_exact(file, &mut bytes, self.at)?;
         // the length follows a marker, except in files from before Arrow 0.15
         let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
         if bytes.len() < skip {
@@ -51,12 +51,12 @@ impl Block {
         Ok(bytes)
     }
 
-    fn body_at(&self) -> u64 {
+    fn body_offset(&self) -> u64 {
         self.at + self.metadata as u64
     }
 }
 
-pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), LoadError> {
+pub(super) fn read_exact(file: &SharedFile, buffer: &mut [u8], at: u64) -> Result<(), LoadError> {
     let got = file.read_at(buffer, at)?;
     if got < buffer.len() {
         let (expected, found) = (at + buffer.len() as u64, at + got as u64);
@@ -72,7 +72,7 @@ pub(super) struct Span {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct FieldNode {
     pub(super) rows: u64,
     pub(super) nulls: u64,
 }
@@ -82,16 +82,16 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) rows: u64,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<FieldNode>,
     pub(super) buffers: Vec<Span>,
     /// Number of data buffers of each view column.
-    pub(super) variadic: Vec<usize>,
+    pub(super) data_buffer_counts: Vec<usize>,
     pub(super) codec: Option<CompressionType>,
 }
 
 impl Batch {
-    pub(super) fn read(file: &Positioned, block: &Block) -> Result<Self, LoadError> {
-        let bytes = block.metadata(file)?;
+    pub(super) fn read(file: &SharedFile, block: &Block) -> Result<Self, LoadError> {
+        let bytes = block.read_metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
         let batch = message.header_as_record_batch().ok_or_else(|| "a block holds no record batch".to_string())?;
         Ok(Self::new(batch, block)?)
@@ -99,8 +99,8 @@ impl Batch {
 
     /// Reads the metadata of a dictionary: its ID, whether its values continue earlier ones, and
     /// the values.
-    pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), LoadError> {
-        let bytes = block.metadata(file)?;
+    pub(super) fn read_dictionary(file: &SharedFile, block: &Block) -> Result<(i64, bool, Self), LoadError> {
+        let bytes = block.read_metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
         let header = message.header_as_dictionary_batch().ok_or_else(|| "a block holds no dictionary".to_string())?;
         let batch = header.data().ok_or_else(|| "a dictionary holds no values".to_string())?;
@@ -111,7 +111,7 @@ impl Batch {
         let size = |value: i64| u64::try_from(value).map_err(|_| format!("a batch with the invalid length {value}"));
         let mut nodes = Vec::new();
         for node in batch.nodes().iter().flatten() {
-            nodes.push(Node { rows: size(node.length())?, nulls: size(node.null_count())? });
+            nodes.push(FieldNode { rows: size(node.length())?, nulls: size(node.null_count())? });
         }
         let mut buffers = Vec::new();
         for buffer in batch.buffers().iter().flatten() {
@@ -119,7 +119,7 @@ impl Batch {
             if offset.checked_add(length).is_none_or(|end| end > block.body) {
                 return Err(format!("a buffer of {length} bytes at {offset} lies outside a body of {}", block.body));
             }
-            buffers.push(Span { at: block.body_at() + offset, length });
+            buffers.push(Span { at: block.body_offset() + offset, length });
         }
         let mut variadic = Vec::new();
         for count in batch.variadicBufferCounts().iter().flatten() {
@@ -129,25 +129,25 @@ impl Batch {
         if codec.is_some_and(|codec| !CODECS.contains(&codec)) {
             return Err("its compression is unknown; lz4 and zstd are supported".to_string());
         }
-        Ok(Self { rows: size(batch.length())?, nodes, buffers, variadic, codec })
+        Ok(Self { rows: size(batch.length())?, nodes, buffers, data_buffer_counts: variadic, codec })
     }
 }
 
 /// A column of the file, and the positions of its nodes, buffers and data buffer counts in a batch.
 #[derive(Clone, Debug)]
-pub(super) struct Root {
+pub(super) struct RootColumn {
     pub(super) name: String,
     pub(super) data_type: DataType,
-    pub(super) dictionary: Option<i64>,
-    at: Counts,
-    size: Counts,
+    pub(super) dictionary_id: Option<i64>,
+    at: LayoutCounts,
+    size: LayoutCounts,
 }
 
-impl Root {
+impl RootColumn {
     /// Returns a separate column, such as the values of a dictionary.
-    pub(super) fn alone(name: &str, data_type: &DataType) -> Self {
-        let (at, size) = (Counts::default(), Counts::of(data_type, false));
-        Self { name: name.to_string(), data_type: data_type.clone(), dictionary: None, at, size }
+    pub(super) fn standalone(name: &str, data_type: &DataType) -> Self {
+        let (at, size) = (LayoutCounts::default(), LayoutCounts::from_type(data_type, false));
+        Self { name: name.to_string(), data_type: data_type.clone(), dictionary_id: None, at, size }
     }
 
     /// Returns the type of its numbers and their count per row, if they are contiguous in its last
@@ -155,20 +155,20 @@ impl Root {
     pub(super) fn numbers(&self) -> Option<(Element, usize)> {
         match &self.data_type {
             DataType::FixedSizeList(_, size) if *size > 0 => Some((list_element(&self.data_type)?, *size as usize)),
-            other => Some((element(other)?, 1)),
+            other => Some((element_type(other)?, 1)),
         }
     }
 
-    pub(super) fn nodes<'b>(&self, batch: &'b Batch) -> Result<&'b [Node], String> {
+    pub(super) fn nodes<'b>(&self, batch: &'b Batch) -> Result<&'b [FieldNode], String> {
         let nodes = batch.nodes.get(self.at.nodes..self.at.nodes + self.size.nodes);
         nodes.ok_or_else(|| format!("a batch without column {:?}", self.name))
     }
 
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
-        let data = |skip: usize, count: usize| batch.variadic.iter().skip(skip).take(count).sum::<usize>();
+        let data = |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
         // the data buffers of the view columns before this one, and of this one
-        let start = self.at.buffers + data(0, self.at.variadic);
-        let end = start.checked_add(self.size.buffers + data(self.at.variadic, self.size.variadic));
+        let start = self.at.buffers + data(0, self.at.view_columns);
+        let end = start.checked_add(self.size.buffers + data(self.at.view_columns, self.size.view_columns));
         let spans = end.and_then(|end| batch.buffers.get(start..end));
         spans.ok_or_else(|| format!("a batch without all buffers of column {:?}", self.name))
     }
@@ -176,58 +176,62 @@ impl Root {
 
 /// Returns the columns in the order of storage; `dictionary` returns the ID of a column's
 /// dictionary.
-pub(super) fn roots(fields: &Fields, version: MetadataVersion, dictionary: impl Fn(usize) -> Option<i64>) -> Vec<Root> {
+pub(super) fn roots(
+    fields: &Fields,
+    version: MetadataVersion,
+    dictionary: impl Fn(usize) -> Option<i64>,
+) -> Vec<RootColumn> {
     // files from before Arrow 1.0 have a validity bitmap for unions
     let old_unions = version < MetadataVersion::V5;
-    let mut at = Counts::default();
+    let mut at = LayoutCounts::default();
     let root = |(index, field): (usize, &Arc<Field>)| {
-        let (start, size) = (at, Counts::of(field.data_type(), old_unions));
-        at.add(field.data_type(), old_unions);
+        let (start, size) = (at, LayoutCounts::from_type(field.data_type(), old_unions));
+        at.add_tree(field.data_type(), old_unions);
         let (name, data_type) = (field.name().clone(), field.data_type().clone());
-        Root { name, data_type, dictionary: dictionary(index), at: start, size }
+        RootColumn { name, data_type, dictionary_id: dictionary(index), at: start, size }
     };
     fields.iter().enumerate().map(root).collect()
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct LayoutCounts {
     pub(super) nodes: usize,
     pub(super) buffers: usize,
-    variadic: usize,
+    view_columns: usize,
 }
 
-impl Counts {
-    fn of(data_type: &DataType, old_unions: bool) -> Self {
+impl LayoutCounts {
+    fn from_type(data_type: &DataType, old_unions: bool) -> Self {
         let mut counts = Self::default();
-        counts.add(data_type, old_unions);
+        counts.add_tree(data_type, old_unions);
         counts
     }
 
     /// Counts a node of this type with its own buffers, without the data buffers of views.
-    pub(super) fn pass(&mut self, data_type: &DataType) {
+    pub(super) fn add_node(&mut self, data_type: &DataType) {
         let layout = arrow_data::layout(data_type);
         self.nodes += 1;
         self.buffers += layout.buffers.len() + usize::from(layout.can_contain_null_mask);
-        self.variadic += usize::from(layout.variadic);
+        self.view_columns += usize::from(layout.variadic);
     }
 
-    fn add(&mut self, data_type: &DataType, old_unions: bool) {
-        self.pass(data_type);
+    fn add_tree(&mut self, data_type: &DataType, old_unions: bool) {
+        self.add_node(data_type);
         match data_type {
             DataType::List(item)
             | DataType::LargeList(item)
             | DataType::ListView(item)
             | DataType::LargeListView(item)
             | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _) => self.add(item.data_type(), old_unions),
-            DataType::Struct(fields) => fields.iter().for_each(|field| self.add(field.data_type(), old_unions)),
+            | DataType::Map(item, _) => self.add_tree(item.data_type(), old_unions),
+            DataType::Struct(fields) => fields.iter().for_each(|field| self.add_tree(field.data_type(), old_unions)),
             DataType::Union(fields, _) => {
                 self.buffers += usize::from(old_unions);
-                fields.iter().for_each(|(_, field)| self.add(field.data_type(), old_unions));
+                fields.iter().for_each(|(_, field)| self.add_tree(field.data_type(), old_unions));
             }
             DataType::RunEndEncoded(ends, values) => {
-                self.add(ends.data_type(), old_unions);
-                self.add(values.data_type(), old_unions);
+                self.add_tree(ends.data_type(), old_unions);
+                self.add_tree(values.data_type(), old_unions);
             }
             _ => {}
         }

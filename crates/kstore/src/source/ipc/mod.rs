@@ -9,22 +9,22 @@
 //! [`IpcFile::map`].
 
 mod cursor;
-mod mapped;
+mod mapped_file;
 mod message;
 mod reader;
-mod stored;
+mod stored_buffer;
 
-pub use mapped::MappedIpc;
+pub use mapped_file::MappedIpc;
 
-use self::message::{Batch, Block, Root, read};
+use self::message::{Batch, Block, RootColumn, read_exact};
 use self::{
     cursor::IpcCursor,
-    stored::{Cost, cost},
+    stored_buffer::{MemoryCost, memory_cost},
 };
 use super::column::{self, Layout, list_element};
-use super::load_error::{LoadError, guarded};
-use super::positioned::{Positioned, chunk_bytes};
-use super::{BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element, foreign};
+use super::load_error::{LoadError, catch_panic};
+use super::shared_file::{SharedFile, chunk_bytes};
+use super::{BoxedCursor, FileMetadata, Format, SPARSE_KEY, TableFile, data_type::element_type, unsupported};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
@@ -38,57 +38,57 @@ use std::{collections::HashMap, ops::Range};
 const MAGIC: &[u8] = b"ARROW1";
 
 pub(super) const FORMAT: Format =
-    Format::new(&["arrow", "ipc", "feather"], |path, file, _| Ok(Arc::new(IpcFile::of(path, file)?)))
+    Format::new(&["arrow", "ipc", "feather"], |path, file, _| Ok(Arc::new(IpcFile::from_file(path, file)?)))
         .magic(MAGIC)
-        .written(|_| true, crate::sink::ipc::create);
+        .writable(|_| true, crate::sink::ipc::create);
 
 const NAME: &str = "Arrow IPC";
 
 /// Bytes planned for a text value in addition to its text: its view and its offset.
 const TEXT_BYTES: usize = 32;
 /// Maximum bytes of text of a column in a chunk. A chunk of a single row may exceed it.
-const TEXT_CHUNK: u64 = 512 << 10;
+const CHUNK_TEXT_BYTES: u64 = 512 << 10;
 
 /// An open Arrow IPC file.
 #[derive(Debug)]
 pub struct IpcFile {
-    file: Positioned,
-    roots: Vec<Root>,
+    file: SharedFile,
+    roots: Vec<RootColumn>,
     layout: Layout,
     batches: Vec<Block>,
     starts: Vec<u64>,
     scanned: u64,
     dictionaries: Vec<Block>,
-    known: Mutex<HashMap<i64, ArrayRef>>,
+    cached_dictionaries: Mutex<HashMap<i64, ArrayRef>>,
     /// Memory of each column in addition to its chunk, computed at the first request for the
     /// column.
-    measured: Mutex<HashMap<usize, Cost>>,
+    costs_by_root: Mutex<HashMap<usize, MemoryCost>>,
 }
 
 impl IpcFile {
     /// Opens a file, and reads its footer and the lengths of its batches.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
+        Self::from_file(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
 
     /// Reads the footer of an open file and the lengths of its batches; the path is for messages.
-    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        let file = Positioned::of(path, NAME, file).map_err(Error::io("read", path))?;
-        let footer = footer(&file)?;
-        file.decoded(|| Self::parse(file.clone(), &footer))?.map_err(|error| error.of(path, NAME))
+    pub fn from_file(path: &Path, file: std::fs::File) -> Result<Self> {
+        let file = SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?;
+        let footer = read_footer(&file)?;
+        file.catch_panic(|| Self::parse(file.clone(), &footer))?.map_err(|error| error.into_error(path, NAME))
     }
 
-    fn parse(file: Positioned, footer: &[u8]) -> Result<Self, LoadError> {
+    fn parse(file: SharedFile, footer: &[u8]) -> Result<Self, LoadError> {
         let footer = root_as_footer(footer)
             .map_err(|_| "its footer is damaged, or its columns are nested more than 60 levels deep".to_string())?;
-        let stored = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
-        if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
+        let schema_table = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
+        if schema_table.endianness() == Endianness::Big || cfg!(target_endian = "big") {
             return Err("its numbers are big-endian; write it on a little-endian machine".to_string().into());
         }
-        let schema = try_fb_to_schema(stored).map_err(|_| "a column has an unknown type".to_string())?;
-        let dictionary = |index| Some(stored.fields()?.get(index).dictionary()?.id());
+        let schema = try_fb_to_schema(schema_table).map_err(|_| "a column has an unknown type".to_string())?;
+        let dictionary = |index| Some(schema_table.fields()?.get(index).dictionary()?.id());
         let roots = message::roots(schema.fields(), footer.version(), dictionary);
-        let batches = blocks(&footer, false, &file)?;
+        let batches = read_blocks(&footer, false, &file)?;
         let mut starts = vec![0u64];
         for block in &batches {
             let rows = Batch::read(&file, block)?.rows;
@@ -97,13 +97,17 @@ impl IpcFile {
         }
         let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
         // for lists with offsets (variable length), the first row determines the length
-        let width = |root: usize| first.map_or(Ok(None), |block| reader::first_length(&file, &roots[root], block));
+        let width = |root: usize| first.map_or(Ok(None), |block| reader::first_list_length(&file, &roots[root], block));
         let layout = Layout::new(schema.fields(), width)?;
         let value = |key: &str| schema.metadata().get(key).map(String::as_str);
         let scanned = Arc::default();
-        let shape = |root: usize| reader::shape(&file.counting(&scanned), &roots[root], &batches);
-        let layout = layout.with_pandas(value(column::PANDAS)).with_sparse(schema.fields(), value(SPARSE), shape)?;
-        let dictionaries = blocks(&footer, true, &file)?;
+        let shape = |root: usize| reader::sparse_shape(&file.with_counter(&scanned), &roots[root], &batches);
+        let layout = layout.with_pandas_index(value(column::PANDAS_KEY)).with_sparse_shapes(
+            schema.fields(),
+            value(SPARSE_KEY),
+            shape,
+        )?;
+        let dictionaries = read_blocks(&footer, true, &file)?;
         Ok(Self {
             file,
             roots,
@@ -112,8 +116,8 @@ impl IpcFile {
             starts,
             scanned: scanned.load(Ordering::Relaxed),
             dictionaries,
-            known: Mutex::default(),
-            measured: Mutex::default(),
+            cached_dictionaries: Mutex::default(),
+            costs_by_root: Mutex::default(),
         })
     }
 
@@ -124,18 +128,18 @@ impl IpcFile {
 
     /// Returns the values of dictionary `id`, which is read once and kept.
     fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, LoadError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(values) = known.get(&id) {
+        let mut cache = self.cached_dictionaries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(values) = cache.get(&id) {
             return Ok(Arc::clone(values));
         }
         let mut parts: Vec<ArrayRef> = Vec::new();
         for block in &self.dictionaries {
-            let (number, delta, batch) = Batch::dictionary(&self.file, block)?;
+            let (number, delta, batch) = Batch::read_dictionary(&self.file, block)?;
             if number == id {
                 if !delta {
                     parts.clear();
                 }
-                parts.push(reader::whole(&self.file, &Root::alone("dictionary", data_type), &batch)?);
+                parts.push(reader::read_column(&self.file, &RootColumn::standalone("dictionary", data_type), &batch)?);
             }
         }
         let values = match &parts[..] {
@@ -146,13 +150,13 @@ impl IpcFile {
                 crate::arrow::compute::concat(&parts).map_err(|error| error.to_string())?
             }
         };
-        let values = crate::source::plain::plain(&values).map_err(|error| error.to_string())?;
-        known.insert(id, Arc::clone(&values));
+        let values = crate::source::arrow_values::to_supported(&values).map_err(|error| error.to_string())?;
+        cache.insert(id, Arc::clone(&values));
         Ok(values)
     }
 
     fn chunk_rows(&self, roots: &[usize]) -> usize {
-        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
+        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
         // a multiple of 8 rows, so that every chunk starts at a whole byte of the null bitmap; at
         // least 8 rows, even if one row is longer than a chunk
         (chunk_bytes(roots.len()) / row.max(1)).max(1).next_multiple_of(8)
@@ -161,42 +165,45 @@ impl IpcFile {
     /// Returns the memory of the columns `roots` in bytes, without the numbers or views of a chunk:
     /// the dictionaries, the texts, and, if batches are compressed, the unpacked columns of the
     /// largest batch.
-    fn measured(&self, roots: &[usize]) -> usize {
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown: Vec<usize> = roots.iter().copied().filter(|root| !measured.contains_key(root)).collect();
+    fn column_bytes(&self, roots: &[usize]) -> usize {
+        let mut costs = self.costs_by_root.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown: Vec<usize> = roots.iter().copied().filter(|root| !costs.contains_key(root)).collect();
         // ignore errors here: reading the rows reports them
-        let found = guarded(|| self.measure(&unknown)).ok().and_then(Result::ok);
-        let found = found.unwrap_or_else(|| vec![Cost::default(); unknown.len()]);
-        measured.extend(unknown.into_iter().zip(found));
-        let Cost { unpacked, passing } = roots.iter().fold(Cost::default(), |sum, root| sum.and(measured[root]));
+        let new_costs = catch_panic(|| self.measure(&unknown)).ok().and_then(Result::ok);
+        let new_costs = new_costs.unwrap_or_else(|| vec![MemoryCost::default(); unknown.len()]);
+        costs.extend(unknown.into_iter().zip(new_costs));
+        let MemoryCost { unpacked, transient: passing } =
+            roots.iter().fold(MemoryCost::default(), |sum, root| sum.then(costs[root]));
         usize::try_from(unpacked.saturating_add(passing)).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, roots: &[usize]) -> Result<Vec<Cost>, LoadError> {
-        let mut found = vec![(Cost::default(), 0); roots.len()];
+    fn measure(&self, roots: &[usize]) -> Result<Vec<MemoryCost>, LoadError> {
+        let mut costs = vec![(MemoryCost::default(), 0); roots.len()];
         for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
             let batch = Batch::read(&self.file, block)?;
-            for (root, (most, longest)) in roots.iter().zip(&mut found) {
-                let here = self.unpacked(&self.roots[*root], &batch)?;
+            for (root, (most, longest)) in roots.iter().zip(&mut costs) {
+                let here = self.unpacking_cost(&self.roots[*root], &batch)?;
                 most.unpacked = most.unpacked.max(here.unpacked);
-                most.passing = most.passing.max(here.passing);
+                most.transient = most.transient.max(here.transient);
                 *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
             }
         }
-        let beside = roots.iter().zip(found).map(|(root, (most, longest))| {
-            let dictionary = self.roots[*root].dictionary.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
+        let total_costs = roots.iter().zip(costs).map(|(root, (most, longest))| {
+            let dictionary = self.roots[*root].dictionary_id.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
             // twice: the texts of a chunk as read, and their copy while the array is built
-            let texts = if longest > 0 { 2 * longest.saturating_add(TEXT_CHUNK) } else { 0 };
-            Ok(most.and(Cost { unpacked: dictionary.saturating_add(texts), passing: 0 }))
+            let texts = if longest > 0 { 2 * longest.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
+            Ok(most.then(MemoryCost { unpacked: dictionary.saturating_add(texts), transient: 0 }))
         });
-        beside.collect()
+        total_costs.collect()
     }
 
     /// Returns the memory of a column of a batch after unpacking, and the additional memory during
     /// unpacking.
-    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Cost, LoadError> {
+    fn unpacking_cost(&self, root: &RootColumn, batch: &Batch) -> Result<MemoryCost, LoadError> {
         let spans = if batch.codec.is_some() { root.spans(batch)? } else { &[] };
-        spans.iter().try_fold(Cost::default(), |sum, span| Ok(sum.and(cost(&self.file, *span, batch.codec)?)))
+        spans
+            .iter()
+            .try_fold(MemoryCost::default(), |sum, span| Ok(sum.then(memory_cost(&self.file, *span, batch.codec)?)))
     }
 
     /// Returns the memory that reading a dictionary needs, in bytes: its stored parts, the unpacked
@@ -204,11 +211,11 @@ impl IpcFile {
     fn dictionary_bytes(&self, id: i64) -> Result<u64, LoadError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
-            let (number, _, batch) = Batch::dictionary(&self.file, block)?;
+            let (number, _, batch) = Batch::read_dictionary(&self.file, block)?;
             for span in batch.buffers.iter().filter(|_| number == id) {
-                let cost = cost(&self.file, *span, batch.codec)?;
+                let cost = memory_cost(&self.file, *span, batch.codec)?;
                 bytes = bytes
-                    .saturating_add(cost.unpacked + cost.passing)
+                    .saturating_add(cost.unpacked + cost.transient)
                     .saturating_add(3 * span.length.max(cost.unpacked));
             }
         }
@@ -216,56 +223,62 @@ impl IpcFile {
     }
 }
 
-fn row_bytes(root: &Root, width: Option<usize>) -> usize {
-    match (list_element(&root.data_type), width, element(&root.data_type)) {
+fn row_bytes(root: &RootColumn, width: Option<usize>) -> usize {
+    match (list_element(&root.data_type), width, element_type(&root.data_type)) {
         (Some(element), Some(width), _) => element.size() * width,
         (_, _, Some(element)) => element.size(),
-        _ => TEXT_BYTES.max(reader::value_bytes(&root.data_type)),
+        _ => TEXT_BYTES.max(reader::fixed_value_bytes(&root.data_type)),
     }
 }
 
 impl TableFile for IpcFile {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let rows = self.starts.last().copied().unwrap_or(0);
-        Facts { format: NAME, schema: &self.layout.schema, rows, bytes: self.file.length(), scanned: self.scanned }
+        FileMetadata {
+            format: NAME,
+            schema: &self.layout.schema,
+            rows,
+            bytes: self.file.length(),
+            bytes_scanned: self.scanned,
+        }
     }
 
-    fn is_blank(&self, column: usize) -> bool {
+    fn is_all_missing(&self, column: usize) -> bool {
         self.layout.root(column).is_some_and(|root| self.roots[root].data_type == DataType::Null)
     }
 
-    fn held(&self) -> usize {
+    fn resident_bytes(&self) -> usize {
         let batches = self.batches.len() * (size_of::<Block>() + size_of::<u64>());
-        super::format::HELD + self.layout.schema.columns.len() * super::format::HELD_BY_COLUMN + batches
+        super::format::OPEN_FILE_BYTES + self.layout.schema.columns.len() * super::format::OPEN_COLUMN_BYTES + batches
     }
 
     /// Returns twice the bytes of a chunk, because a column that cannot be used as stored is
     /// copied, plus the bytes of texts, dictionaries and unpacked columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
-        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
+        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
         let chunk = 2 * row * self.chunk_rows(&roots);
-        chunk.saturating_add(self.measured(&roots))
+        chunk.saturating_add(self.column_bytes(&roots))
     }
 
-    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        Ok(Box::new(IpcCursor::new(self, columns, rows, read)))
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        Ok(Box::new(IpcCursor::new(self, columns, rows, bytes_read)))
     }
 }
 
-fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<Vec<Block>, String> {
+fn read_blocks(footer: &Footer<'_>, dictionaries: bool, file: &SharedFile) -> Result<Vec<Block>, String> {
     let blocks = if dictionaries { footer.dictionaries() } else { footer.recordBatches() };
     blocks.iter().flatten().map(|block| Block::new(block, file)).collect()
 }
 
 /// Reads the footer. The error says whether the file has another format or is truncated.
-fn footer(file: &Positioned) -> Result<Vec<u8>> {
+fn read_footer(file: &SharedFile) -> Result<Vec<u8>> {
     let (mut start, mut end) = ([0; 8], [0; 10]);
     let length = file.length();
     let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));
-    ends.map_err(|error| file.unread(error))?;
+    ends.map_err(|error| file.read_error(error))?;
     if !start.starts_with(MAGIC) {
-        let known = foreign::known(file.path(), &start);
+        let known = unsupported::describe_unsupported(file.path(), &start);
         return Err(file.malformed(known.unwrap_or_else(|| "it does not start with ARROW1".to_string())));
     }
     if &end[4..] != MAGIC {
@@ -277,6 +290,6 @@ fn footer(file: &Positioned) -> Result<Vec<u8>> {
     let size = u64::try_from(size).ok().filter(|size| *size <= room);
     let Some(size) = size else { return Err(file.malformed("its footer has an invalid length")) };
     let mut footer = vec![0; size as usize];
-    read(file, &mut footer, length - 10 - size).map_err(|error| error.of(file.path(), NAME))?;
+    read_exact(file, &mut footer, length - 10 - size).map_err(|error| error.into_error(file.path(), NAME))?;
     Ok(footer)
 }

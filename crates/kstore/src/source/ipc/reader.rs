@@ -1,30 +1,30 @@
 //! Reads rows of one column of a record batch.
 
 use super::IpcFile;
-use super::message::{Batch, Block, Counts, Root, Span};
-use super::stored::{Stored, stream};
+use super::message::{Batch, Block, LayoutCounts, RootColumn, Span};
+use super::stored_buffer::{StoredBuffer, stream};
 use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, make_array, new_null_array};
 use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::compute::{TakeOptions, concat, take};
 use crate::arrow::datatypes::DataType;
-use crate::source::column::{self, Loaded};
-use crate::source::data_type::{element, kind};
-use crate::source::entries::{self, ENTRY_BYTES};
+use crate::source::column::{self, LoadedColumn};
+use crate::source::data_type::{column_kind, element_type};
 use crate::source::load_error::LoadError;
-use crate::source::positioned::Positioned;
-use crate::source::{Values, View};
+use crate::source::shared_file::SharedFile;
+use crate::source::sparse_entries::{self, ENTRY_BYTES};
+use crate::source::{ColumnView, Values};
 use crate::sparse::SparseShape;
 use std::io::Read;
 use std::ops::Range;
 
 const VIEW_BYTES: usize = 16;
 /// Maximum length of a text that is stored in the view itself.
-const INLINE: u32 = 12;
+const MAX_INLINE_TEXT: u32 = 12;
 
 /// Returns whether the type has offsets into contiguous items: texts, and entries of sparse rows.
-fn is_long(data_type: &DataType) -> bool {
+fn has_offsets(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary)
-        || entries::fields(data_type).is_some()
+        || sparse_entries::entry_fields(data_type).is_some()
 }
 
 fn is_view(data_type: &DataType) -> bool {
@@ -32,7 +32,7 @@ fn is_view(data_type: &DataType) -> bool {
 }
 
 /// Returns the bytes of a value without offsets; 0 for unsupported types.
-pub(super) fn value_bytes(data_type: &DataType) -> usize {
+pub(super) fn fixed_value_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => VIEW_BYTES,
         DataType::FixedSizeBinary(size) => usize::try_from(*size).unwrap_or(0),
@@ -41,9 +41,9 @@ pub(super) fn value_bytes(data_type: &DataType) -> usize {
 }
 
 pub(super) struct ColumnReader<'a> {
-    pub(super) root: &'a Root,
+    pub(super) root: &'a RootColumn,
     width: Option<usize>,
-    pub(super) stored: Vec<Stored>,
+    pub(super) buffers: Vec<StoredBuffer>,
     /// Null counts of the column and of the items in its lists.
     pub(super) nulls: Vec<u64>,
     /// Reused memory of the previous chunk: a new allocation for each chunk would fragment the
@@ -52,69 +52,74 @@ pub(super) struct ColumnReader<'a> {
 }
 
 impl<'a> ColumnReader<'a> {
-    pub(super) fn new(root: &'a Root, width: Option<usize>) -> Self {
-        Self { root, width, stored: Vec::new(), nulls: Vec::new(), spare: MutableBuffer::new(0) }
+    pub(super) fn new(root: &'a RootColumn, width: Option<usize>) -> Self {
+        Self { root, width, buffers: Vec::new(), nulls: Vec::new(), spare: MutableBuffer::new(0) }
     }
 
-    pub(super) fn enter(&mut self, file: &Positioned, batch: &Batch) -> Result<(), LoadError> {
+    pub(super) fn enter_batch(&mut self, file: &SharedFile, batch: &Batch) -> Result<(), LoadError> {
         let nodes = self.root.nodes(batch)?;
-        if let Some(own) = nodes.first().filter(|own| own.rows != batch.rows) {
+        if let Some(node) = nodes.first().filter(|own| own.rows != batch.rows) {
             let name = &self.root.name;
-            return Err(format!("column {name:?} has {} rows in a batch of {}", own.rows, batch.rows).into());
+            return Err(format!("column {name:?} has {} rows in a batch of {}", node.rows, batch.rows).into());
         }
         self.nulls = nodes.iter().map(|node| node.nulls).collect();
         for span in self.root.spans(batch)? {
-            self.stored.push(Stored::prepare(file, *span, batch.codec)?);
+            self.buffers.push(StoredBuffer::prepare(file, *span, batch.codec)?);
         }
         Ok(())
     }
 
     /// Reads rows of the column, which has index `root` in the file, and reuses the memory of
     /// `before`.
-    pub(super) fn load(
+    pub(super) fn load_rows(
         &mut self,
         ipc: &IpcFile,
         root: usize,
         rows: Range<u64>,
-        before: Option<Loaded>,
-    ) -> Result<Loaded, LoadError> {
-        self.spare = before.and_then(Loaded::into_bytes).unwrap_or_default();
+        before: Option<LoadedColumn>,
+    ) -> Result<LoadedColumn, LoadError> {
+        self.spare = before.and_then(LoadedColumn::into_buffer).unwrap_or_default();
         let column = self.root;
         let array = match &column.data_type {
             DataType::Dictionary(keys, values) => {
-                let id = column.dictionary.ok_or_else(|| "a dictionary without an ID".to_string())?;
+                let id = column.dictionary_id.ok_or_else(|| "a dictionary without an ID".to_string())?;
                 let (values, keys) = (ipc.dictionary(id, values)?, self.array(keys, rows)?);
                 // a key beyond the dictionary returns an error instead of a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
             }
             DataType::Null => new_null_array(&DataType::Null, (rows.end - rows.start) as usize),
-            own => self.array(own, rows)?,
+            data_type => self.array(data_type, rows)?,
         };
-        Loaded::new(&array, &ipc.layout, root)
+        LoadedColumn::new(&array, &ipc.layout, root)
     }
 
     fn array(&mut self, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
-        Ok(make_array(self.part(Counts::default(), data_type, rows)?.0))
+        Ok(make_array(self.part(LayoutCounts::default(), data_type, rows)?.0))
     }
 
     /// Reads some items of the part of the column whose node and buffers are at position `at`;
     /// returns the position of the next part.
-    fn part(&mut self, at: Counts, data_type: &DataType, items: Range<u64>) -> Result<(ArrayData, Counts), LoadError> {
+    fn part(
+        &mut self,
+        at: LayoutCounts,
+        data_type: &DataType,
+        items: Range<u64>,
+    ) -> Result<(ArrayData, LayoutCounts), LoadError> {
         let (slot, count) = (at.buffers + 1, items.end - items.start);
         let nulls = self.validity(at, items.clone())?;
         let data = ArrayData::builder(data_type.clone()).len(count as usize).nulls(nulls.clone());
         let mut next = at;
-        next.pass(data_type);
+        next.add_node(data_type);
         let data = match data_type {
-            DataType::Boolean => data.add_buffer(bits(&self.stored[slot], items)?.sliced()),
+            DataType::Boolean => data.add_buffer(read_bits(&self.buffers[slot], items)?.sliced()),
             view if is_view(view) => {
                 let (views, texts) = self.views(items)?;
                 data.add_buffer(views).add_buffer(texts)
             }
             DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
-                let starts = offsets(&self.stored[slot], data_type, items)?;
+                let starts = read_offsets(&self.buffers[slot], data_type, items)?;
                 let (first, last) = (starts[0], starts[starts.len() - 1]);
-                let text = self.stored[slot + 1].buffer(first, last - first)?;
+                let text = self.buffers[slot + 1].read(first, last - first)?;
                 data.add_buffer(rebased(&starts, data_type)).add_buffer(text)
             }
             DataType::FixedSizeList(item, size) => {
@@ -123,8 +128,8 @@ impl<'a> ColumnReader<'a> {
                 data.add_child_data(item)
             }
             DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
-                let starts = offsets(&self.stored[slot], data_type, items)?;
-                let (starts, runs) = self.lists(&starts, nulls.as_ref())?;
+                let starts = read_offsets(&self.buffers[slot], data_type, items)?;
+                let (starts, runs) = self.offsets_and_runs(&starts, nulls.as_ref())?;
                 let part = |run| Ok(make_array(self.part(next, item.data_type(), run)?.0));
                 let parts = runs.into_iter().map(part).collect::<Result<Vec<_>, LoadError>>()?;
                 let item = match &parts[..] {
@@ -137,16 +142,16 @@ impl<'a> ColumnReader<'a> {
             DataType::Struct(fields) => {
                 let mut data = data;
                 for field in fields {
-                    let (part, behind) = self.part(next, field.data_type(), items.clone())?;
-                    (data, next) = (data.add_child_data(part), behind);
+                    let (part, following) = self.part(next, field.data_type(), items.clone())?;
+                    (data, next) = (data.add_child_data(part), following);
                 }
                 data
             }
-            other => match value_bytes(other) as u64 {
-                0 => return Err(format!("a column of {}, which is not supported", kind(other)).into()),
+            other => match fixed_value_bytes(other) as u64 {
+                0 => return Err(format!("a column of {}, which is not supported", column_kind(other)).into()),
                 size => {
                     let into = std::mem::take(&mut self.spare);
-                    data.add_buffer(self.stored[slot].buffer_in(items.start * size, count * size, into)?)
+                    data.add_buffer(self.buffers[slot].read_into(items.start * size, count * size, into)?)
                 }
             },
         };
@@ -155,29 +160,33 @@ impl<'a> ColumnReader<'a> {
 
     /// Returns the offsets of the lists of some rows among the items that are read, and the ranges
     /// of these items: items under a missing list are not read.
-    fn lists(&self, starts: &[u64], lists: Option<&NullBuffer>) -> Result<(Vec<u64>, Vec<Range<u64>>), LoadError> {
+    fn offsets_and_runs(
+        &self,
+        starts: &[u64],
+        lists: Option<&NullBuffer>,
+    ) -> Result<(Vec<u64>, Vec<Range<u64>>), LoadError> {
         if let Some(width) = self.width {
             column::check_lengths(starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize), lists, width)?;
         }
         let (mut ends, mut runs) = (vec![0], Vec::<Range<u64>>::new());
-        for (row, own) in starts.windows(2).enumerate() {
-            let there = lists.is_none_or(|lists| lists.is_valid(row));
-            let own = own[0]..if there { own[1] } else { own[0] };
-            ends.push(ends[row] + (own.end - own.start));
-            match runs.last_mut().filter(|run| run.end == own.start) {
-                Some(run) => run.end = own.end,
-                None => runs.push(own),
+        for (row, bounds) in starts.windows(2).enumerate() {
+            let is_present = lists.is_none_or(|lists| lists.is_valid(row));
+            let item_range = bounds[0]..if is_present { bounds[1] } else { bounds[0] };
+            ends.push(ends[row] + (item_range.end - item_range.start));
+            match runs.last_mut().filter(|run| run.end == item_range.start) {
+                Some(run) => run.end = item_range.end,
+                None => runs.push(item_range),
             }
         }
         Ok((ends, runs))
     }
 
     /// Returns the validity of these items of a part; `None` if all have a value.
-    fn validity(&self, at: Counts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
+    fn validity(&self, at: LayoutCounts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
         if self.nulls.get(at.nodes) == Some(&0) {
             return Ok(None);
         }
-        let nulls = NullBuffer::new(bits(&self.stored[at.buffers], items)?);
+        let nulls = NullBuffer::new(read_bits(&self.buffers[at.buffers], items)?);
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
@@ -186,27 +195,27 @@ impl<'a> ColumnReader<'a> {
     /// read.
     fn views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
         let size = VIEW_BYTES as u64;
-        let stored = self.stored[1].buffer(rows.start * size, (rows.end - rows.start) * size)?;
+        let stored = self.buffers[1].read(rows.start * size, (rows.end - rows.start) * size)?;
         let mut views = stored.typed_data::<u128>().to_vec();
         let mut texts = Vec::new();
-        for view in views.iter_mut().filter(|view| **view as u32 > INLINE) {
+        for view in views.iter_mut().filter(|view| **view as u32 > MAX_INLINE_TEXT) {
             let ByteView { length, buffer_index, offset, .. } = ByteView::from(*view);
-            let from = self.stored.get(2 + buffer_index as usize);
+            let from = self.buffers.get(2 + buffer_index as usize);
             let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which does not exist"))?;
-            let place = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
-            from.append(offset.into(), length as usize, &mut texts)?;
-            *view = ByteView { length, buffer_index: 0, offset: place, ..ByteView::from(*view) }.into();
+            let new_offset = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
+            from.append_to(offset.into(), length as usize, &mut texts)?;
+            *view = ByteView { length, buffer_index: 0, offset: new_offset, ..ByteView::from(*view) }.into();
         }
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
     /// Returns how many rows of the range have at most `max_bytes` of text together; at least one.
-    pub(super) fn rows_of_text(&self, rows: Range<u64>, most: u64) -> Result<u64, LoadError> {
-        let mut held = 0u64;
+    pub(super) fn rows_that_fit(&self, rows: Range<u64>, max_bytes: u64) -> Result<u64, LoadError> {
+        let mut total = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
         let fits = lengths.position(|length| {
-            held = held.saturating_add(length);
-            held > most
+            total = total.saturating_add(length);
+            total > max_bytes
         });
         Ok(fits.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
     }
@@ -217,33 +226,33 @@ impl<'a> ColumnReader<'a> {
         let data_type = &self.root.data_type;
         if is_view(data_type) {
             let size = VIEW_BYTES as u64;
-            let views = self.stored[1].buffer(rows.start * size, (rows.end - rows.start) * size)?;
+            let views = self.buffers[1].read(rows.start * size, (rows.end - rows.start) * size)?;
             return Ok(views.typed_data::<u128>().iter().map(|view| u64::from(*view as u32)).collect());
         }
-        if !is_long(data_type) {
+        if !has_offsets(data_type) {
             return Ok(Vec::new());
         }
-        let offsets = offsets(&self.stored[1], data_type, rows)?;
-        let each = if entries::fields(data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
-        Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(each)).collect())
+        let offsets = read_offsets(&self.buffers[1], data_type, rows)?;
+        let entry_bytes = if sparse_entries::entry_fields(data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
+        Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(entry_bytes)).collect())
     }
 }
 
-fn bits(stored: &Stored, items: Range<u64>) -> Result<BooleanBuffer, LoadError> {
+fn read_bits(stored: &StoredBuffer, items: Range<u64>) -> Result<BooleanBuffer, LoadError> {
     let first = items.start / 8;
-    let bytes = stored.buffer(first, items.end.div_ceil(8) - first)?;
+    let bytes = stored.read(first, items.end.div_ceil(8) - first)?;
     Ok(BooleanBuffer::new(bytes, (items.start % 8) as usize, (items.end - items.start) as usize))
 }
 
 /// Returns whether offsets have 8 bytes.
-fn is_large(data_type: &DataType) -> bool {
+fn has_large_offsets(data_type: &DataType) -> bool {
     matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_))
 }
 
-fn offsets(stored: &Stored, data_type: &DataType, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
+fn read_offsets(stored: &StoredBuffer, data_type: &DataType, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
     let count = rows.end - rows.start + 1;
-    let size = if is_large(data_type) { 8 } else { 4 };
-    let bytes = stored.buffer(rows.start * size, count * size)?;
+    let size = if has_large_offsets(data_type) { 8 } else { 4 };
+    let bytes = stored.read(rows.start * size, count * size)?;
     let offsets: Vec<i64> = match size {
         8 => bytes.typed_data::<i64>().to_vec(),
         _ => bytes.typed_data::<i32>().iter().map(|offset| i64::from(*offset)).collect(),
@@ -257,52 +266,52 @@ fn offsets(stored: &Stored, data_type: &DataType, rows: Range<u64>) -> Result<Ve
 /// Returns the offsets relative to the first one, in the stored width, from which they were read.
 fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
     let first = offsets[0];
-    match is_large(data_type) {
+    match has_large_offsets(data_type) {
         true => offsets.iter().map(|offset| (offset - first) as i64).collect(),
         false => offsets.iter().map(|offset| (offset - first) as i32).collect(),
     }
 }
 
-pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<ArrayRef, LoadError> {
+pub(super) fn read_column(file: &SharedFile, root: &RootColumn, batch: &Batch) -> Result<ArrayRef, LoadError> {
     let mut column = ColumnReader::new(root, None);
     if batch.rows == 0 {
         return Ok(crate::arrow::array::new_empty_array(&root.data_type));
     }
-    column.enter(file, batch)?;
+    column.enter_batch(file, batch)?;
     column.array(&root.data_type, 0..batch.rows)
 }
 
 /// Texts of a batch up to this many bytes are not measured individually: they are counted as one
 /// text.
-const SMALL: u64 = 64 << 10;
+const SMALL_TEXT_BYTES: u64 = 64 << 10;
 /// Number of values that are read at once: small, so that no buffer is in memory as a whole.
-const LOOK: u64 = 8 << 10;
+const VALUES_PER_READ: u64 = 8 << 10;
 
 /// Calls `visit` with the first values of a buffer, each `size` bytes long, in order. A compressed
 /// buffer is unpacked as a stream: no memory is planned for it yet, and a batch of equal rows may
 /// unpack to a thousand times its size in the file.
-fn each(
-    (file, batch): (&Positioned, &Batch),
+fn for_each_value(
+    (file, batch): (&SharedFile, &Batch),
     span: Span,
     (count, size): (u64, usize),
-    mut look: impl FnMut(&[u8]),
+    mut visit: impl FnMut(&[u8]),
 ) -> Result<(), LoadError> {
     let mut bytes = stream(file, span, batch.codec)?;
-    let mut part = vec![0; count.min(LOOK) as usize * size];
-    for start in (0..count).step_by(LOOK as usize) {
-        let part = &mut part[..(count - start).min(LOOK) as usize * size];
+    let mut part = vec![0; count.min(VALUES_PER_READ) as usize * size];
+    for start in (0..count).step_by(VALUES_PER_READ as usize) {
+        let part = &mut part[..(count - start).min(VALUES_PER_READ) as usize * size];
         bytes.read_exact(part).map_err(|_| "a buffer is shorter than its rows need, or damaged".to_string())?;
-        part.chunks_exact(size).for_each(&mut look);
+        part.chunks_exact(size).for_each(&mut visit);
     }
     Ok(())
 }
 
 /// Returns the length of the longest list or text of a batch, in items or bytes.
-fn longest(file: (&Positioned, &Batch), root: &Root, rows: u64) -> Result<u64, LoadError> {
-    let size = if is_large(&root.data_type) { 8 } else { 4 };
+fn longest_item(file: (&SharedFile, &Batch), root: &RootColumn, rows: u64) -> Result<u64, LoadError> {
+    let size = if has_large_offsets(&root.data_type) { 8 } else { 4 };
     let span = root.spans(file.1)?[1];
     let (mut before, mut longest) = (None, 0i64);
-    each(file, span, (rows + 1, size), |bytes| {
+    for_each_value(file, span, (rows + 1, size), |bytes| {
         let offset = bytes.first_chunk().map_or_else(
             || bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes).into()),
             |bytes| i64::from_le_bytes(*bytes),
@@ -315,22 +324,22 @@ fn longest(file: (&Positioned, &Batch), root: &Root, rows: u64) -> Result<u64, L
 
 /// Returns an upper bound of the longest text of a column in a batch, in bytes; 0 for other
 /// columns. It is computed from the offsets or views, which take a few bytes for each row.
-pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, LoadError> {
+pub(super) fn longest_text(file: &SharedFile, root: &RootColumn, batch: &Batch) -> Result<u64, LoadError> {
     let is_view = is_view(&root.data_type);
-    if !is_view && !is_long(&root.data_type) {
+    if !is_view && !has_offsets(&root.data_type) {
         return Ok(0);
     }
     let spans = root.spans(batch)?;
     let texts: u64 = spans.iter().skip(2).map(|span| span.length).sum();
-    if texts <= SMALL && batch.codec.is_none() {
+    if texts <= SMALL_TEXT_BYTES && batch.codec.is_none() {
         return Ok(texts.max(1));
     }
     if !is_view {
-        let each = if entries::fields(&root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
-        return Ok(longest((file, batch), root, batch.rows)?.saturating_mul(each).max(1));
+        let entry_bytes = if sparse_entries::entry_fields(&root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
+        return Ok(longest_item((file, batch), root, batch.rows)?.saturating_mul(entry_bytes).max(1));
     }
     let mut longest = 1;
-    each((file, batch), spans[1], (batch.rows, VIEW_BYTES), |view| {
+    for_each_value((file, batch), spans[1], (batch.rows, VIEW_BYTES), |view| {
         longest = longest.max(view.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
     })?;
     Ok(longest.into())
@@ -338,8 +347,10 @@ pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Res
 
 /// Returns the shape of the sparse rows of a column in all batches. Errors in the rows are reported
 /// when they are read.
-pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<SparseShape, LoadError> {
-    let Some(element) = entries::fields(&root.data_type).and_then(|fields| element(fields[0].data_type())) else {
+pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block]) -> Result<SparseShape, LoadError> {
+    let Some(element) =
+        sparse_entries::entry_fields(&root.data_type).and_then(|fields| element_type(fields[0].data_type()))
+    else {
         return Ok(SparseShape::default());
     };
     let mut shape = SparseShape::default();
@@ -351,13 +362,13 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
         }
         // after the offsets: validity of the entries, validity of the indices, then the indices
         let (span, mut largest) = (spans[4], -1);
-        each((file, &batch), span, (nodes[2].rows, element.size()), |bytes| {
-            let index = View { values: Values::packed(bytes, element), nulls: None }.integer(0);
+        for_each_value((file, &batch), span, (nodes[2].rows, element.size()), |bytes| {
+            let index = ColumnView { values: Values::from_bytes(bytes, element), nulls: None }.integer(0);
             largest = largest.max(index.unwrap_or(-1));
         })?;
-        let longest = longest((file, &batch), root, batch.rows)?;
+        let longest = longest_item((file, &batch), root, batch.rows)?;
         let [width, longest] = [largest + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
-        shape = shape.both(SparseShape { width, longest });
+        shape = shape.union(SparseShape { width, longest });
     }
     // if there are more entries than columns, some are duplicates
     shape.longest = shape.longest.min(shape.width);
@@ -366,13 +377,17 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
 
 /// Returns the length of the list in the first row of a batch, for a column of lists with offsets;
 /// `None` if the list is missing or empty.
-pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Result<Option<usize>, LoadError> {
+pub(super) fn first_list_length(
+    file: &SharedFile,
+    root: &RootColumn,
+    block: &Block,
+) -> Result<Option<usize>, LoadError> {
     let batch = Batch::read(file, block)?;
     let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);
-    let mut there = true;
+    let mut is_present = true;
     if nodes[0].nulls > 0 {
-        each((file, &batch), spans[0], (1, 1), |bits| there = bits[0] & 1 == 1)?;
+        for_each_value((file, &batch), spans[0], (1, 1), |bits| is_present = bits[0] & 1 == 1)?;
     }
-    let length = usize::try_from(longest((file, &batch), root, 1)?).unwrap_or(0);
-    Ok((length > 0 && there).then_some(length))
+    let length = usize::try_from(longest_item((file, &batch), root, 1)?).unwrap_or(0);
+    Ok((length > 0 && is_present).then_some(length))
 }

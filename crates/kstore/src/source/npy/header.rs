@@ -10,7 +10,7 @@ pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 
 /// Maximum number of columns: with 0 rows a header may claim any width, for which a schema would be
 /// built.
-const MOST_COLUMNS: usize = 1 << 20;
+const MAX_COLUMNS: usize = 1 << 20;
 
 /// The types of values by their names, which follow the byte order.
 pub(crate) const TYPES: [(&str, Element); 12] = [
@@ -38,7 +38,7 @@ pub struct Header {
     /// Number of columns; 1 for a one-dimensional array.
     pub columns: usize,
     /// Offset of the values in bytes.
-    pub data: usize,
+    pub data_offset: usize,
     /// Whether the array is stored column by column ("Fortran order").
     pub by_column: bool,
 }
@@ -57,23 +57,23 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
         return Err("it does not start with \\x93NUMPY".to_string());
     }
     let (text, data) = header_text(bytes)?;
-    let (element, big) = element(field(text, "descr")?)?;
+    let (element, big) = parse_element(dictionary_value(text, "descr")?)?;
     if big {
         return Err("its values are big-endian; save them little-endian, with array.astype('<f4')".to_string());
     }
-    let by_column = match field(text, "fortran_order")? {
+    let by_column = match dictionary_value(text, "fortran_order")? {
         "False" => false,
         "True" => true,
         other => return Err(format!("fortran_order is {other:?}, not True or False")),
     };
-    let (rows, columns) = shape(field(text, "shape")?)?;
-    let header = Header { element, rows, columns, data, by_column };
+    let (rows, columns) = parse_shape(dictionary_value(text, "shape")?)?;
+    let header = Header { element, rows, columns, data_offset: data, by_column };
     let size = (columns as u64).checked_mul(element.size() as u64).and_then(|stride| stride.checked_mul(rows));
     if size.and_then(|size| size.checked_add(data as u64)).is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("a shape of {rows} x {columns} is larger than any file"));
     }
-    if columns == 0 || columns > MOST_COLUMNS {
-        return Err(format!("it has {columns} columns; a table has from 1 to {MOST_COLUMNS}"));
+    if columns == 0 || columns > MAX_COLUMNS {
+        return Err(format!("it has {columns} columns; a table has from 1 to {MAX_COLUMNS}"));
     }
     Ok(header)
 }
@@ -102,7 +102,7 @@ pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
 }
 
 /// Returns the value of `'key': value` in a Python dictionary literal, without quotes.
-fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
+fn dictionary_value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
     let missing = || format!("its header has no {key:?}");
     let quoted = [format!("'{key}'"), format!("\"{key}\"")];
     let after = quoted.iter().find_map(|key| text.find(key.as_str()).map(|at| at + key.len())).ok_or_else(missing)?;
@@ -117,7 +117,7 @@ fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 }
 
 /// Returns the type and whether it is big-endian.
-fn element(descr: &str) -> Result<(Element, bool), String> {
+fn parse_element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
     let Some((_, element)) = TYPES.iter().copied().find(|(known, _)| *known == name) else {
         if matches!(name, "O" | "one") {
@@ -135,7 +135,7 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
 }
 
 /// Returns the rows and columns of `(3, 2)` or `(3,)`.
-fn shape(text: &str) -> Result<(u64, usize), String> {
+fn parse_shape(text: &str) -> Result<(u64, usize), String> {
     let wrong = || format!("its shape {text:?} is invalid, expected one such as (1000, 8)");
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
     let parts = inner.split(',').map(str::trim).filter(|part| !part.is_empty());

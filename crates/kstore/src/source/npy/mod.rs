@@ -8,12 +8,12 @@ pub(crate) mod header;
 
 pub use header::{Header, parse_header};
 
-use super::positioned::{BLOCK_BYTES, Positioned, chunk_bytes};
-use super::{BoxedCursor, Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
+use super::shared_file::{BLOCK_BYTES, SharedFile, chunk_bytes};
+use super::{BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, Format, Strided, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::Kind;
 use crate::schema::{Column, Schema};
-use crate::{Error, Result, mmap::Mapped};
+use crate::{Error, Result, mmap::MappedFile};
 use header::{HEADER_LIMIT, MAGIC};
 use std::ops::Range;
 use std::path::Path;
@@ -22,15 +22,15 @@ use std::sync::atomic::AtomicU64;
 
 const NAME: &str = ".npy";
 
-pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?)))
+pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::from_file(path, file)?)))
     .magic(MAGIC)
     .matrix()
-    .written(|column| column.time.is_none() && !column.kind.is_long(), crate::sink::npy::create);
+    .writable(|column| column.time.is_none() && !column.kind.is_variable_size(), crate::sink::npy::create);
 
 /// An open `.npy` file.
 #[derive(Debug)]
 pub struct NpyFile {
-    file: Positioned,
+    file: SharedFile,
     header: Header,
     schema: Schema,
 }
@@ -38,16 +38,16 @@ pub struct NpyFile {
 impl NpyFile {
     /// Opens a file, reads its header and compares the stated size with the file's.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
+        Self::from_file(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
 
     /// Reads the header of an open file; the path is for messages.
-    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        let file = Positioned::of(path, NAME, file).map_err(Error::io("read", path))?;
+    pub fn from_file(path: &Path, file: std::fs::File) -> Result<Self> {
+        let file = SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?;
         let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
-        let got = file.read_at(&mut start, 0).map_err(|error| file.unread(error))?;
+        let got = file.read_at(&mut start, 0).map_err(|error| file.read_error(error))?;
         let header = parse_header(&start[..got]).map_err(|detail| file.malformed(detail))?;
-        let (needed, found) = (header.data as u64 + header.rows * header.stride() as u64, file.length());
+        let (needed, found) = (header.data_offset as u64 + header.rows * header.stride() as u64, file.length());
         if found < needed {
             let shape = format!("{} x {}", header.rows, header.columns);
             return Err(file.malformed(format!("an array of {shape} needs {needed} bytes, the file has {found}")));
@@ -64,29 +64,29 @@ impl NpyFile {
     }
 
     /// Maps the file into memory. The values start at [`Header::data`].
-    pub fn map(&self) -> Result<Mapped> {
-        Mapped::open(self.file.path())
+    pub fn map(&self) -> Result<MappedFile> {
+        MappedFile::open(self.file.path())
     }
 }
 
 impl TableFile for NpyFile {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let (schema, rows) = (&self.schema, self.header.rows);
-        Facts { format: NAME, schema, rows, bytes: self.file.length(), scanned: 0 }
+        FileMetadata { format: NAME, schema, rows, bytes: self.file.length(), bytes_scanned: 0 }
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
         self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
     }
 
-    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let columns = columns.to_vec();
         Ok(Box::new(NpyCursor {
-            file: self.file.counting(read),
+            file: self.file.with_counter(bytes_read),
             npy: self,
             columns,
-            left: rows,
-            chunk: 0,
+            remaining: rows,
+            loaded_rows: 0,
             buffer: MutableBuffer::default(),
         }))
     }
@@ -106,25 +106,25 @@ impl NpyFile {
 
 struct NpyCursor<'a> {
     npy: &'a NpyFile,
-    file: Positioned,
+    file: SharedFile,
     columns: Vec<usize>,
-    left: Range<u64>,
-    chunk: usize,
+    remaining: Range<u64>,
+    loaded_rows: usize,
     buffer: MutableBuffer,
 }
 
 impl NpyCursor<'_> {
-    fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
+    fn read_rows(npy: &NpyFile, file: &SharedFile, remaining: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
         let stride = npy.header.stride();
-        Self::fill(file, npy.header.data as u64 + left.start * stride as u64, bytes)?;
+        Self::read_exact(file, npy.header.data_offset as u64 + remaining.start * stride as u64, bytes)?;
         let rows = bytes.len() / stride.max(1);
-        left.start += rows as u64;
+        remaining.start += rows as u64;
         Ok(rows)
     }
 
-    fn fill(file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
-        match file.read_at(bytes, at).map_err(|error| file.unread(error))? {
-            got if got < bytes.len() => Err(file.cut_short(at + bytes.len() as u64, at + got as u64)),
+    fn read_exact(file: &SharedFile, at: u64, bytes: &mut [u8]) -> Result<()> {
+        match file.read_at(bytes, at).map_err(|error| file.read_error(error))? {
+            got if got < bytes.len() => Err(file.truncated(at + bytes.len() as u64, at + got as u64)),
             _ => Ok(()),
         }
     }
@@ -133,19 +133,20 @@ impl NpyCursor<'_> {
     /// the other.
     fn read_columns(&mut self) -> Result<usize> {
         let (header, size) = (&self.npy.header, self.npy.header.element.size());
-        let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
+        let rows =
+            (self.remaining.end - self.remaining.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
         self.buffer.resize(self.columns.len() * rows * size, 0);
         for (column, bytes) in self.columns.iter().zip(self.buffer.chunks_exact_mut((rows * size).max(1))) {
-            let first = *column as u64 * header.rows + self.left.start;
-            Self::fill(&self.file, header.data as u64 + first * size as u64, bytes)?;
+            let first = *column as u64 * header.rows + self.remaining.start;
+            Self::read_exact(&self.file, header.data_offset as u64 + first * size as u64, bytes)?;
         }
-        self.left.start += rows as u64;
-        self.chunk = rows;
+        self.remaining.start += rows as u64;
+        self.loaded_rows = rows;
         Ok(rows)
     }
 
-    fn ahead(&self, most: usize) -> usize {
-        (self.left.end - self.left.start).min(most as u64) as usize * self.npy.header.stride()
+    fn next_bytes(&self, most: usize) -> usize {
+        (self.remaining.end - self.remaining.start).min(most as u64) as usize * self.npy.header.stride()
     }
 }
 
@@ -154,9 +155,9 @@ impl FileCursor for NpyCursor<'_> {
         if self.npy.header.by_column {
             return self.read_columns();
         }
-        let bytes = self.ahead(self.npy.chunk_rows(self.columns.len()));
+        let bytes = self.next_bytes(self.npy.chunk_rows(self.columns.len()));
         self.buffer.resize(bytes, 0);
-        Self::read(self.npy, &self.file, &mut self.left, &mut self.buffer)
+        Self::read_rows(self.npy, &self.file, &mut self.remaining, &mut self.buffer)
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
@@ -171,17 +172,20 @@ impl FileCursor for NpyCursor<'_> {
         {
             return Ok(None);
         }
-        let bytes = self.ahead(x.len() / header.stride());
-        Self::read(self.npy, &self.file, &mut self.left, &mut x[..bytes]).map(Some)
+        let bytes = self.next_bytes(x.len() / header.stride());
+        Self::read_rows(self.npy, &self.file, &mut self.remaining, &mut x[..bytes]).map(Some)
     }
 
-    fn view(&self, index: usize) -> Result<View<'_>> {
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let element = self.npy.header.element;
         let size = element.size();
         let (offset, stride) = match self.npy.header.by_column {
-            true => (index * self.chunk * size, size),
+            true => (index * self.loaded_rows * size, size),
             false => (self.columns[index] * size, self.npy.header.stride()),
         };
-        Ok(View { values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }), nulls: None })
+        Ok(ColumnView {
+            values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }),
+            nulls: None,
+        })
     }
 }

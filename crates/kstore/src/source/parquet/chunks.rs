@@ -7,7 +7,7 @@
 //! cursor.
 
 use super::thrift::page_size;
-use crate::source::positioned::Positioned;
+use crate::source::shared_file::SharedFile;
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
@@ -20,110 +20,111 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// it.
 const HEADER_BYTES: usize = 256;
 
-type Group = Vec<(u64, Bytes)>;
+type ChunkBytes = Vec<(u64, Bytes)>;
 
 /// The row groups of a remote object that cursors hold, by the ranges of their chunks, and the last
 /// group read.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
-    held: Mutex<Held>,
+pub(super) struct RowGroupCache {
+    cached: Mutex<CachedGroups>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    known: Vec<(Vec<Range<u64>>, Weak<Group>)>,
-    last: Option<Arc<Group>>,
+struct CachedGroups {
+    entries: Vec<(Vec<Range<u64>>, Weak<ChunkBytes>)>,
+    last: Option<Arc<ChunkBytes>>,
 }
 
-impl Groups {
-    fn get(&self, file: &Positioned, wanted: &[Range<u64>]) -> io::Result<Arc<Group>> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.known.retain(|(_, group)| group.strong_count() > 0);
-        let known = held.known.iter().find(|(ranges, _)| ranges == wanted).and_then(|(_, group)| group.upgrade());
-        let group = match (known, file.object()) {
+impl RowGroupCache {
+    fn get(&self, file: &SharedFile, requested: &[Range<u64>]) -> io::Result<Arc<ChunkBytes>> {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.entries.retain(|(_, group)| group.strong_count() > 0);
+        let known =
+            cached.entries.iter().find(|(ranges, _)| ranges == requested).and_then(|(_, group)| group.upgrade());
+        let group = match (known, file.as_remote()) {
             (Some(group), _) => group,
             (None, None) => Arc::default(),
             (None, Some(object)) => {
                 // frees the previous group first
-                held.last = None;
-                let bytes = object.ranges(wanted)?;
-                file.count(bytes.iter().map(Vec::len).sum());
-                let starts = wanted.iter().map(|range| range.start);
+                cached.last = None;
+                let bytes = object.ranges(requested)?;
+                file.count_bytes(bytes.iter().map(Vec::len).sum());
+                let starts = requested.iter().map(|range| range.start);
                 let group = Arc::new(starts.zip(bytes.into_iter().map(Bytes::from)).collect());
-                held.known.push((wanted.to_vec(), Arc::downgrade(&group)));
+                cached.entries.push((requested.to_vec(), Arc::downgrade(&group)));
                 group
             }
         };
-        held.last = Some(Arc::clone(&group));
+        cached.last = Some(Arc::clone(&group));
         Ok(group)
     }
 }
 
-fn ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u64>> {
+fn chunk_ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u64>> {
     let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
     let range = |(start, length): (u64, u64)| start..start.saturating_add(length);
     columns.map(|(_, column)| range(column.byte_range())).collect()
 }
 
 /// Returns the bytes that a cursor holds of a remote object.
-pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
-    let of = |group| ranges(group, mask).iter().map(|range| range.end - range.start).sum::<u64>();
-    let most = groups.iter().map(of).max().unwrap_or(0);
+pub(super) fn cached_bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
+    let group_bytes = |group| chunk_ranges(group, mask).iter().map(|range| range.end - range.start).sum::<u64>();
+    let most = groups.iter().map(group_bytes).max().unwrap_or(0);
     2 * usize::try_from(most).unwrap_or(usize::MAX / 2)
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Source {
-    file: Positioned,
-    near: Option<Arc<Near>>,
+pub(super) struct PageSource {
+    file: SharedFile,
+    chunks: Option<Arc<CursorChunks>>,
     /// Maximum bytes of an unpacked page.
-    limit: Option<usize>,
+    max_page_bytes: Option<usize>,
 }
 
 /// The row groups of a cursor, and the chunks of the current one.
 #[derive(Debug)]
-struct Near {
-    wanted: Vec<Vec<Range<u64>>>,
-    groups: Arc<Groups>,
-    current: Mutex<Option<(usize, Arc<Group>)>>,
+struct CursorChunks {
+    requested: Vec<Vec<Range<u64>>>,
+    groups: Arc<RowGroupCache>,
+    current: Mutex<Option<(usize, Arc<ChunkBytes>)>>,
 }
 
-impl Source {
+impl PageSource {
     /// Returns a source for reading single pages of a file.
-    pub(super) fn of(file: &Positioned) -> Self {
-        Self { file: file.clone(), near: None, limit: None }
+    pub(super) fn single_pages(file: &SharedFile) -> Self {
+        Self { file: file.clone(), chunks: None, max_page_bytes: None }
     }
 
     /// Returns a source for reading columns of a file, as whole chunks if the file is remote.
-    pub(super) fn near(
-        file: Positioned,
+    pub(super) fn column_chunks(
+        file: SharedFile,
         groups: &[RowGroupMetaData],
         mask: &ProjectionMask,
-        held: &Arc<Groups>,
+        cache: &Arc<RowGroupCache>,
     ) -> Self {
-        let near = file.object().map(|_| {
-            let wanted = groups.iter().map(|group| ranges(group, mask)).collect();
-            Arc::new(Near { wanted, groups: Arc::clone(held), current: Mutex::default() })
+        let chunks = file.as_remote().map(|_| {
+            let wanted = groups.iter().map(|group| chunk_ranges(group, mask)).collect();
+            Arc::new(CursorChunks { requested: wanted, groups: Arc::clone(cache), current: Mutex::default() })
         });
-        Self { near, file, limit: None }
+        Self { chunks, file, max_page_bytes: None }
     }
 
     /// Limits the size of pages: a larger page is an error before the decoder allocates it.
-    pub(super) fn limited(self, limit: usize) -> Self {
-        Self { limit: Some(limit), ..self }
+    pub(super) fn with_page_limit(self, limit: usize) -> Self {
+        Self { max_page_bytes: Some(limit), ..self }
     }
 
     /// Returns the rest of the chunk that contains the byte at `at`; `None` if no requested chunk
     /// does.
-    fn chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
-        let Some(near) = &self.near else { return Ok(None) };
+    fn rest_of_chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
+        let Some(near) = &self.chunks else { return Ok(None) };
         let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));
-        let found = near.wanted.iter().enumerate().find_map(|(index, group)| Some((index, holds(group)?)));
-        let Some((index, column)) = found else { return Ok(None) };
+        let requested_chunk = near.requested.iter().enumerate().find_map(|(index, group)| Some((index, holds(group)?)));
+        let Some((index, column)) = requested_chunk else { return Ok(None) };
         let mut current = near.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_none_or(|(there, _)| *there != index) {
             *current = None;
-            *current = Some((index, near.groups.get(&self.file, &near.wanted[index])?));
+            *current = Some((index, near.groups.get(&self.file, &near.requested[index])?));
         }
         let chunk = current.as_ref().and_then(|(_, group)| group.get(column));
         Ok(chunk
@@ -131,17 +132,20 @@ impl Source {
     }
 }
 
-impl Length for Source {
+impl Length for PageSource {
     fn len(&self) -> u64 {
         self.file.length()
     }
 }
 
-impl ChunkReader for Source {
-    type T = Buffered;
+impl ChunkReader for PageSource {
+    type T = BufferedReader;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, FromPlace { source: self.clone(), at: start, limit: self.limit }))
+        Ok(BufReader::with_capacity(
+            HEADER_BYTES,
+            OffsetReader { source: self.clone(), at: start, max_page_bytes: self.max_page_bytes },
+        ))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -150,10 +154,10 @@ impl ChunkReader for Source {
         if start.checked_add(length as u64).is_none_or(|end| end > whole) {
             return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, the file ends at {whole}")));
         }
-        if let Some(chunk) = self.chunk(start)?.filter(|chunk| chunk.len() >= length) {
+        if let Some(chunk) = self.rest_of_chunk(start)?.filter(|chunk| chunk.len() >= length) {
             return Ok(chunk.slice(..length));
         }
-        let bytes = self.file.read_new(length, start)?;
+        let bytes = self.file.read_vec(length, start)?;
         if bytes.len() < length {
             return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {}", bytes.len())));
         }
@@ -162,20 +166,20 @@ impl ChunkReader for Source {
 }
 
 /// A reader of the bytes of a file from a given position, with a buffer for a page header.
-pub(super) type Buffered = BufReader<FromPlace>;
+pub(super) type BufferedReader = BufReader<OffsetReader>;
 
 #[derive(Debug)]
-pub(super) struct FromPlace {
-    source: Source,
+pub(super) struct OffsetReader {
+    source: PageSource,
     at: u64,
     /// Limit on the page size until the first read, which reads a page header and checks its size;
     /// then `None`.
-    limit: Option<usize>,
+    max_page_bytes: Option<usize>,
 }
 
-impl Read for FromPlace {
+impl Read for OffsetReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = match self.source.chunk(self.at)? {
+        let got = match self.source.rest_of_chunk(self.at)? {
             Some(chunk) => {
                 let got = chunk.len().min(buffer.len());
                 buffer[..got].copy_from_slice(&chunk[..got]);
@@ -184,7 +188,7 @@ impl Read for FromPlace {
             None => self.source.file.read_at(buffer, self.at)?,
         };
         self.at += got as u64;
-        let fault = self.limit.take().and_then(|limit| match page_size(&buffer[..got]) {
+        let fault = self.max_page_bytes.take().and_then(|limit| match page_size(&buffer[..got]) {
             Some(size) => {
                 (size > limit).then(|| format!("a page claims {size} bytes and its column has at most {limit}"))
             }

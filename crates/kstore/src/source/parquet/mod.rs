@@ -6,21 +6,21 @@
 //! strings are read as Parquet stores them. Texts are views of the pages and dictionaries that
 //! contain them, so that a text that occurs in every row is held once.
 
-mod checked;
+mod checked_pages;
 mod chunks;
 mod pages;
 mod pruning;
 mod thrift;
 
 use super::column::{self, Layout, LoadedColumns};
-use super::entries::{self, ENTRY_BYTES, SPARSE};
-use super::{BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type};
-use super::{load_error::guarded, positioned::Positioned};
+use super::sparse_entries::{self, ENTRY_BYTES, SPARSE_KEY};
+use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, TableFile, data_type};
+use super::{load_error::catch_panic, shared_file::SharedFile};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
 use crate::schema::Kind;
-use crate::{Error, Result, condition::Bound, sparse::SparseShape};
-use checked::CheckedGroups;
-use chunks::{Groups, Source};
+use crate::{Error, Result, condition::BoundCondition, sparse::SparseShape};
+use checked_pages::CheckedGroups;
+use chunks::{PageSource, RowGroupCache};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
@@ -32,11 +32,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
 pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _| {
-    Ok(Arc::new(ParquetFile::new(Positioned::of(path, NAME, file).map_err(Error::io("read", path))?)?))
+    Ok(Arc::new(ParquetFile::new(SharedFile::local(path, NAME, file).map_err(Error::io("read", path))?)?))
 })
 .magic(MAGIC)
-.distant(|path, object| Ok(Arc::new(ParquetFile::new(Positioned::distant(path, NAME, object))?)))
-.written(|_| true, crate::sink::parquet::create);
+.remote(|path, object| Ok(Arc::new(ParquetFile::new(SharedFile::remote(path, NAME, object))?)))
+.writable(|_| true, crate::sink::parquet::create);
 
 const NAME: &str = "Parquet";
 
@@ -52,21 +52,21 @@ const SCAN_ROWS: usize = 256;
 
 #[derive(Debug)]
 struct ParquetFile {
-    file: Positioned,
+    file: SharedFile,
     metadata: ArrowReaderMetadata,
     layout: Layout,
     rows: u64,
     scanned: u64,
     /// The last row groups read, for a remote file.
-    groups: Arc<Groups>,
-    footprints: Mutex<HashMap<usize, pages::DecoderBytes>>,
+    row_group_cache: Arc<RowGroupCache>,
+    decoder_bytes: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
 
 impl ParquetFile {
-    fn new(file: Positioned) -> Result<Self> {
+    fn new(file: SharedFile) -> Result<Self> {
         check_ends(&file)?;
         thrift::check_depth(&file)?;
-        let metadata = file.decoded(|| metadata(&file))?.map_err(|error| malformed(&file, error))?;
+        let metadata = file.catch_panic(|| read_metadata(&file))?.map_err(|error| convert_error(&file, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
@@ -74,71 +74,75 @@ impl ParquetFile {
         }
         let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
         let value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
-        let width = |root: usize| first_length(&file, &metadata, root);
+        let width = |root: usize| first_list_length(&file, &metadata, root);
         let scanned = Arc::default();
-        let shape = |root: usize| shape(&file.counting(&scanned), &metadata, root);
-        let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas(value(column::PANDAS));
-        let layout = layout.with_sparse(metadata.schema().fields(), value(SPARSE), shape)?;
+        let shape = |root: usize| sparse_shape(&file.with_counter(&scanned), &metadata, root);
+        let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas_index(value(column::PANDAS_KEY));
+        let layout = layout.with_sparse_shapes(metadata.schema().fields(), value(SPARSE_KEY), shape)?;
         let scanned = scanned.load(Ordering::Relaxed);
         let (groups, footprints) = (Arc::default(), Mutex::default());
-        Ok(Self { layout, file, metadata, rows, scanned, groups, footprints })
+        Ok(Self { layout, file, metadata, rows, scanned, row_group_cache: groups, decoder_bytes: footprints })
     }
 
     /// Returns the projection to these top-level columns, that is, to the leaves below them.
-    fn mask(&self, roots: &[usize]) -> ProjectionMask {
+    fn projection(&self, roots: &[usize]) -> ProjectionMask {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
 
-    fn leaf_footprint(&self, leaf: usize) -> pages::DecoderBytes {
-        let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(leaf).or_insert_with(|| {
+    fn leaf_decoder_bytes(&self, leaf: usize) -> pages::DecoderBytes {
+        let mut cache = self.decoder_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *cache.entry(leaf).or_insert_with(|| {
             let groups = self.metadata.metadata().row_groups();
             // damage is reported when the rows are read
-            guarded(|| pages::footprint(&self.file, groups, leaf)).unwrap_or_default()
+            catch_panic(|| pages::decoder_bytes(&self.file, groups, leaf)).unwrap_or_default()
         })
     }
 
     /// Returns the number of rows of a batch of these columns, and the bytes of their decoders.
-    fn batch(&self, columns: &[usize]) -> (usize, usize) {
-        let mask = self.mask(&self.layout.roots(columns));
-        let near = self.file.object().map_or(0, |_| chunks::bytes(self.metadata.metadata().row_groups(), &mask));
+    fn batch_size(&self, columns: &[usize]) -> (usize, usize) {
+        let mask = self.projection(&self.layout.roots(columns));
+        let chunk_bytes =
+            self.file.as_remote().map_or(0, |_| chunks::cached_bytes(self.metadata.metadata().row_groups(), &mask));
         let leaves = 0..self.metadata.parquet_schema().num_columns();
-        let leaves = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
+        let leaves = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_decoder_bytes(leaf));
         let (fixed, per_row) = leaves.fold((0usize, 0usize), |(fixed, per_row), leaf| {
             (fixed.saturating_add(leaf.fixed), per_row.saturating_add(leaf.per_row))
         });
-        let shapes = columns.iter().filter_map(|column| self.layout.schema.sparse(*column));
+        let shapes = columns.iter().filter_map(|column| self.layout.schema.sparse_shape(*column));
         let entries =
             shapes.fold(0usize, |bytes, shape| bytes.saturating_add(shape.longest.saturating_mul(ENTRY_BYTES)));
         let per_row = per_row.saturating_add(entries);
-        let numbers = batch_rows(columns.len());
-        let rows = numbers.min(BATCH_BYTES / per_row.max(1)).max(1);
+        let max_rows = batch_rows(columns.len());
+        let rows = max_rows.min(BATCH_BYTES / per_row.max(1)).max(1);
         let decoders = fixed.saturating_add(rows.saturating_mul(per_row)).saturating_add(2 * rows * columns.len() * 8);
-        (rows, decoders.saturating_add(near))
+        (rows, decoders.saturating_add(chunk_bytes))
     }
 }
 
 /// Reads the footer, and determines the types in which columns are read.
-fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
-    let stored =
-        ArrowReaderMetadata::load(&Source::of(file), ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError> {
+    let stored = ArrowReaderMetadata::load(
+        &PageSource::single_pages(file),
+        ArrowReaderOptions::new().with_skip_arrow_metadata(true),
+    )?;
     let footer = || Arc::clone(stored.metadata());
     // the embedded schema may be damaged or differ from the stored types: it is then ignored
-    let meant = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
+    let embedded = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
     let pairs = stored.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-    let is_told = meant.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
+    let has_arrow_schema = embedded.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
     let leaves = stored.parquet_schema();
     let int96 = |root: usize| {
-        let mut own = (0..leaves.num_columns()).filter(|leaf| leaves.get_column_root_idx(*leaf) == root);
-        !is_told && own.any(|leaf| leaves.column(leaf).physical_type() == PhysicalType::INT96)
+        let mut leaves_of_root = (0..leaves.num_columns()).filter(|leaf| leaves.get_column_root_idx(*leaf) == root);
+        !has_arrow_schema && leaves_of_root.any(|leaf| leaves.column(leaf).physical_type() == PhysicalType::INT96)
     };
     let fields = stored.schema().fields().iter().enumerate().map(|(i, field)| {
-        let meant = meant.as_ref().and_then(|meant| meant.schema().fields().get(i)).map(|field| field.data_type());
-        let read_as = match (field.data_type(), meant) {
+        let embedded_type =
+            embedded.as_ref().and_then(|meant| meant.schema().fields().get(i)).map(|field| field.data_type());
+        let read_as = match (field.data_type(), embedded_type) {
             (DataType::Utf8, _) => DataType::Utf8View,
             (DataType::Binary, _) => DataType::BinaryView,
-            (stored, _) if int96(i) => in_micros(stored),
-            (_, Some(time)) if matches!(data_type::kind(time), Kind::Time(_)) => time.clone(),
+            (stored, _) if int96(i) => int96_type(stored),
+            (_, Some(time)) if matches!(data_type::column_kind(time), Kind::Time(_)) => time.clone(),
             (stored, _) => stored.clone(),
         };
         field.as_ref().clone().with_data_type(read_as)
@@ -150,11 +154,11 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
 /// Returns the type in which INT96 is read if the writer names none. In nanoseconds, the decoder's
 /// default, dates beyond 2262 would wrap; microseconds hold every date that Spark, Hive and Impala
 /// write.
-fn in_micros(stored: &DataType) -> DataType {
+fn int96_type(stored: &DataType) -> DataType {
     match stored {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
         DataType::List(item) => {
-            let read_as = in_micros(item.data_type());
+            let read_as = int96_type(item.data_type());
             DataType::List(Arc::new(item.as_ref().clone().with_data_type(read_as)))
         }
         other => other.clone(),
@@ -162,28 +166,28 @@ fn in_micros(stored: &DataType) -> DataType {
 }
 
 /// Reads a column of a file that is being opened, in batches of `rows` rows.
-fn scan<R>(
-    file: &Positioned,
+fn scan_column<R>(
+    file: &SharedFile,
     (metadata, root): (&ArrowReaderMetadata, usize),
     rows: usize,
-    look: impl FnOnce(ParquetRecordBatchReader) -> Result<R>,
+    read: impl FnOnce(ParquetRecordBatchReader) -> Result<R>,
 ) -> Result<R> {
     let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
     check_codecs(file, metadata, &mask)?;
-    file.decoded(|| {
+    file.catch_panic(|| {
         let groups = (0..metadata.metadata().num_row_groups()).collect();
-        let reader = reader(Source::of(file), metadata, (groups, mask), (rows, None));
-        look(reader.map_err(|error| malformed(file, error))?)
+        let reader = batch_reader(PageSource::single_pages(file), metadata, (groups, mask), (rows, None));
+        read(reader.map_err(|error| convert_error(file, error))?)
     })?
 }
 
-fn reader(
-    source: Source,
+fn batch_reader(
+    source: PageSource,
     metadata: &ArrowReaderMetadata,
     (groups, mask): (Vec<usize>, ProjectionMask),
     (rows, selection): (usize, Option<RowSelection>),
 ) -> Result<ParquetRecordBatchReader, ParquetError> {
-    let source = Arc::new(source.limited(pages::limits(metadata.metadata().row_groups(), &mask)));
+    let source = Arc::new(source.with_page_limit(pages::max_page_limit(metadata.metadata().row_groups(), &mask)));
     let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(metadata.schema().fields()))?;
     let groups = CheckedGroups { source, metadata: Arc::clone(metadata.metadata()), groups };
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
@@ -192,18 +196,20 @@ fn reader(
 /// Returns the length of the list in the first row; `None` if this list is missing or empty. It
 /// determines the number of columns of a list of numbers, because Parquet has no lists of a fixed
 /// length.
-fn first_length(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
-    let batch =
-        scan(file, (metadata, root), 1, |mut reader| reader.next().transpose().map_err(|error| damaged(file, &error)))?;
-    Ok(batch.and_then(|batch| column::length(batch.columns().first()?, 0)).filter(|length| *length > 0))
+fn first_list_length(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
+    let batch = scan_column(file, (metadata, root), 1, |mut reader| {
+        reader.next().transpose().map_err(|error| decoder_error(file, &error))
+    })?;
+    Ok(batch.and_then(|batch| column::list_length(batch.columns().first()?, 0)).filter(|length| *length > 0))
 }
 
-fn shape(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
-    scan(file, (metadata, root), SCAN_ROWS, |reader| {
+fn sparse_shape(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
+    scan_column(file, (metadata, root), SCAN_ROWS, |reader| {
         let mut shape = SparseShape::default();
         for batch in reader {
-            for array in batch.map_err(|error| damaged(file, &error))?.columns() {
-                entries::measure(array.as_ref(), &mut shape).map_err(|error| error.of(file.path(), NAME))?;
+            for array in batch.map_err(|error| decoder_error(file, &error))?.columns() {
+                sparse_entries::extend_shape(array.as_ref(), &mut shape)
+                    .map_err(|error| error.into_error(file.path(), NAME))?;
             }
         }
         Ok(shape)
@@ -211,7 +217,7 @@ fn shape(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Resu
 }
 
 /// Rejects a compression that is not built in, before the decoder reports a disabled feature.
-fn check_codecs(file: &Positioned, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
+fn check_codecs(file: &SharedFile, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
     for group in metadata.metadata().row_groups() {
         for (_, column) in group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
             let codec = match column.compression() {
@@ -234,10 +240,10 @@ fn check_codecs(file: &Positioned, metadata: &ArrowReaderMetadata, mask: &Projec
 
 /// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated one,
 /// before the decoder reports "corrupt footer" for both.
-fn check_ends(file: &Positioned) -> Result<()> {
+fn check_ends(file: &SharedFile) -> Result<()> {
     let (mut start, mut end) = ([0; 4], [0; 4]);
     let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
-    ends.map_err(|error| file.unread(error))?;
+    ends.map_err(|error| file.read_error(error))?;
     match (start == MAGIC, end == MAGIC) {
         // encrypted files start and end differently; the decoder recognises them
         (_, true) => Ok(()),
@@ -248,13 +254,13 @@ fn check_ends(file: &Positioned) -> Result<()> {
 }
 
 impl TableFile for ParquetFile {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let (schema, rows, scanned) = (&self.layout.schema, self.rows, self.scanned);
-        Facts { format: NAME, schema, rows, bytes: self.file.length(), scanned }
+        FileMetadata { format: NAME, schema, rows, bytes: self.file.length(), bytes_scanned: scanned }
     }
 
     /// Returns true if the type or the statistics state that every value is null.
-    fn is_blank(&self, column: usize) -> bool {
+    fn is_all_missing(&self, column: usize) -> bool {
         let Some(root) = self.layout.root(column) else { return false };
         if *self.metadata.schema().field(root).data_type() == DataType::Null {
             return true;
@@ -266,36 +272,43 @@ impl TableFile for ParquetFile {
         groups.iter().all(|group| nulls(group) == u64::try_from(group.num_rows()).ok())
     }
 
-    fn held(&self) -> usize {
+    fn resident_bytes(&self) -> usize {
         let columns = self.layout.schema.columns.len();
-        super::format::HELD + columns * super::format::HELD_BY_COLUMN + self.metadata.metadata().memory_size()
+        super::format::OPEN_FILE_BYTES
+            + columns * super::format::OPEN_COLUMN_BYTES
+            + self.metadata.metadata().memory_size()
     }
 
     /// Bytes of a page, the dictionary, and the batch for each column; all columns are open at the
     /// same time. A batch overlaps with its successor, and a batch of texts includes their pages.
     fn footprint(&self, columns: &[usize]) -> usize {
-        self.batch(columns).1
+        self.batch_size(columns).1
     }
 
-    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
-        let kept = guarded(|| pruning::row_groups(&self.metadata, self.layout.root(column), condition));
+    fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
+        let may_match = catch_panic(|| pruning::may_match(&self.metadata, self.layout.root(column), condition));
         let groups = self.metadata.metadata().row_groups();
         // unreadable statistics exclude nothing
-        let kept = kept.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
-        pruning::ranges(groups, &kept)
+        let may_match = may_match.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
+        pruning::kept_ranges(groups, &may_match)
     }
 
-    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let chunk = LoadedColumns::new(&self.layout, columns);
-        let mask = self.mask(&chunk.roots);
+        let mask = self.projection(&chunk.roots);
         check_codecs(&self.file, &self.metadata, &mask)?;
-        let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
-        let file = Source::near(self.file.counting(read), self.metadata.metadata().row_groups(), &mask, &self.groups);
-        let rows_at_once = self.batch(columns).0;
-        let build = || reader(file, &self.metadata, (groups, mask), (rows_at_once, selection));
-        let reader = self.file.decoded(build)?.map_err(|error| malformed(&self.file, error))?;
+        let (groups, selection) = overlapping_groups(self.metadata.metadata().row_groups(), &rows);
+        let file = PageSource::column_chunks(
+            self.file.with_counter(bytes_read),
+            self.metadata.metadata().row_groups(),
+            &mask,
+            &self.row_group_cache,
+        );
+        let rows_at_once = self.batch_size(columns).0;
+        let build = || batch_reader(file, &self.metadata, (groups, mask), (rows_at_once, selection));
+        let reader = self.file.catch_panic(build)?.map_err(|error| convert_error(&self.file, error))?;
         // the reader returns columns in the order of the file
-        Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, left: rows }))
+        Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, remaining: rows }))
     }
 }
 
@@ -305,7 +318,7 @@ fn batch_rows(columns: usize) -> usize {
 
 /// Returns the row groups that overlap `rows`, and the selected rows in them; `None` for all rows,
 /// which are read faster.
-fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Option<RowSelection>) {
+fn overlapping_groups(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Option<RowSelection>) {
     let (mut chosen, mut start, mut first, mut last) = (Vec::new(), 0, 0, 0);
     for (index, group) in groups.iter().enumerate() {
         let end = start + group.num_rows() as u64;
@@ -328,7 +341,7 @@ struct ParquetCursor<'a> {
     parquet: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
     chunk: LoadedColumns,
-    left: Range<u64>,
+    remaining: Range<u64>,
 }
 
 impl FileCursor for ParquetCursor<'_> {
@@ -336,34 +349,36 @@ impl FileCursor for ParquetCursor<'_> {
         let file = &self.parquet.file;
         // frees the previous rows first
         self.chunk.loaded.fill_with(|| None);
-        let Some(batch) = file.decoded(|| self.reader.next())? else {
-            let left = self.left.end - self.left.start;
+        let Some(batch) = file.catch_panic(|| self.reader.next())? else {
+            let left = self.remaining.end - self.remaining.start;
             if left > 0 {
                 return Err(file.malformed(format!("it has {left} rows fewer than its footer states")));
             }
             return Ok(0);
         };
-        let batch = batch.map_err(|error| damaged(file, &error))?;
-        let end = self.left.start + batch.num_rows() as u64;
-        if end > self.left.end {
+        let batch = batch.map_err(|error| decoder_error(file, &error))?;
+        let end = self.remaining.start + batch.num_rows() as u64;
+        if end > self.remaining.end {
             return Err(file.malformed("it has more rows than its footer states"));
         }
-        let take = || self.chunk.take(&self.parquet.layout, &batch, self.left.start, (file.path(), NAME));
-        file.decoded(take)??;
-        self.left.start = end;
+        let take = || self.chunk.load_batch(&self.parquet.layout, &batch, self.remaining.start, (file.path(), NAME));
+        file.catch_panic(take)??;
+        self.remaining.start = end;
         Ok(batch.num_rows())
     }
 
-    fn view(&self, index: usize) -> Result<View<'_>> {
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         self.chunk.view(index).ok_or_else(|| {
-            let field = self.parquet.metadata.schema().field(self.chunk.roots[self.chunk.places[index].root]);
-            self.parquet.file.malformed(format!("a column of {} is not supported", data_type::kind(field.data_type())))
+            let field = self.parquet.metadata.schema().field(self.chunk.roots[self.chunk.locations[index].root]);
+            self.parquet
+                .file
+                .malformed(format!("a column of {} is not supported", data_type::column_kind(field.data_type())))
         })
     }
 }
 
 /// Returns an error with the decoder's message, without the names of its layers.
-fn damaged(file: &Positioned, error: &dyn std::fmt::Display) -> Error {
+fn decoder_error(file: &SharedFile, error: &dyn std::fmt::Display) -> Error {
     const LAYERS: [&str; 6] =
         ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
     let text = error.to_string();
@@ -393,14 +408,14 @@ fn without_debug(text: &str) -> String {
 }
 
 /// Converts an error of the decoder: to an error of the operating system, or to damage.
-fn malformed(file: &Positioned, error: ParquetError) -> Error {
+fn convert_error(file: &SharedFile, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {
-            Ok(source) => file.unread(*source),
-            Err(source) => damaged(file, &source),
+            Ok(source) => file.read_error(*source),
+            Err(source) => decoder_error(file, &source),
         },
-        ParquetError::General(detail) | ParquetError::EOF(detail) => damaged(file, &detail),
-        other => damaged(file, &other),
+        ParquetError::General(detail) | ParquetError::EOF(detail) => decoder_error(file, &detail),
+        other => decoder_error(file, &other),
     }
 }
 
@@ -409,7 +424,7 @@ mod tests {
     use super::without_debug;
 
     #[test]
-    fn values_as_a_programmer_sees_them_are_left_out_of_messages() {
+    fn debug_output_is_removed_from_messages() {
         let text = "Logical type Timestamp(TimestampType { is_adjusted_to_u_t_c: true, unit: MILLIS }) is incompatible \
                     with converted type DATE for field 'x'";
         let plain = "Logical type Timestamp is incompatible with converted type DATE for field 'x'";

@@ -5,9 +5,9 @@
 //! therefore read, some hundred bytes for each page. If that fails, the whole chunk, stored and
 //! decompressed, is an upper bound.
 
-use super::chunks::{Buffered, Source};
+use super::chunks::{BufferedReader, PageSource};
 use super::thrift::page_size;
-use crate::source::positioned::Positioned;
+use crate::source::shared_file::SharedFile;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::basic::{Compression, Encoding, Type};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Returns the bytes of a value of a fixed width; `None` for texts, whose length is unknown.
-pub(super) fn width(column: &ColumnChunkMetaData) -> Option<usize> {
+pub(super) fn value_width(column: &ColumnChunkMetaData) -> Option<usize> {
     match column.column_type() {
         Type::BOOLEAN => Some(1),
         Type::INT32 | Type::FLOAT => Some(4),
@@ -34,7 +34,7 @@ pub(super) fn width(column: &ColumnChunkMetaData) -> Option<usize> {
 /// Returns the bytes of the decompressor of a column: zstd's context (`ZSTD_estimateDCtxSize` of
 /// 1.5.7: 95,992), or the window and tables of deflate. With hundreds of columns, all open at the
 /// same time, this is the largest part.
-fn unpacker(codec: Compression) -> usize {
+fn decompressor_bytes(codec: Compression) -> usize {
     match codec {
         Compression::ZSTD(_) => 96 << 10,
         Compression::GZIP(_) => 48 << 10,
@@ -55,80 +55,84 @@ pub(super) struct DecoderBytes {
 const VIEW_BYTES: usize = 16;
 
 /// Headers of chunks up to this many bytes are not read: the chunk is counted as one page.
-const SMALL: usize = 64 << 10;
+const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
-pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
+pub(super) fn decoder_bytes(file: &SharedFile, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
     let Some(first) = groups.first() else { return DecoderBytes::default() };
-    let state = unpacker(first.column(leaf).compression());
-    let held = match width(first.column(leaf)) {
+    let state = decompressor_bytes(first.column(leaf).compression());
+    let decoder = match value_width(first.column(leaf)) {
         // row groups of a file come from one writer, which splits pages in the same way
         Some(width) => {
             let largest = groups.iter().max_by_key(|group| group.column(leaf).uncompressed_size());
-            let fixed = largest.map_or(0, |group| numbers(file, group.column(leaf), width));
+            let fixed = largest.map_or(0, |group| number_bytes(file, group.column(leaf), width));
             DecoderBytes { fixed, per_row: 0 }
         }
         None => {
-            let groups = groups.iter().map(|group| texts(file, group.column(leaf), size(group.num_rows())));
+            let groups = groups.iter().map(|group| text_bytes(file, group.column(leaf), to_usize(group.num_rows())));
             groups.fold(DecoderBytes::default(), |most, group| DecoderBytes {
                 fixed: most.fixed.max(group.fixed),
                 per_row: most.per_row.max(group.per_row),
             })
         }
     };
-    DecoderBytes { fixed: held.fixed.saturating_add(state), ..held }
+    DecoderBytes { fixed: decoder.fixed.saturating_add(state), ..decoder }
 }
 
-fn size(number: i64) -> usize {
+fn to_usize(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
 /// Returns the bound that needs no page headers: the stored and decompressed chunk.
-fn chunk(column: &ColumnChunkMetaData) -> usize {
-    size(column.compressed_size()).saturating_add(size(column.uncompressed_size()))
+fn chunk_bytes(column: &ColumnChunkMetaData) -> usize {
+    to_usize(column.compressed_size()).saturating_add(to_usize(column.uncompressed_size()))
 }
 
 /// Limit on unpacked pages even if the footer states a smaller chunk: some writers set its size
 /// wrong.
-const LEAST_LIMIT: usize = 1 << 20;
+const MIN_PAGE_LIMIT: usize = 1 << 20;
 
-fn limit(column: &ColumnChunkMetaData) -> usize {
-    size(column.uncompressed_size()).max(LEAST_LIMIT)
+fn page_limit(column: &ColumnChunkMetaData) -> usize {
+    to_usize(column.uncompressed_size()).max(MIN_PAGE_LIMIT)
 }
 
 /// Returns the maximum bytes of an unpacked page of some columns.
-pub(super) fn limits(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
+pub(super) fn max_page_limit(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
     let chunks = groups.iter().flat_map(|group| group.columns().iter().enumerate());
-    chunks.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| limit(column)).max().unwrap_or(LEAST_LIMIT)
+    chunks
+        .filter(|(leaf, _)| mask.leaf_included(*leaf))
+        .map(|(_, column)| page_limit(column))
+        .max()
+        .unwrap_or(MIN_PAGE_LIMIT)
 }
 
-fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usize {
-    let Some(pages) = pages(file, column) else { return chunk(column) };
-    let dictionary = pages.iter().filter(|page| page.dictionary).map(|page| page.size).max().unwrap_or(0);
+fn number_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -> usize {
+    let Some(pages) = read_pages(file, column) else { return chunk_bytes(column) };
+    let dictionary = pages.iter().filter(|page| page.is_dictionary).map(|page| page.size).max().unwrap_or(0);
     // a value takes its width plus at most a byte of level
     let bytes = |page: &Page| page.values.saturating_mul(width + 1).max(page.size);
-    let longest = pages.iter().filter(|page| !page.dictionary).map(bytes).max().unwrap_or(0);
+    let longest = pages.iter().filter(|page| !page.is_dictionary).map(bytes).max().unwrap_or(0);
     let pages = longest.saturating_add(dictionary).saturating_mul(2);
-    pages.min(chunk(column))
+    pages.min(chunk_bytes(column))
 }
 
 /// Texts are views of the pages and dictionaries that contain them, which a batch holds as long as
 /// it lives: the pages between its first and its last row, one more at each end, and the one that
 /// is being decompressed.
-fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
-    let all = size(column.uncompressed_size());
+fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
+    let all = to_usize(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
-    let whole = Page { dictionary: false, values: rows, size: all };
-    let pages = if all <= SMALL { None } else { pages(file, column) };
+    let whole = Page { is_dictionary: false, values: rows, size: all };
+    let pages = if all <= SMALL_CHUNK_BYTES { None } else { read_pages(file, column) };
     let pages = pages.unwrap_or_else(|| vec![whole]);
     let most = |dictionary: bool| {
-        pages.iter().filter(|page| page.dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
+        pages.iter().filter(|page| page.is_dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
     };
     // a batch over several row groups of few rows holds the dictionary of each
     let dictionary = most(true) / rows.max(1);
     // a value that is stored as its difference from the previous one may be as long as the page,
     // and so may every later value
     let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
-    let per_row = pages.iter().filter(|page| !page.dictionary).map(of_row).max().unwrap_or(0);
+    let per_row = pages.iter().filter(|page| !page.is_dictionary).map(of_row).max().unwrap_or(0);
     // the decoder unpacks the lengths of a whole page of delta-encoded texts
     let delta = prefixed || column.encodings().any(|encoding| encoding == Encoding::DELTA_LENGTH_BYTE_ARRAY);
     let values = pages.iter().filter(|_| delta).map(|page| page.values).max().unwrap_or(0);
@@ -137,7 +141,7 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Decode
 }
 
 struct Page {
-    dictionary: bool,
+    is_dictionary: bool,
     /// Number of values including missing ones; 0 for a dictionary.
     values: usize,
     size: usize,
@@ -145,17 +149,17 @@ struct Page {
 
 /// Returns the pages of a column chunk; `None` if their headers cannot be read, or if the file is
 /// remote: one request per header would take longer than reading the pages.
-fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
-    if file.object().is_some() {
+fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
+    if file.as_remote().is_some() {
         return None;
     }
-    let headers = Arc::new(Headers { file: Source::of(file), size: AtomicUsize::new(0) });
+    let headers = Arc::new(HeaderSource { file: PageSource::single_pages(file), size: AtomicUsize::new(0) });
     let mut reader = SerializedPageReader::new(Arc::clone(&headers), column, 0, None).ok()?;
     let mut pages = Vec::new();
     while let Some(page) = reader.peek_next_page().ok()? {
         // a longer page is an error when it is read
-        let size = headers.size.load(Ordering::Relaxed).min(limit(column));
-        pages.push(Page { dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
+        let size = headers.size.load(Ordering::Relaxed).min(page_limit(column));
+        pages.push(Page { is_dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
         reader.skip_next_page().ok()?;
     }
     Some(pages)
@@ -163,21 +167,21 @@ fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
 
 /// A file whose page headers are read. The Parquet crate does not report the unpacked size of a
 /// page without decompressing it; the size is at the beginning of the header.
-struct Headers {
-    file: Source,
+struct HeaderSource {
+    file: PageSource,
     size: AtomicUsize,
 }
 
-impl Length for Headers {
+impl Length for HeaderSource {
     fn len(&self) -> u64 {
         self.file.len()
     }
 }
 
-impl ChunkReader for Headers {
-    type T = Buffered;
+impl ChunkReader for HeaderSource {
+    type T = BufferedReader;
 
-    fn get_read(&self, start: u64) -> Result<Buffered, ParquetError> {
+    fn get_read(&self, start: u64) -> Result<BufferedReader, ParquetError> {
         let mut header = self.file.get_read(start)?;
         let size = page_size(header.fill_buf()?);
         let size = size.ok_or_else(|| ParquetError::General("a page has an invalid header".to_string()))?;

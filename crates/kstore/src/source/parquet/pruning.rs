@@ -5,7 +5,7 @@
 //! NaN, or if their writer compared wrongly (PARQUET-251: `min` and `max` before format 2.4
 //! compared bytes as signed).
 
-use crate::{condition::Bound, source::plain};
+use crate::{condition::BoundCondition, source::arrow_values};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::{basic::Type, file::metadata::RowGroupMetaData};
@@ -13,20 +13,25 @@ use std::ops::Range;
 
 /// Returns which row groups may hold a row whose value in column `root` satisfies the condition;
 /// `None` if nothing is known.
-pub(super) fn row_groups(metadata: &ArrowReaderMetadata, root: Option<usize>, condition: &Bound) -> Option<Vec<bool>> {
+pub(super) fn may_match(
+    metadata: &ArrowReaderMetadata,
+    root: Option<usize>,
+    condition: &BoundCondition,
+) -> Option<Vec<bool>> {
     let groups = metadata.metadata().row_groups();
     let (schema, field) = (metadata.schema(), metadata.schema().field(root?));
     let converter = StatisticsConverter::try_new(field.name(), schema, metadata.parquet_schema()).ok()?;
     let leaf = converter.parquet_column_index()?;
-    let least = plain::plain(&converter.row_group_mins(groups).ok()?).ok()?;
-    let greatest = plain::plain(&converter.row_group_maxes(groups).ok()?).ok()?;
-    let (least, greatest) = (plain::view(&least)?, plain::view(&greatest)?);
-    let keep =
-        |(row, group): (usize, &RowGroupMetaData)| !trusted(group, leaf) || condition.may_hold(&least, &greatest, row);
+    let least = arrow_values::to_supported(&converter.row_group_mins(groups).ok()?).ok()?;
+    let greatest = arrow_values::to_supported(&converter.row_group_maxes(groups).ok()?).ok()?;
+    let (least, greatest) = (arrow_values::array_view(&least)?, arrow_values::array_view(&greatest)?);
+    let keep = |(row, group): (usize, &RowGroupMetaData)| {
+        !has_trusted_bounds(group, leaf) || condition.may_hold(&least, &greatest, row)
+    };
     Some(groups.iter().enumerate().map(keep).collect())
 }
 
-fn trusted(group: &RowGroupMetaData, leaf: usize) -> bool {
+fn has_trusted_bounds(group: &RowGroupMetaData, leaf: usize) -> bool {
     let column = group.column(leaf);
     let ordered = |statistics: &parquet::file::statistics::Statistics| {
         !statistics.is_min_max_deprecated() || statistics.is_min_max_backwards_compatible()
@@ -35,7 +40,7 @@ fn trusted(group: &RowGroupMetaData, leaf: usize) -> bool {
 }
 
 /// Returns the rows of the kept groups, with adjacent groups merged.
-pub(super) fn ranges(groups: &[RowGroupMetaData], kept: &[bool]) -> Vec<Range<u64>> {
+pub(super) fn kept_ranges(groups: &[RowGroupMetaData], kept: &[bool]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut start = 0;
     for (group, kept) in groups.iter().zip(kept) {

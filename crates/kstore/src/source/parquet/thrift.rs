@@ -8,26 +8,26 @@
 //! than the stack allows.
 
 use crate::Result;
-use crate::source::positioned::Positioned;
+use crate::source::shared_file::SharedFile;
 
 /// Maximum depth of a schema, in nodes. A list of lists of numbers has five.
-const DEEPEST: usize = 50;
+const MAX_DEPTH: usize = 50;
 
 /// Rejects columns that are nested too deeply. The decoder reports all other faults of the footer.
-pub(super) fn check_depth(file: &Positioned) -> Result<()> {
+pub(super) fn check_depth(file: &SharedFile) -> Result<()> {
     let mut end = [0; 8];
     let at = file.length().saturating_sub(end.len() as u64);
-    file.read_at(&mut end, at).map_err(|error| file.unread(error))?;
+    file.read_at(&mut end, at).map_err(|error| file.read_error(error))?;
     let [a, b, c, d, ..] = end;
     let length = u32::from_le_bytes([a, b, c, d]);
     let Some(start) = at.checked_sub(length.into()) else { return Ok(()) };
-    let footer = file.read_new(length as usize, start).map_err(|error| file.unread(error))?;
-    match depth(&footer).filter(|depth| *depth > DEEPEST) {
+    let footer = file.read_vec(length as usize, start).map_err(|error| file.read_error(error))?;
+    match schema_depth(&footer).filter(|depth| *depth > MAX_DEPTH) {
         None => Ok(()),
         Some(depth) => {
             let remedy = "write the values of nested columns as separate columns";
             Err(file.malformed(format!(
-                "its columns are nested {depth} levels deep, and at most {DEEPEST} are supported; {remedy}"
+                "its columns are nested {depth} levels deep, and at most {MAX_DEPTH} are supported; {remedy}"
             )))
         }
     }
@@ -35,18 +35,18 @@ pub(super) fn check_depth(file: &Positioned) -> Result<()> {
 
 /// Returns the number of nodes on the deepest path in the schema; `None` if the footer has no list
 /// of nodes.
-fn depth(mut footer: &[u8]) -> Option<usize> {
+fn schema_depth(mut footer: &[u8]) -> Option<usize> {
     let mut deepest = None;
-    fields(&mut footer, &mut |left, field, kind| {
+    visit_fields(&mut footer, &mut |left, field, kind| {
         if (field, kind) != (2, LIST) {
-            return skip(left, kind, 0);
+            return skip_value(left, kind, 0);
         }
         let mut open = Vec::<u64>::new();
-        for _ in 0..list(left)?.0 {
+        for _ in 0..read_list_header(left)?.0 {
             let mut children = 0;
-            fields(left, &mut |left, field, kind| match (field, kind) {
-                (5, INTEGER) => number(left).map(|number| children = number >> 1),
-                _ => skip(left, kind, 0),
+            visit_fields(left, &mut |left, field, kind| match (field, kind) {
+                (5, INT32) => read_varint(left).map(|number| children = number >> 1),
+                _ => skip_value(left, kind, 0),
             })?;
             open.push(children);
             deepest = deepest.max(Some(open.len()));
@@ -64,29 +64,30 @@ fn depth(mut footer: &[u8]) -> Option<usize> {
 /// a page header.
 pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
-    fields(&mut header, &mut |left, field, kind| match (field, kind) {
-        (2, INTEGER) => {
+    visit_fields(&mut header, &mut |left, field, kind| match (field, kind) {
+        (2, INT32) => {
             // an integer that is not negative: the sign is the lowest bit
-            size = number(left).filter(|zigzag| zigzag & 1 == 0).and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
+            size =
+                read_varint(left).filter(|zigzag| zigzag & 1 == 0).and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
             None
         }
-        _ => skip(left, kind, 0),
+        _ => skip_value(left, kind, 0),
     });
     size
 }
 
 /// Type codes of the protocol for a list and for a 32-bit integer.
 const LIST: u8 = 9;
-const INTEGER: u8 = 5;
+const INT32: u8 = 5;
 
-fn byte(left: &mut &[u8]) -> Option<u8> {
+fn read_byte(left: &mut &[u8]) -> Option<u8> {
     left.split_off_first().copied()
 }
 
-pub(super) fn number(left: &mut &[u8]) -> Option<u64> {
+pub(super) fn read_varint(left: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let byte = byte(left)?;
+        let byte = read_byte(left)?;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);
@@ -96,44 +97,44 @@ pub(super) fn number(left: &mut &[u8]) -> Option<u64> {
 }
 
 /// Returns the number and type of the elements of a list.
-fn list(left: &mut &[u8]) -> Option<(u64, u8)> {
-    let byte = byte(left)?;
-    let count = if byte >> 4 == 15 { number(left)? } else { u64::from(byte >> 4) };
+fn read_list_header(left: &mut &[u8]) -> Option<(u64, u8)> {
+    let byte = read_byte(left)?;
+    let count = if byte >> 4 == 15 { read_varint(left)? } else { u64::from(byte >> 4) };
     Some((count, byte & 0x0f))
 }
 
 /// Reads a field, given its number and type; returns `None` to stop reading.
-type Visit<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
+type FieldVisitor<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
-fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {
+fn visit_fields(left: &mut &[u8], visit: &mut FieldVisitor<'_>) -> Option<()> {
     let mut field = 0;
     loop {
-        let byte = byte(left)?;
+        let byte = read_byte(left)?;
         field = match (byte, byte >> 4) {
             (0, _) => return Some(()),
-            (_, 0) => number(left)? >> 1,
+            (_, 0) => read_varint(left)? >> 1,
             (_, more) => field + u64::from(more),
         };
         visit(left, field, byte & 0x0f)?;
     }
 }
 
-fn skip(left: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
+fn skip_value(left: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
     match kind {
         // booleans are stored in the type, except in a list
         1 | 2 => Some(()),
-        3 => byte(left).map(drop),
-        4..=6 => number(left).map(drop),
+        3 => read_byte(left).map(drop),
+        4..=6 => read_varint(left).map(drop),
         7 => left.split_off(..8).map(drop),
         8 => {
-            let length = usize::try_from(number(left)?).ok()?;
+            let length = usize::try_from(read_varint(left)?).ok()?;
             left.split_off(..length).map(drop)
         }
-        9 | 10 if depth < DEEPEST => {
-            let (count, kind) = list(left)?;
-            (0..count).try_for_each(|_| skip(left, if kind < 3 { 3 } else { kind }, depth + 1))
+        9 | 10 if depth < MAX_DEPTH => {
+            let (count, kind) = read_list_header(left)?;
+            (0..count).try_for_each(|_| skip_value(left, if kind < 3 { 3 } else { kind }, depth + 1))
         }
-        12 if depth < DEEPEST => fields(left, &mut |left, _, kind| skip(left, kind, depth + 1)),
+        12 if depth < MAX_DEPTH => visit_fields(left, &mut |left, _, kind| skip_value(left, kind, depth + 1)),
         _ => None,
     }
 }

@@ -5,12 +5,12 @@ use crate::arrow::array::{
     ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder,
 };
 use crate::schema::{Column, Kind};
-use crate::source::View;
+use crate::source::ColumnView;
 use std::sync::Arc;
 
 /// The narrowest type of all values of a column so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Guess {
+pub(crate) enum InferredType {
     #[default]
     Missing,
     Bool,
@@ -19,23 +19,23 @@ pub(crate) enum Guess {
     /// Integers of int64, some negative.
     Signed,
     /// Integers, none negative and some beyond int64.
-    Large,
+    BeyondInt64,
     Float,
     Text,
     /// Lists or objects, which are not supported.
     Nested,
 }
 
-impl Guess {
+impl InferredType {
     /// Returns the type that represents the values of both; `None` if the types cannot be mixed.
-    pub(crate) fn with(self, other: Self) -> Option<Self> {
+    pub(crate) fn combine(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
             (known, other) if known == other => known,
             (Self::Missing, known) | (known, Self::Missing) => known,
             (Self::Nested, _) | (_, Self::Nested) => Self::Nested,
             (Self::Text | Self::Bool, _) | (_, Self::Text | Self::Bool) => return None,
             (Self::Int, Self::Signed) | (Self::Signed, Self::Int) => Self::Signed,
-            (Self::Int, Self::Large) | (Self::Large, Self::Int) => Self::Large,
+            (Self::Int, Self::BeyondInt64) | (Self::BeyondInt64, Self::Int) => Self::BeyondInt64,
             _ => Self::Float,
         })
     }
@@ -44,7 +44,7 @@ impl Guess {
         match self {
             Self::Bool => Kind::Bool,
             Self::Int | Self::Signed => Kind::Int { bits: 64, signed: true },
-            Self::Large => Kind::Int { bits: 64, signed: false },
+            Self::BeyondInt64 => Kind::Int { bits: 64, signed: false },
             Self::Missing | Self::Float => Kind::Float { bits: 64 },
             Self::Text => Kind::Text,
             Self::Nested => Kind::Other("lists or objects".to_string()),
@@ -53,20 +53,20 @@ impl Guess {
 }
 
 #[derive(Debug)]
-pub(crate) enum Builder {
+pub(crate) enum ColumnBuilder {
     Float(Float64Builder),
     Int(Int64Builder),
-    Large(UInt64Builder),
+    Unsigned(UInt64Builder),
     Bool(BooleanBuilder),
     Text(StringBuilder),
 }
 
-impl Builder {
+impl ColumnBuilder {
     pub(crate) fn new(kind: &Kind) -> Self {
         match kind {
             Kind::Float { .. } => Self::Float(Float64Builder::new()),
             Kind::Int { signed: true, .. } | Kind::Time(_) => Self::Int(Int64Builder::new()),
-            Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
+            Kind::Int { signed: false, .. } => Self::Unsigned(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
             // text formats have no columns of the kinds other than `Text`
             Kind::Text | Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
@@ -78,7 +78,7 @@ impl Builder {
         match self {
             Self::Float(values) => Arc::new(values.finish()),
             Self::Int(values) => Arc::new(values.finish()),
-            Self::Large(values) => Arc::new(values.finish()),
+            Self::Unsigned(values) => Arc::new(values.finish()),
             Self::Bool(values) => Arc::new(values.finish()),
             Self::Text(values) => Arc::new(StringViewArray::from(&values.finish())),
         }
@@ -86,17 +86,17 @@ impl Builder {
 }
 
 #[derive(Debug)]
-pub(crate) struct Builders {
-    pub(crate) columns: Vec<Builder>,
+pub(crate) struct ColumnBuilders {
+    pub(crate) columns: Vec<ColumnBuilder>,
     /// Index in `columns` of each column of the file, if requested.
     pub(crate) slots: Vec<Option<usize>>,
     arrays: Vec<ArrayRef>,
 }
 
-impl Builders {
-    pub(crate) fn new(columns: &[Column], wanted: &[usize]) -> Self {
-        let slots = super::slots(columns.len(), wanted);
-        let columns = wanted.iter().map(|column| Builder::new(&columns[*column].kind));
+impl ColumnBuilders {
+    pub(crate) fn new(columns: &[Column], requested: &[usize]) -> Self {
+        let slots = super::slots(columns.len(), requested);
+        let columns = requested.iter().map(|column| ColumnBuilder::new(&columns[*column].kind));
         Self { columns: columns.collect(), slots, arrays: Vec::new() }
     }
 
@@ -105,11 +105,11 @@ impl Builders {
     }
 
     pub(crate) fn finish(&mut self) {
-        self.arrays = self.columns.iter_mut().map(Builder::finish).collect();
+        self.arrays = self.columns.iter_mut().map(ColumnBuilder::finish).collect();
     }
 
-    pub(crate) fn view(&self, column: usize) -> Option<View<'_>> {
-        crate::source::plain::view(&**self.arrays.get(self.slots[column]?)?)
+    pub(crate) fn view(&self, column: usize) -> Option<ColumnView<'_>> {
+        crate::source::arrow_values::array_view(&**self.arrays.get(self.slots[column]?)?)
     }
 
     /// Returns twice the bytes of the longest chunk: numeric columns have one value per row, and

@@ -18,7 +18,7 @@ impl LineScanner {
 }
 
 impl Scanner for LineScanner {
-    fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
+    fn find_start(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             match byte {
@@ -33,11 +33,11 @@ impl Scanner for LineScanner {
         None
     }
 
-    fn end(&mut self, bytes: &[u8], _line: &mut u64) -> Option<usize> {
+    fn find_end(&mut self, bytes: &[u8], _line: &mut u64) -> Option<usize> {
         memchr(b'\n', bytes)
     }
 
-    fn may_end(&self) -> bool {
+    fn may_end_with_file(&self) -> bool {
         true
     }
 }
@@ -47,14 +47,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_found_whatever_the_pieces() {
+    fn rows_do_not_depend_on_the_pieces() {
         let text = b"# head\n\n1 1:2 # tail\n  \n\t-1 2:3\r\n#\n# end\n5";
         for piece in 1..text.len() {
             let (mut scanner, mut line, mut inside, mut found) = (LineScanner::new(Some(b'#')), 1, false, Vec::new());
             for (chunk, mut bytes) in text.chunks(piece).enumerate() {
                 let mut base = chunk * piece;
                 while !bytes.is_empty() {
-                    let edge = if inside { scanner.end(bytes, &mut line) } else { scanner.begin(bytes, &mut line) };
+                    let edge =
+                        if inside { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
                     if let (Some(at), false) = (edge, inside) {
                         found.push((base + at, line));
                     }

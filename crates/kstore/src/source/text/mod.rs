@@ -8,14 +8,14 @@
 mod builder;
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 mod lines;
+mod number_notation;
 mod reading;
 mod records;
 mod row_starts;
 mod table;
-mod written;
 
 #[cfg(any(feature = "csv", feature = "jsonl"))]
-pub(crate) use builder::{Builder, Builders, Guess};
+pub(crate) use builder::{ColumnBuilder, ColumnBuilders, InferredType};
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 pub(crate) use lines::LineScanner;
 pub(crate) use reading::Marks;
@@ -24,34 +24,34 @@ pub(crate) use records::{Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
 #[cfg(feature = "svmlight")]
 pub(crate) use table::CHUNK_BYTES;
-pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wrong};
+pub(crate) use table::{CHUNK_ROWS, IndexError, RowError, TextChunk, TextFormat, TextTable};
 
-pub(crate) use written::is_marked_number;
+pub(crate) use number_notation::is_marked_number;
 #[cfg(feature = "csv")]
-pub(crate) use written::written;
+pub(crate) use number_notation::parse_written;
 
 use crate::sparse::SparseShape;
 use std::collections::BTreeMap;
 
 /// Parses a number like Rust's standard library: fractions are rounded to the nearest float,
 /// integers out of range are `None`.
-pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+pub(crate) fn parse_number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-pub(crate) const NOT_UTF8: &str = "convert the file to UTF-8: iconv -f CP1252 -t UTF-8 FILE > NEW";
+pub(crate) const CONVERT_TO_UTF8: &str = "convert the file to UTF-8: iconv -f CP1252 -t UTF-8 FILE > NEW";
 
-const SHOWN_BYTES: usize = 40;
+const MAX_SHOWN_BYTES: usize = 40;
 
-pub(crate) fn shown(word: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&word[..word.len().min(SHOWN_BYTES)]);
-    if word.len() > SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }
+pub(crate) fn quoted(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&word[..word.len().min(MAX_SHOWN_BYTES)]);
+    if word.len() > MAX_SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }
 }
 
 /// Returns the index among the requested columns of each column of a file.
-pub(crate) fn slots(columns: usize, wanted: &[usize]) -> Vec<Option<usize>> {
+pub(crate) fn slots(columns: usize, requested: &[usize]) -> Vec<Option<usize>> {
     let mut slots = vec![None; columns];
-    wanted.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
+    requested.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
     slots
 }
 
@@ -79,17 +79,17 @@ pub struct TextOptions {
     pub(crate) infer_rows: Option<u64>,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
-    pub(crate) sparse: Sparse,
+    pub(crate) sparse: SparseRule,
     pub(crate) types: BTreeMap<String, ColumnType>,
     pub(crate) missing_words: Vec<String>,
     /// How the rows of the same table were read before, such as in the fit.
-    pub(crate) like: TextReading,
+    pub(crate) reading: TextReading,
 }
 
 /// Which rows of svmlight files stay sparse, in addition to rows with more columns than dense rows
 /// may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Sparse {
+pub(crate) enum SparseRule {
     #[default]
     None,
     Thin,
@@ -109,7 +109,7 @@ impl std::fmt::Display for TextOptions {
             self.infer_rows.map(|rows| format!("types from {rows} rows")),
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
-            (self.sparse == Sparse::All).then(|| "sparse rows".to_string()),
+            (self.sparse == SparseRule::All).then(|| "sparse rows".to_string()),
             (!self.types.is_empty()).then(|| format!("types {:?}", self.types)),
             (!self.missing_words.is_empty()).then(|| format!("missing words {:?}", self.missing_words)),
         ];
@@ -177,22 +177,22 @@ impl TextOptions {
     /// options do not set. Columns that a file does not have are ignored.
     #[doc(hidden)]
     #[must_use]
-    pub fn like(mut self, mut reading: TextReading) -> Self {
-        reading.extend(&self.like);
+    pub fn with_reading(mut self, mut reading: TextReading) -> Self {
+        reading.extend(&self.reading);
         self.missing_words.extend(std::mem::take(&mut reading.missing_words));
-        Self { like: reading, ..self }
+        Self { reading, ..self }
     }
 
     /// Returns whether the reading of earlier rows is set.
     #[doc(hidden)]
-    pub fn is_alike(&self) -> bool {
-        !self.like.is_default()
+    pub fn has_reading(&self) -> bool {
+        !self.reading.is_default()
     }
 
     /// Returns the type of a column, if it is set here or in the reading of earlier rows. A decimal
     /// mark set here overrides the decimal mark of earlier rows.
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
-        match (self.types.get(name).or(self.like.types.get(name)).cloned(), self.decimal) {
+        match (self.types.get(name).or(self.reading.types.get(name)).cloned(), self.decimal) {
             (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),
             (known, _) => known,
         }
@@ -211,13 +211,15 @@ impl TextOptions {
     /// svmlight: keeps the rows [sparse](crate::sparse), in one column `x`. By default only rows
     /// with more than 100,000 features stay sparse.
     pub fn sparse(self) -> Self {
-        Self { sparse: Sparse::All, ..self }
+        Self { sparse: SparseRule::All, ..self }
     }
 
     /// Returns whether rows of this shape stay sparse.
     #[doc(hidden)]
-    pub fn keeps(&self, shape: SparseShape) -> bool {
-        shape.must_stay() || self.sparse == Sparse::All || self.sparse == Sparse::Thin && shape.is_thin()
+    pub fn keeps_sparse(&self, shape: SparseShape) -> bool {
+        shape.must_be_sparse()
+            || self.sparse == SparseRule::All
+            || self.sparse == SparseRule::Thin && shape.prefers_sparse()
     }
 
     /// svmlight: keeps the rows sparse if that takes less memory and time: at least a thousand
@@ -226,6 +228,6 @@ impl TextOptions {
     #[doc(hidden)]
     #[must_use]
     pub fn sparse_where_thin(self) -> Self {
-        Self { sparse: self.sparse.max(Sparse::Thin), ..self }
+        Self { sparse: self.sparse.max(SparseRule::Thin), ..self }
     }
 }

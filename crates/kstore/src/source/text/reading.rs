@@ -103,7 +103,7 @@ impl TextReading {
 
     /// Adds the types of the columns of an encoding.
     #[must_use]
-    pub fn knowing(mut self, encoding: Option<&Encoding>) -> Self {
+    pub fn with_encoding(mut self, encoding: Option<&Encoding>) -> Self {
         let types = encoding.into_iter().flat_map(Encoding::text_types).collect();
         self.extend(&Self { types, ..Self::default() });
         self
@@ -112,7 +112,7 @@ impl TextReading {
     /// Restricts the reading to the number and date formats of some columns. Text is read the same
     /// way in every file.
     #[must_use]
-    pub fn of_columns(mut self, names: &[String]) -> Self {
+    pub fn restricted_to(mut self, names: &[String]) -> Self {
         self.types.retain(|name, of| names.contains(name) && *of != ColumnType::Text && !of.is_plain());
         Self { delimiter: self.delimiter.filter(|_| self.types.values().any(ColumnType::has_commas)), ..self }
     }

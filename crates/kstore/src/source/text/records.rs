@@ -1,15 +1,15 @@
 //! The rows of a text file in order, each as a whole in memory.
 
-use crate::source::positioned::{BLOCK_BYTES, Positioned};
+use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 use std::io;
 
 /// Maximum bytes of a row. A longer row is an unclosed quote or a file without line ends, and would
 /// otherwise fill the memory.
-pub(crate) const RECORD_LIMIT: usize = 16 << 20;
+pub(crate) const MAX_ROW_BYTES: usize = 16 << 20;
 
 /// Maximum bytes of a row that are buffered before its end is found. The end of a longer row is
 /// searched without buffering, so that a row that is too long is rejected in little memory.
-pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
+pub(crate) const MAX_BUFFERED_BYTES: usize = 4 * BLOCK_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowStart {
@@ -21,38 +21,38 @@ pub(crate) struct RowStart {
 /// `line`.
 pub(crate) trait Scanner: Send {
     /// Returns the position of the next row's first byte; `None` if no row begins in these bytes.
-    fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
+    fn find_start(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
     /// Returns the position after the last byte of the current row; `None` if all these bytes
     /// belong to it.
-    fn end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
+    fn find_end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
     /// Returns whether the row may end with the file.
-    fn may_end(&self) -> bool;
+    fn may_end_with_file(&self) -> bool;
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     /// Text of the row, without the line end.
     pub(crate) bytes: &'a [u8],
-    pub(crate) place: RowStart,
+    pub(crate) start: RowStart,
 }
 
 #[derive(Debug)]
 pub(crate) enum RecordError {
     Io(io::Error),
-    Short {
+    Truncated {
         expected: u64,
         found: u64,
     },
     /// The row that begins here exceeds the maximum length of a row.
     TooLong(RowStart),
     /// The row that begins here does not end before the file does.
-    Unended(RowStart),
+    Unterminated(RowStart),
 }
 
 /// A position in a text file. Holds a block of bytes, and more only for a longer row.
 #[derive(Debug)]
 pub(crate) struct Records<S> {
-    file: Positioned,
+    file: SharedFile,
     scanner: S,
     line: u64,
     buffer: Vec<u8>,
@@ -65,13 +65,13 @@ pub(crate) struct Records<S> {
 
 impl<S: Scanner> Records<S> {
     /// Returns the rows from `start` on, which must lie between rows or at the first byte of a row.
-    pub(crate) fn new(file: Positioned, scanner: S, place: RowStart) -> Self {
-        Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
+    pub(crate) fn new(file: SharedFile, scanner: S, start: RowStart) -> Self {
+        Self { file, scanner, line: start.line, buffer: Vec::new(), base: start.offset, start: 0, end: 0 }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
-            match self.scanner.begin(&self.buffer[self.start..self.end], &mut self.line) {
+            match self.scanner.find_start(&self.buffer[self.start..self.end], &mut self.line) {
                 Some(skip) => {
                     self.start += skip;
                     break;
@@ -85,48 +85,56 @@ impl<S: Scanner> Records<S> {
             }
         }
         let place = RowStart { offset: self.base + self.start as u64, line: self.line };
-        let length = self.length(place)?;
+        let length = self.read_row(place)?;
         let start = self.start;
         self.start += length;
-        Ok(Some(Record { bytes: &self.buffer[start..start + length], place }))
+        Ok(Some(Record { bytes: &self.buffer[start..start + length], start: place }))
     }
 
     /// Returns the bytes of the row at `start`, and reads all of them into the buffer.
-    fn length(&mut self, place: RowStart) -> Result<usize, RecordError> {
+    fn read_row(&mut self, place: RowStart) -> Result<usize, RecordError> {
         let mut scanned = 0;
         loop {
             let rest = &self.buffer[self.start + scanned..self.end];
-            if let Some(more) = self.scanner.end(rest, &mut self.line) {
+            if let Some(more) = self.scanner.find_end(rest, &mut self.line) {
                 return Ok(scanned + more);
             }
             scanned += rest.len();
-            if scanned >= UNSEEN {
-                let length = self.follow(place, scanned)?;
+            if scanned >= MAX_BUFFERED_BYTES {
+                let length = self.find_length(place, scanned)?;
                 self.read(length - scanned)?;
                 return Ok(length);
             }
             if !self.read(BLOCK_BYTES)? {
-                return if self.scanner.may_end() { Ok(scanned) } else { Err(RecordError::Unended(place)) };
+                return if self.scanner.may_end_with_file() {
+                    Ok(scanned)
+                } else {
+                    Err(RecordError::Unterminated(place))
+                };
             }
         }
     }
 
     /// Returns the bytes of the row at `place`, of which `scanned` bytes were scanned already.
     /// Holds one block at a time.
-    fn follow(&mut self, place: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
+    fn find_length(&mut self, place: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
         loop {
             let got = self.file.read_at(&mut block, place.offset + scanned as u64).map_err(RecordError::Io)?;
-            let end = self.scanner.end(&block[..got], &mut self.line);
+            let end = self.scanner.find_end(&block[..got], &mut self.line);
             scanned += end.unwrap_or(got);
-            if scanned > RECORD_LIMIT {
+            if scanned > MAX_ROW_BYTES {
                 return Err(RecordError::TooLong(place));
             }
             if end.is_some() {
                 return Ok(scanned);
             }
             if got == 0 {
-                return if self.scanner.may_end() { Ok(scanned) } else { Err(RecordError::Unended(place)) };
+                return if self.scanner.may_end_with_file() {
+                    Ok(scanned)
+                } else {
+                    Err(RecordError::Unterminated(place))
+                };
             }
         }
     }
@@ -145,7 +153,7 @@ impl<S: Scanner> Records<S> {
         }
         let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], at).map_err(RecordError::Io)?;
         if got < want {
-            return Err(RecordError::Short { expected: self.file.length(), found: at + got as u64 });
+            return Err(RecordError::Truncated { expected: self.file.length(), found: at + got as u64 });
         }
         self.end += got;
         Ok(want > 0)

@@ -1,49 +1,49 @@
 //! The positions of the rows of a text file.
 
-use super::records::{Record, RecordError, Records, RowStart, Scanner, UNSEEN};
-use crate::source::positioned::{BLOCK_BYTES, Positioned};
+use super::records::{MAX_BUFFERED_BYTES, Record, RecordError, Records, RowStart, Scanner};
+use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 
 /// Initial number of rows between two stored positions. A cursor skips half of this on average
 /// before its first row, which is a thirtieth of a segment.
-const EVERY: u64 = 4096;
+const INITIAL_INTERVAL: u64 = 4096;
 
 /// Maximum number of stored positions: 1 MiB. For a file with more rows every second position is
 /// dropped.
-const PLACE_LIMIT: usize = 1 << 16;
+const MAX_STARTS: usize = 1 << 16;
 
 /// The positions of every n-th row, found by one pass over the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowStarts {
-    kept: Vec<RowStart>,
-    every: u64,
+    starts: Vec<RowStart>,
+    interval: u64,
     rows: u64,
-    longest: usize,
+    longest_row: usize,
 }
 
 impl RowStarts {
     pub(crate) fn new() -> Self {
-        Self::every(EVERY)
+        Self::with_interval(INITIAL_INTERVAL)
     }
 
-    fn every(every: u64) -> Self {
-        Self { every, ..Self::default() }
+    fn with_interval(interval: u64) -> Self {
+        Self { interval, ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, record: &Record<'_>) {
-        if self.rows.is_multiple_of(self.every) {
-            if self.kept.len() == PLACE_LIMIT {
+        if self.rows.is_multiple_of(self.interval) {
+            if self.starts.len() == MAX_STARTS {
                 let mut even = false;
-                self.kept.retain(|_| {
+                self.starts.retain(|_| {
                     even = !even;
                     even
                 });
-                self.every *= 2;
+                self.interval *= 2;
             }
             // the limit is even, so this row's position is also kept at twice the distance
-            self.kept.push(record.place);
+            self.starts.push(record.start);
         }
         self.rows += 1;
-        self.longest = self.longest.max(record.bytes.len());
+        self.longest_row = self.longest_row.max(record.bytes.len());
     }
 
     pub(crate) fn rows(&self) -> u64 {
@@ -51,27 +51,27 @@ impl RowStarts {
     }
 
     pub(crate) fn longest_row(&self) -> usize {
-        self.longest
+        self.longest_row
     }
 
     /// Returns the bytes of a [`Records`] over this file: a row, the blocks before and after it,
     /// and the bytes of a long row that are kept until its end is found.
     pub(crate) fn footprint(&self) -> usize {
-        2 * BLOCK_BYTES + self.longest.max(UNSEEN.min(2 * self.longest))
+        2 * BLOCK_BYTES + self.longest_row.max(MAX_BUFFERED_BYTES.min(2 * self.longest_row))
     }
 
-    pub(crate) fn records<S: Scanner>(
+    pub(crate) fn records_from<S: Scanner>(
         &self,
-        file: Positioned,
+        file: SharedFile,
         scanner: S,
         row: u64,
     ) -> Result<Records<S>, RecordError> {
-        let Some(place) = self.kept.get((row / self.every) as usize) else {
+        let Some(place) = self.starts.get((row / self.interval) as usize) else {
             let end = RowStart { offset: file.length(), line: 0 };
             return Ok(Records::new(file, scanner, end));
         };
         let mut records = Records::new(file, scanner, *place);
-        for _ in 0..row % self.every {
+        for _ in 0..row % self.interval {
             // a file that lost rows is reported when the rows are read
             if records.next()?.is_none() {
                 break;
@@ -81,9 +81,9 @@ impl RowStarts {
     }
 
     /// Returns the line on which a row begins; `None` if the file can no longer be read.
-    pub(crate) fn line<S: Scanner>(&self, file: &Positioned, scanner: S, row: u64) -> Option<u64> {
-        let mut records = self.records(file.clone(), scanner, row).ok()?;
-        records.next().ok()?.map(|record| record.place.line)
+    pub(crate) fn line<S: Scanner>(&self, file: &SharedFile, scanner: S, row: u64) -> Option<u64> {
+        let mut records = self.records_from(file.clone(), scanner, row).ok()?;
+        records.next().ok()?.map(|record| record.start.line)
     }
 }
 
@@ -92,17 +92,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_rows_few_places_are_kept_and_all_are_right() {
-        let rows = 3 * PLACE_LIMIT as u64 * 5 / 2;
-        let mut starts = RowStarts::every(3);
+    fn many_rows_keep_few_starts_and_all_are_right() {
+        let rows = 3 * MAX_STARTS as u64 * 5 / 2;
+        let mut starts = RowStarts::with_interval(3);
         for row in 0..rows {
-            starts.add(&Record { bytes: b"", place: RowStart { offset: 10 * row, line: row + 1 } });
+            starts.add(&Record { bytes: b"", start: RowStart { offset: 10 * row, line: row + 1 } });
         }
-        assert_eq!((starts.rows(), starts.every), (rows, 4 * 3));
-        assert!(starts.kept.len() <= PLACE_LIMIT);
-        for (i, place) in starts.kept.iter().enumerate() {
-            assert_eq!(place.offset, 10 * i as u64 * starts.every);
+        assert_eq!((starts.rows(), starts.interval), (rows, 4 * 3));
+        assert!(starts.starts.len() <= MAX_STARTS);
+        for (i, place) in starts.starts.iter().enumerate() {
+            assert_eq!(place.offset, 10 * i as u64 * starts.interval);
         }
-        assert_eq!(starts.kept.len() as u64, rows.div_ceil(starts.every));
+        assert_eq!(starts.starts.len() as u64, rows.div_ceil(starts.interval));
     }
 }

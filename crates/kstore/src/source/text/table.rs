@@ -1,10 +1,10 @@
 //! A table in a text file of any format: the positions of its rows, and a cursor over them.
 
-use super::records::{RECORD_LIMIT, RecordError};
+use super::records::{MAX_ROW_BYTES, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner, TextReading};
 use crate::schema::{Column, Kind, Schema};
-use crate::source::positioned::{BLOCK_BYTES, Positioned};
-use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View, foreign};
+use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
+use crate::source::{BoxedCursor, ColumnView, FileCursor, FileMetadata, TableFile, unsupported};
 use crate::{BadLine, Error, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
     /// Hint for a row that is too long or does not end.
-    const UNENDED: &'static str;
+    const ROW_HINT: &'static str;
     type Scanner: Scanner;
     type Chunk<'a>: TextChunk
     where
@@ -33,7 +33,7 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
         TextReading::default()
     }
     /// Returns an empty chunk of some distinct columns.
-    fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> Self::Chunk<'a>;
+    fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> Self::Chunk<'a>;
     /// Returns the bytes of a chunk of `columns`; the longest row of the file has `longest` bytes.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize;
 }
@@ -41,68 +41,68 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
 pub(crate) trait TextChunk: Send {
     /// Removes the rows; returns the maximum number of rows of the next chunk.
     fn begin(&mut self, rows: usize) -> usize;
-    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
+    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), RowError>;
     fn end(&mut self) {}
-    fn view(&self, column: usize) -> Option<View<'_>>;
+    fn view(&self, column: usize) -> Option<ColumnView<'_>>;
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Wrong {
+pub(crate) struct RowError {
     pub(crate) column: Option<String>,
     pub(crate) expected: String,
     pub(crate) found: String,
     pub(crate) remedy: String,
 }
 
-impl Wrong {
+impl RowError {
     pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { column: None, expected: expected.into(), found: found.into(), remedy: remedy.into() }
     }
 
-    pub(crate) fn of_column(self, column: &str) -> Self {
+    pub(crate) fn in_column(self, column: &str) -> Self {
         Self { column: Some(column.to_string()), ..self }
     }
 
-    fn error(self, path: &Path, row: u64, line: u64) -> Error {
+    fn into_error(self, path: &Path, row: u64, line: u64) -> Error {
         let Self { column, expected, found, remedy } = self;
         Error::BadLine(Box::new(BadLine { path: path.to_path_buf(), row, line, column, expected, found, remedy }))
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Refused {
-    Row(Wrong),
+pub(crate) enum IndexError {
+    Row(RowError),
     File(String),
 }
 
-impl From<Wrong> for Refused {
-    fn from(wrong: Wrong) -> Self {
+impl From<RowError> for IndexError {
+    fn from(wrong: RowError) -> Self {
         Self::Row(wrong)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct TextTable<F> {
-    pub(crate) file: Positioned,
+    pub(crate) file: SharedFile,
     pub(crate) format: F,
     schema: Schema,
-    blank: Vec<bool>,
+    all_missing: Vec<bool>,
     starts: RowStarts,
 }
 
 impl<F: TextFormat> TextTable<F> {
     /// Returns an open file whose content is not known yet; the path is for messages.
     pub(crate) fn new(path: &Path, file: std::fs::File, format: F) -> Result<Self> {
-        let file = Positioned::of(path, F::NAME, file).map_err(Error::io("read", path))?;
-        Ok(Self { file, format, schema: Schema::default(), blank: Vec::new(), starts: RowStarts::new() })
+        let file = SharedFile::local(path, F::NAME, file).map_err(Error::io("read", path))?;
+        Ok(Self { file, format, schema: Schema::default(), all_missing: Vec::new(), starts: RowStarts::new() })
     }
 
     /// Returns the first bytes of the file, and the position at which text begins after a byte
     /// order mark.
-    pub(crate) fn beginning(&self) -> Result<(Vec<u8>, RowStart)> {
+    pub(crate) fn first_block(&self) -> Result<(Vec<u8>, RowStart)> {
         let length = usize::try_from(self.file.length()).unwrap_or(usize::MAX);
-        let start = self.file.read_new(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.unread(error))?;
-        if let Some(detail) = foreign::no_text(self.file.path(), &start) {
+        let start = self.file.read_vec(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.read_error(error))?;
+        if let Some(detail) = unsupported::why_not_text(self.file.path(), &start) {
             return Err(self.file.malformed(detail));
         }
         let mark = if start.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
@@ -111,21 +111,21 @@ impl<F: TextFormat> TextTable<F> {
 
     /// Finds the rows from `start` on in one pass. `is_row` inspects each record, and returns
     /// whether it is a row.
-    pub(crate) fn index(
+    pub(crate) fn index_rows(
         &mut self,
         start: RowStart,
-        mut take: impl FnMut(u64, &[u8]) -> Result<bool, Refused>,
+        mut is_row: impl FnMut(u64, &[u8]) -> Result<bool, IndexError>,
     ) -> Result<()> {
         let mut records = Records::new(self.file.clone(), self.format.scanner(), start);
         loop {
             let row = self.starts.rows();
-            let record = records.next().map_err(|fault| self.fault(fault, row))?;
+            let record = records.next().map_err(|fault| self.record_error(fault, row))?;
             let Some(record) = record else { return Ok(()) };
-            match take(row, record.bytes) {
+            match is_row(row, record.bytes) {
                 Ok(true) => self.starts.add(&record),
                 Ok(false) => {}
-                Err(Refused::Row(wrong)) => return Err(wrong.error(self.file.path(), row, record.place.line)),
-                Err(Refused::File(detail)) => return Err(self.file.malformed(detail)),
+                Err(IndexError::Row(wrong)) => return Err(wrong.into_error(self.file.path(), row, record.start.line)),
+                Err(IndexError::File(detail)) => return Err(self.file.malformed(detail)),
             }
         }
     }
@@ -135,41 +135,47 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
-    pub(crate) fn with_blank(self, blank: Vec<bool>) -> Self {
-        Self { blank, ..self }
+    pub(crate) fn with_all_missing(self, blank: Vec<bool>) -> Self {
+        Self { all_missing: blank, ..self }
     }
 
     #[cfg(feature = "svmlight")]
-    pub(crate) fn labelled(mut self) -> Self {
+    pub(crate) fn with_label(mut self) -> Self {
         self.schema.label = self.schema.columns.len().checked_sub(1);
         self
     }
 
-    fn fault(&self, fault: RecordError, row: u64) -> Error {
+    fn record_error(&self, fault: RecordError, row: u64) -> Error {
         let bad = |place: RowStart, expected: &str, found: &str| {
-            Wrong::new(expected, found, F::UNENDED).error(self.file.path(), row, place.line)
+            RowError::new(expected, found, F::ROW_HINT).into_error(self.file.path(), row, place.line)
         };
         match fault {
-            RecordError::Io(error) => self.file.unread(error),
-            RecordError::Short { expected, found } => self.file.cut_short(expected, found),
-            RecordError::TooLong(at) => bad(at, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
-            RecordError::Unended(at) => bad(at, "a closing quote", "the end of the file"),
+            RecordError::Io(error) => self.file.read_error(error),
+            RecordError::Truncated { expected, found } => self.file.truncated(expected, found),
+            RecordError::TooLong(at) => bad(at, &format!("a row of at most {MAX_ROW_BYTES} bytes"), "a longer one"),
+            RecordError::Unterminated(at) => bad(at, "a closing quote", "the end of the file"),
         }
     }
 }
 
 impl<F: TextFormat> TableFile for TextTable<F> {
-    fn facts(&self) -> Facts<'_> {
+    fn metadata(&self) -> FileMetadata<'_> {
         let length = self.file.length();
-        Facts { format: F::NAME, schema: &self.schema, rows: self.starts.rows(), bytes: length, scanned: length }
+        FileMetadata {
+            format: F::NAME,
+            schema: &self.schema,
+            rows: self.starts.rows(),
+            bytes: length,
+            bytes_scanned: length,
+        }
     }
 
     fn note(&self) -> Option<String> {
         self.format.note(&self.schema.columns)
     }
 
-    fn is_blank(&self, column: usize) -> bool {
-        self.blank.get(column).is_some_and(|blank| *blank)
+    fn is_all_missing(&self, column: usize) -> bool {
+        self.all_missing.get(column).is_some_and(|blank| *blank)
     }
 
     fn reading(&self) -> TextReading {
@@ -183,18 +189,18 @@ impl<F: TextFormat> TableFile for TextTable<F> {
     /// Bytes of a block of text and of the chunk, and for each column of the file its index in the
     /// chunk and in a row.
     fn footprint(&self, columns: &[usize]) -> usize {
-        let wanted: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
-        let chunk = self.format.chunk_bytes(&wanted, self.starts.longest_row());
+        let requested: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
+        let chunk = self.format.chunk_bytes(&requested, self.starts.longest_row());
         self.starts.footprint() + chunk + self.schema.columns.len() * 3 * size_of::<usize>()
     }
 
-    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let records = self.starts.records(self.file.counting(read), self.format.scanner(), rows.start);
-        let records = records.map_err(|fault| self.fault(fault, rows.start))?;
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        let records = self.starts.records_from(self.file.with_counter(bytes_read), self.format.scanner(), rows.start);
+        let records = records.map_err(|fault| self.record_error(fault, rows.start))?;
         let mut seen = HashSet::new();
-        let wanted: Vec<usize> = columns.iter().copied().filter(|column| seen.insert(*column)).collect();
-        let chunk = self.format.chunk(&self.schema.columns, &wanted);
-        Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), left: rows }))
+        let requested: Vec<usize> = columns.iter().copied().filter(|column| seen.insert(*column)).collect();
+        let chunk = self.format.chunk(&self.schema.columns, &requested);
+        Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), remaining: rows }))
     }
 }
 
@@ -203,33 +209,33 @@ struct TextCursor<'a, F: TextFormat> {
     records: Records<F::Scanner>,
     chunk: F::Chunk<'a>,
     columns: Vec<usize>,
-    left: Range<u64>,
+    remaining: Range<u64>,
 }
 
 impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     fn advance(&mut self) -> Result<usize> {
-        let (table, first) = (self.table, self.left.start);
-        let left = usize::try_from(self.left.end - first).unwrap_or(usize::MAX);
-        let most = self.chunk.begin(left.min(CHUNK_ROWS)) as u64;
+        let (table, first) = (self.table, self.remaining.start);
+        let left = usize::try_from(self.remaining.end - first).unwrap_or(usize::MAX);
+        let max_rows = self.chunk.begin(left.min(CHUNK_ROWS)) as u64;
         let mut bytes = 0;
-        while self.left.start - first < most && bytes < CHUNK_BYTES {
-            let row = self.left.start;
-            let record = self.records.next().map_err(|fault| table.fault(fault, row))?;
-            let Some(Record { bytes: text, place }) = record else {
+        while self.remaining.start - first < max_rows && bytes < CHUNK_BYTES {
+            let row = self.remaining.start;
+            let record = self.records.next().map_err(|fault| table.record_error(fault, row))?;
+            let Some(Record { bytes: text, start: place }) = record else {
                 let rows = table.starts.rows();
                 return Err(table
                     .file
                     .malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
             };
-            self.chunk.push(row, text).map_err(|wrong| wrong.error(table.file.path(), row, place.line))?;
+            self.chunk.push(row, text).map_err(|wrong| wrong.into_error(table.file.path(), row, place.line))?;
             bytes += text.len();
-            self.left.start += 1;
+            self.remaining.start += 1;
         }
         self.chunk.end();
-        Ok((self.left.start - first) as usize)
+        Ok((self.remaining.start - first) as usize)
     }
 
-    fn view(&self, index: usize) -> Result<View<'_>> {
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         self.chunk.view(self.columns[index]).ok_or_else(|| self.table.file.malformed("a column is missing"))
     }
 }

@@ -25,10 +25,10 @@
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for
 //! kernel ridge regression", arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
-use super::cg::{self, CgSolution, Norm, Positive, Until};
-use super::packed::{INVERTED, PackedLower};
-use super::{constant::Constant, low_rank::LowRank};
-use crate::linalg::kernel_tiles::Tiles;
+use super::cg::{self, CgSolution, Norm, PositiveDefinite, StoppingRule};
+use super::packed::{INVERSE_COLUMNS, PackedLower};
+use super::{centring::Centring, low_rank::LowRankInverse};
+use crate::linalg::kernel_tiles::KernelTiles;
 use crate::{Error, Result};
 use faer::{ColRef, Mat, MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};
@@ -36,15 +36,15 @@ use kstore::Workers;
 
 /// The solution of exact kernel ridge regression, with a coefficient for every row.
 #[derive(Debug)]
-pub(crate) struct Dual {
+pub(crate) struct DualSolution {
     /// Dual coefficients a, n x t.
     pub(crate) coefficients: Mat<f64>,
     pub(crate) intercept: Vec<f64>,
     /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
-    pub(crate) found: Option<CgSolution>,
+    pub(crate) cg_solution: Option<CgSolution>,
     /// Mean squared leave-one-out error, averaged over targets, if requested.
-    pub(crate) left_out: Option<f64>,
+    pub(crate) loo_mse: Option<f64>,
 }
 
 /// The problem: targets (n x t), μ, and the treatment of the intercept.
@@ -52,15 +52,15 @@ pub(crate) struct Dual {
 pub(crate) struct ExactProblem<'p> {
     pub(crate) y: MatRef<'p, f64>,
     pub(crate) mu: f64,
-    pub(crate) constant: Constant,
+    pub(crate) centring: Centring,
     pub(crate) workers: &'p Workers,
 }
 
 impl ExactProblem<'_> {
     /// Computes H y.
-    pub(crate) fn right(&self) -> Mat<f64> {
+    pub(crate) fn centred_targets(&self) -> Mat<f64> {
         let mut right = self.y.to_owned();
-        self.constant.apply(right.as_mut());
+        self.centring.apply(right.as_mut());
         right
     }
 
@@ -72,25 +72,25 @@ impl ExactProblem<'_> {
         product: impl FnOnce(MatRef<'_, f64>, MatMut<'_, f64>),
     ) {
         let mut centred = v.to_owned();
-        self.constant.apply(centred.as_mut());
+        self.centring.apply(centred.as_mut());
         product(centred.as_ref(), out.rb_mut());
-        self.constant.apply(out.rb_mut());
+        self.centring.apply(out.rb_mut());
         for (out, v) in out.col_iter_mut().zip(v.col_iter()) {
             out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += self.mu * v);
         }
     }
 
     /// Returns the solution for β, with K in f64.
-    fn dual(&self, mut beta: Mat<f64>, k: &Tiles<'_, f64>) -> Dual {
-        self.constant.apply(beta.as_mut());
+    fn dual_solution(&self, mut beta: Mat<f64>, k: &KernelTiles<'_, f64>) -> DualSolution {
+        self.centring.apply(beta.as_mut());
         let mut errors = self.y - k.product(beta.as_ref());
         let n = self.y.nrows() as f64;
-        let mean = |e: ColRef<'_, f64>| self.constant.gamma * e.iter().sum::<f64>() / n;
+        let mean = |e: ColRef<'_, f64>| self.centring.gamma * e.iter().sum::<f64>() / n;
         let intercept: Vec<f64> = errors.col_iter().map(mean).collect();
         for (column, c) in errors.col_iter_mut().zip(&intercept) {
             column.iter_mut().for_each(|e| *e -= c);
         }
-        Dual { coefficients: beta, intercept, errors, found: None, left_out: None }
+        DualSolution { coefficients: beta, intercept, errors, cg_solution: None, loo_mse: None }
     }
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
@@ -103,14 +103,14 @@ impl ExactProblem<'_> {
         kernel: &dyn KernelFunction<f64>,
         x: MatRef<'_, f64>,
         leave_one_out: bool,
-    ) -> Result<Dual> {
-        let Self { y, mu, constant, workers } = *self;
+    ) -> Result<DualSolution> {
+        let Self { y, mu, centring, workers } = *self;
         let n = x.nrows();
-        let tiles = Tiles::new(kernel, x, workers);
+        let tiles = KernelTiles::new(kernel, x, workers);
         // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, with k̄ the column means and k̿ their mean
         let means = tiles.product(Mat::from_fn(n, 1, |_, _| 1.0 / n as f64).as_ref());
         let means = means.col_as_slice(0);
-        let (theta, mean) = (constant.theta, means.iter().sum::<f64>() / n as f64);
+        let (theta, mean) = (centring.theta, means.iter().sum::<f64>() / n as f64);
         let mut matrix = PackedLower::zeros(n);
         matrix.fill(workers, |row, column, mut out| {
             kernel.block(x.subrows(row, out.nrows()), x.subrows(column, out.ncols()), out.rb_mut());
@@ -122,18 +122,18 @@ impl ExactProblem<'_> {
             }
         });
         matrix.add_diagonal(mu);
-        let refused = |_| Error::Indefinite { rank: n, lambda: mu / n as f64, precision: "f64" };
-        matrix.factor(workers).map_err(refused)?;
-        let mut beta = self.right();
+        let indefinite = |_| Error::Indefinite { rank: n, lambda: mu / n as f64, precision: "f64" };
+        matrix.factor(workers).map_err(indefinite)?;
+        let mut beta = self.centred_targets();
         matrix.solve_lower(beta.as_mut(), workers);
         matrix.solve_transposed(beta.as_mut(), workers);
-        let shares = leave_one_out.then(|| inverse_diagonal(&matrix, theta, workers));
-        let dual = self.dual(beta, &tiles);
-        let left_out = shares.map(|shares| {
-            let of = |a: ColRef<'_, f64>| a.iter().zip(&shares).map(|(a, r)| (a / r).powi(2)).sum::<f64>();
-            dual.coefficients.col_iter().map(of).sum::<f64>() / (n * y.ncols().max(1)) as f64
+        let diagonal = leave_one_out.then(|| inverse_diagonal(&matrix, theta, workers));
+        let dual = self.dual_solution(beta, &tiles);
+        let loo_mse = diagonal.map(|shares| {
+            let squared_errors = |a: ColRef<'_, f64>| a.iter().zip(&shares).map(|(a, r)| (a / r).powi(2)).sum::<f64>();
+            dual.coefficients.col_iter().map(squared_errors).sum::<f64>() / (n * y.ncols().max(1)) as f64
         });
-        Ok(Dual { left_out, ..dual })
+        Ok(DualSolution { loo_mse, ..dual })
     }
 
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target,
@@ -142,17 +142,17 @@ impl ExactProblem<'_> {
         &self,
         (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
         x: MatRef<'_, T>,
-        preconditioner: &LowRank<T>,
-        room: usize,
-        until: Until<'_>,
-    ) -> Result<Dual> {
-        let wide: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
-        let exact = Tiles::new(exact, MatRef::from_row_major_slice(&wide, x.nrows(), x.ncols()), self.workers);
-        let tiles = Tiles::new(kernel, x, self.workers).keeping(room);
+        preconditioner: &LowRankInverse<T>,
+        kernel_bytes: usize,
+        stopping_rule: StoppingRule<'_>,
+    ) -> Result<DualSolution> {
+        let x_f64: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
+        let exact = KernelTiles::new(exact, MatRef::from_row_major_slice(&x_f64, x.nrows(), x.ncols()), self.workers);
+        let tiles = KernelTiles::new(kernel, x, self.workers).with_cache(kernel_bytes);
         let mut system = ExactSystem { problem: *self, tiles, exact, preconditioner };
-        let mut found = cg::solve(&mut system, self.right().as_ref(), Norm::Euclidean, until)?;
-        let beta = std::mem::replace(&mut found.x, Mat::new());
-        Ok(Dual { found: Some(found), ..self.dual(beta, &system.exact) })
+        let mut cg_solution = cg::solve(&mut system, self.centred_targets().as_ref(), Norm::Euclidean, stopping_rule)?;
+        let beta = std::mem::replace(&mut cg_solution.x, Mat::new());
+        Ok(DualSolution { cg_solution: Some(cg_solution), ..self.dual_solution(beta, &system.exact) })
     }
 }
 
@@ -163,10 +163,10 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
     let n = diagonal.len();
     let mut u = Mat::from_fn(n, 1, |_, _| 1.0);
     factor.solve_lower(u.as_mut(), workers);
-    let (share, square) = (theta / n as f64, u.squared_norm_l2());
+    let (scale, square) = (theta / n as f64, u.squared_norm_l2());
     factor.solve_transposed(u.as_mut(), workers);
     for (d, u) in diagonal.iter_mut().zip(u.col_as_slice(0)) {
-        *d += share * (share * square - 2.0 * u);
+        *d += scale * (scale * square - 2.0 * u);
     }
     diagonal
 }
@@ -174,21 +174,25 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
 /// Returns the bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
 pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // columns of the inverse, for leave-one-out
-    let inverse = threads.max(1) * 8 * n * INVERTED;
+    let inverse = threads.max(1) * 8 * n * INVERSE_COLUMNS;
     let vectors = 8 * n * (d + 4 * t + 2);
-    PackedLower::bytes(n) + PackedLower::scratch_bytes(threads) + inverse + vectors + Tiles::<f64>::bytes(threads, t)
+    PackedLower::bytes(n)
+        + PackedLower::scratch_bytes(threads)
+        + inverse
+        + vectors
+        + KernelTiles::<f64>::bytes(threads, t)
 }
 
 /// The system of the iteration: the matrix H K H + μI and its preconditioner.
 struct ExactSystem<'a, T: Real> {
-    tiles: Tiles<'a, T>,
+    tiles: KernelTiles<'a, T>,
     /// The tiles of K in f64, for true residuals.
-    exact: Tiles<'a, f64>,
-    preconditioner: &'a LowRank<T>,
+    exact: KernelTiles<'a, f64>,
+    preconditioner: &'a LowRankInverse<T>,
     problem: ExactProblem<'a>,
 }
 
-impl<T: Real> Positive for ExactSystem<'_, T> {
+impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         self.problem.apply(v, out, |u, out| self.tiles.apply(u, out));
         Ok(())
@@ -208,5 +212,5 @@ impl<T: Real> Positive for ExactSystem<'_, T> {
 /// Returns the bytes of [`ExactProblem::iterative`] without rows, targets and preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the rows and the tiles for true residuals are in f64
-    cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + Tiles::<f64>::bytes(threads, t)
+    cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::bytes(threads, t)
 }

@@ -17,19 +17,19 @@
 //!
 //! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRankInverse::bytes`].
 
-use super::constant::Constant;
+use super::centring::Centring;
 use super::packed::{PackedLower, add_transposed_product, product};
-use crate::{Error, Result, linalg::dots::widened};
+use crate::{Error, Result, linalg::dot_products::to_f64_matrix};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::Real;
 use kstore::Workers;
 
 /// Rows of F that are converted to f64 at a time.
-const ROWS: usize = 1024;
+const STRIP_ROWS: usize = 1024;
 
 /// The matrix (F Fᵀ + μI)⁻¹ with F = H Φ.
 #[derive(Debug)]
-pub(crate) struct LowRank<T: Real> {
+pub(crate) struct LowRankInverse<T: Real> {
     f: Mat<T>,
     mu: f64,
     /// Rᵀ = `first`·`second`.
@@ -37,40 +37,40 @@ pub(crate) struct LowRank<T: Real> {
     second: PackedLower,
 }
 
-impl<T: Real> LowRank<T> {
+impl<T: Real> LowRankInverse<T> {
     pub(crate) fn bytes(n: usize, k: usize) -> usize {
         n * k * size_of::<T>() + 2 * PackedLower::bytes(k)
     }
 
     /// Returns the additional bytes while the matrix is built on this many threads.
-    pub(crate) fn making_bytes(k: usize, threads: usize) -> usize {
-        8 * ROWS * k + PackedLower::scratch_bytes(threads)
+    pub(crate) fn build_bytes(k: usize, threads: usize) -> usize {
+        8 * STRIP_ROWS * k + PackedLower::scratch_bytes(threads)
     }
 
     /// Builds the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
-    pub(crate) fn new(phi: Mat<T>, mu: f64, constant: Constant, workers: &Workers) -> Result<Self> {
+    pub(crate) fn new(phi: Mat<T>, mu: f64, centring: Centring, workers: &Workers) -> Result<Self> {
         let (n, k) = phi.shape();
         let mut f = phi;
-        take_off_means(&mut f, constant.theta);
-        let strips = || (0..n).step_by(ROWS).map(|first| f.as_ref().subrows(first, ROWS.min(n - first)));
-        let refused = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: T::NAME };
+        subtract_means(&mut f, centring.theta);
+        let strips = || (0..n).step_by(STRIP_ROWS).map(|first| f.as_ref().subrows(first, STRIP_ROWS.min(n - first)));
+        let indefinite = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: T::NAME };
         let mut first = PackedLower::zeros(k);
         for strip in strips() {
-            first.add_gram(widened(strip).as_ref(), 1.0, workers);
+            first.add_gram(to_f64_matrix(strip).as_ref(), 1.0, workers);
         }
         first.add_diagonal(mu);
-        first.factor(workers).map_err(refused)?;
+        first.factor(workers).map_err(indefinite)?;
         let mut second = PackedLower::zeros(k);
-        let mut orthogonal = |mut rows: Mat<f64>| {
+        let mut add_orthogonal = |mut rows: Mat<f64>| {
             first.solve_rows(rows.as_mut(), workers);
             second.add_gram(rows.as_ref(), 1.0, workers);
         };
-        strips().for_each(|strip| orthogonal(widened(strip)));
-        for from in (0..k).step_by(ROWS) {
-            let rows = ROWS.min(k - from);
-            orthogonal(Mat::from_fn(rows, k, |i, j| if from + i == j { mu.sqrt() } else { 0.0 }));
+        strips().for_each(|strip| add_orthogonal(to_f64_matrix(strip)));
+        for start in (0..k).step_by(STRIP_ROWS) {
+            let rows = STRIP_ROWS.min(k - start);
+            add_orthogonal(Mat::from_fn(rows, k, |i, j| if start + i == j { mu.sqrt() } else { 0.0 }));
         }
-        second.factor(workers).map_err(refused)?;
+        second.factor(workers).map_err(indefinite)?;
         Ok(Self { f, mu, first, second })
     }
 
@@ -90,7 +90,7 @@ impl<T: Real> LowRank<T> {
 }
 
 /// Replaces F by H F: subtracts `theta` times its mean from every column.
-fn take_off_means<T: Real>(f: &mut Mat<T>, theta: f64) {
+fn subtract_means<T: Real>(f: &mut Mat<T>, theta: f64) {
     if theta == 0.0 {
         return;
     }
@@ -116,7 +116,7 @@ mod tests {
         for mu in [1e-2, 1e-7] {
             // ε times the condition number; the error of the textbook form grows with its square
             let allowed = f64::EPSILON * (phi.squared_norm_l2() + mu) / mu;
-            let low = LowRank::new(phi.clone(), mu, Constant::new(Intercept::None, n, mu), &workers).unwrap();
+            let low = LowRankInverse::new(phi.clone(), mu, Centring::new(Intercept::None, n, mu), &workers).unwrap();
             let x = Mat::<f64>::from_fn(n, 2, |i, j| ((i * 7 + j) as f64).cos());
             let b = &phi * (phi.transpose() * &x) + &x * faer::Scale(mu);
             let mut found = Mat::zeros(n, 2);
@@ -130,10 +130,10 @@ mod tests {
     fn features_are_centred_as_the_intercept_wants() {
         let (n, mu, workers) = (90, 0.3, Workers::new(2));
         let phi = Mat::<f64>::from_fn(n, 4, |i, j| ((i * (j + 2)) as f64).sin() + 1.0);
-        let constant = Constant::new(Intercept::Free, n, mu);
-        let low = LowRank::new(phi.clone(), mu, constant, &workers).unwrap();
+        let centring = Centring::new(Intercept::Free, n, mu);
+        let low = LowRankInverse::new(phi.clone(), mu, centring, &workers).unwrap();
         let mut centred = phi;
-        constant.apply(centred.as_mut());
+        centring.apply(centred.as_mut());
         let x = Mat::<f64>::from_fn(n, 1, |i, _| (i as f64).cos());
         let b = &centred * (centred.transpose() * &x) + &x * faer::Scale(mu);
         let mut found = Mat::zeros(n, 1);

@@ -3,11 +3,11 @@
 //! not fit ([`nystrom`]).
 
 pub(crate) mod blocks;
+pub(crate) mod centring;
 pub(crate) mod cg;
-pub(crate) mod constant;
 pub(crate) mod exact;
+pub(crate) mod f64_rows;
 pub(crate) mod low_rank;
 pub(crate) mod nystrom;
 pub(crate) mod packed;
 pub(crate) mod sketch;
-pub(crate) mod wide;

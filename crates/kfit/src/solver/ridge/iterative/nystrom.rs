@@ -24,9 +24,9 @@
 //! blocks with a pass over their rows. The stopping rule uses √(rᵀM⁻¹r), which is the energy norm
 //! of the error up to the quality of the preconditioner, and bounds the error of the fitted values.
 
-use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLower};
-use crate::linalg::kernel_tiles::Tiles;
-use crate::{Result, solver::explained};
+use super::{blocks::Blocks, centring::Centring, cg::PositiveDefinite, packed::PackedLower};
+use crate::linalg::kernel_tiles::KernelTiles;
+use crate::{Result, solver::mse_and_r2};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
@@ -46,7 +46,7 @@ pub(crate) struct FirstMoments {
 
 impl FirstMoments {
     /// Computes the sums in one pass.
-    pub(crate) fn of<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
+    pub(crate) fn compute<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
         let (m, t, workers) = (blocks.landmarks(), blocks.targets.count(), blocks.pass.workers);
         let (mut rows, mut sums, mut squares) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
         let mut totals = vec![0.0; t];
@@ -71,7 +71,7 @@ impl FirstMoments {
     }
 
     /// Updates the sums for targets that are shifted by constants.
-    pub(crate) fn shifted(&mut self, centre: &[f64]) {
+    pub(crate) fn shift_targets(&mut self, centre: &[f64]) {
         let n = self.rows as f64;
         for (j, c) in centre.iter().enumerate() {
             self.products.col_mut(j).iter_mut().zip(&self.means).for_each(|(p, mean)| *p += c * n * mean);
@@ -82,10 +82,10 @@ impl FirstMoments {
 
     /// Returns the mean squared error over targets, and the fraction of their variance that is
     /// explained, from Σ (y − f)² of every target.
-    pub(crate) fn score(&self, errors: &[f64]) -> (f64, Option<f64>) {
+    pub(crate) fn train_score(&self, errors: &[f64]) -> (f64, Option<f64>) {
         let n = self.rows as f64;
         let variance = self.squares.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
-        explained(errors.iter().sum::<f64>() / n, variance.sum(), errors.len())
+        mse_and_r2(errors.iter().sum::<f64>() / n, variance.sum(), errors.len())
     }
 }
 
@@ -95,44 +95,44 @@ pub(crate) struct NystromProblem<'p> {
     pub(crate) kernel: &'p dyn KernelFunction<f64>,
     /// Landmarks, m x d.
     pub(crate) z: MatRef<'p, f64>,
-    pub(crate) sums: &'p FirstMoments,
+    pub(crate) moments: &'p FirstMoments,
     pub(crate) mu: f64,
-    pub(crate) constant: Constant,
+    pub(crate) centring: Centring,
 }
 
 impl NystromProblem<'_> {
     /// Computes the right side of the system, (H K_nm)ᵀ H y, m x t.
-    pub(crate) fn right(&self) -> Mat<f64> {
-        let FirstMoments { rows, means, products, mean_y, .. } = self.sums;
-        let shift = |i: usize, j: usize| self.constant.gamma * *rows as f64 * mean_y[j] * means[i];
+    pub(crate) fn right_sides(&self) -> Mat<f64> {
+        let FirstMoments { rows, means, products, mean_y, .. } = self.moments;
+        let shift = |i: usize, j: usize| self.centring.gamma * *rows as f64 * mean_y[j] * means[i];
         Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
     }
 
     /// Computes the intercepts of the functions with these coefficients, t numbers.
     pub(crate) fn intercept(&self, a: MatRef<'_, f64>) -> Vec<f64> {
-        let FirstMoments { means, mean_y, .. } = self.sums;
+        let FirstMoments { means, mean_y, .. } = self.moments;
         let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
-        (0..a.ncols()).map(|j| self.constant.gamma * mean(j)).collect()
+        (0..a.ncols()).map(|j| self.centring.gamma * mean(j)).collect()
     }
 }
 
 /// The matrix A of the normal equations, with its preconditioner.
-pub(crate) struct Normal<'n, 'a, T: Real> {
+pub(crate) struct NormalMatrix<'n, 'a, T: Real> {
     pub(crate) problem: NystromProblem<'n>,
     pub(crate) blocks: &'n mut Blocks<'a, T>,
-    pub(crate) k_mm: Tiles<'n, f64>,
+    pub(crate) k_mm: KernelTiles<'n, f64>,
     pub(crate) factor: &'n PackedLower,
     pub(crate) observer: &'n dyn Observer,
     pub(crate) passes: u64,
 }
 
-impl<T: Real> Positive for Normal<'_, '_, T> {
+impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
-        let (workers, NystromProblem { sums: FirstMoments { means, .. }, mu, constant, .. }) =
+        let (workers, NystromProblem { moments: FirstMoments { means, .. }, mu, centring, .. }) =
             (self.blocks.pass.workers, self.problem);
         self.k_mm.apply(v, out.rb_mut());
         out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= mu));
-        let theta = constant.theta;
+        let theta = centring.theta;
         let shift: Vec<f64> =
             v.col_iter().map(|v| theta * v.iter().zip(means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
         let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
@@ -169,7 +169,7 @@ pub(crate) fn squared_errors<T: Real>(
     let (t, mut sums, mut f) = (a.ncols(), vec![0.0; a.ncols()], Vec::new());
     let passes = blocks.visit(observer, &mut |k, y| {
         f.resize(k.rows() * t, 0.0);
-        k.times(a, &mut f, workers);
+        k.multiply(a, &mut f, workers);
         for (f, y) in f.chunks_exact(t).zip(y.row_iter()) {
             let errors = f.iter().zip(y.iter()).enumerate().map(|(j, (f, y))| y + shift[j] - intercept[j] - f);
             sums.iter_mut().zip(errors).for_each(|(sum, e)| *sum += e * e);

@@ -10,7 +10,7 @@
 //! on the number of threads.
 
 use crate::linalg::strips::{for_each_strip, row_strips};
-use crate::{linalg::cholesky::factor_at_once, linalg::dots::dot};
+use crate::{linalg::cholesky::factor_unblocked, linalg::dot_products::dot};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve as triangular;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -21,20 +21,20 @@ use kstore::Workers;
 
 /// Columns of a panel: products of this depth run at the full rate, and a square block of this
 /// order (512 KiB) stays in L2.
-pub(crate) const PANEL: usize = 256;
+pub(crate) const PANEL_COLUMNS: usize = 256;
 
 /// Rows of a panel that one thread updates at a time.
-const STRIP: usize = 512;
+const STRIP_ROWS: usize = 512;
 
 /// Rows whose triangular system one thread solves at a time.
-const ROWS: usize = 96;
+const SOLVE_ROWS: usize = 96;
 
 /// Columns of an inverse that one thread computes at a time; must divide
 /// [`PANEL_COLUMNS`].
-pub(crate) const INVERTED: usize = 64;
+pub(crate) const INVERSE_COLUMNS: usize = 64;
 
 /// Columns of a transposed product that one thread sums.
-const PIECE: usize = 32;
+const PRODUCT_COLUMNS: usize = 32;
 
 /// The lower triangle of a symmetric matrix of order m, or its factor.
 #[derive(Clone, Debug)]
@@ -45,27 +45,27 @@ pub(crate) struct PackedLower {
 
 impl PackedLower {
     pub(crate) fn bytes(m: usize) -> usize {
-        4 * m * (m + PANEL)
+        4 * m * (m + PANEL_COLUMNS)
     }
 
     /// Returns the additional bytes while `threads` threads factor the matrix.
     pub(crate) fn scratch_bytes(threads: usize) -> usize {
         // the diagonal block and the buffers of the products
-        8 * PANEL * PANEL + threads * (4 << 20)
+        8 * PANEL_COLUMNS * PANEL_COLUMNS + threads * (4 << 20)
     }
 
     pub(crate) fn zeros(order: usize) -> Self {
-        let panel = |first: usize| vec![0.0; (order - first) * PANEL.min(order - first)];
-        Self { order, panels: (0..order).step_by(PANEL).map(panel).collect() }
+        let panel = |first: usize| vec![0.0; (order - first) * PANEL_COLUMNS.min(order - first)];
+        Self { order, panels: (0..order).step_by(PANEL_COLUMNS).map(panel).collect() }
     }
 
     fn width(&self, panel: usize) -> usize {
-        PANEL.min(self.order - panel * PANEL)
+        PANEL_COLUMNS.min(self.order - panel * PANEL_COLUMNS)
     }
 
     /// Returns the entries of panel j, from its diagonal down.
     fn panel(&self, j: usize) -> MatRef<'_, f64> {
-        MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL, self.width(j))
+        MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL_COLUMNS, self.width(j))
     }
 
     /// Returns every strip of every panel: its first column, its first row, and its entries. The
@@ -75,9 +75,9 @@ impl PackedLower {
         let panels = self.panels.iter_mut().enumerate();
         panels
             .flat_map(|(j, panel)| {
-                let (first, width) = (j * PANEL, PANEL.min(order - j * PANEL));
+                let (first, width) = (j * PANEL_COLUMNS, PANEL_COLUMNS.min(order - j * PANEL_COLUMNS));
                 let panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
-                row_strips(panel, STRIP).into_iter().map(move |(row, strip)| (first, first + row, strip))
+                row_strips(panel, STRIP_ROWS).into_iter().map(move |(row, strip)| (first, first + row, strip))
             })
             .collect()
     }
@@ -85,25 +85,25 @@ impl PackedLower {
     /// Fills entries `[row.., column..]` by `block(row, column, out)`, which also writes unused
     /// entries above the diagonal.
     pub(crate) fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
-        workers.each(self.strips(), |(column, row, out)| block(row, column, out));
+        workers.for_each(self.strips(), |(column, row, out)| block(row, column, out));
     }
 
     pub(crate) fn add_diagonal(&mut self, value: f64) {
         let order = self.order;
         for (j, panel) in self.panels.iter_mut().enumerate() {
-            let (height, width) = (order - j * PANEL, PANEL.min(order - j * PANEL));
+            let (height, width) = (order - j * PANEL_COLUMNS, PANEL_COLUMNS.min(order - j * PANEL_COLUMNS));
             (0..width).for_each(|c| panel[c * height + c] += value);
         }
     }
 
     pub(crate) fn largest_diagonal(&self) -> f64 {
-        let of = |j: usize| (0..self.width(j)).map(move |c| self.panel(j)[(c, c)]);
-        (0..self.panels.len()).flat_map(of).fold(0.0, f64::max)
+        let diagonal = |j: usize| (0..self.width(j)).map(move |c| self.panel(j)[(c, c)]);
+        (0..self.panels.len()).flat_map(diagonal).fold(0.0, f64::max)
     }
 
     /// Adds `scale`·BᵀB for rows `b` (any number x m, contiguous columns). b·m² flops.
     pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
-        workers.each(self.strips(), |(column, row, out)| {
+        workers.for_each(self.strips(), |(column, row, out)| {
             let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
             matmul(out, Accum::Add, left.transpose(), right, scale, Par::Seq);
         });
@@ -115,23 +115,24 @@ impl PackedLower {
     /// The column whose pivot is not positive; the matrix is then partly overwritten.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
-            let (first, width, order) = (j * PANEL, self.width(j), self.order);
-            let (found, rest) = self.panels.split_at_mut(j);
+            let (first, width, order) = (j * PANEL_COLUMNS, self.width(j), self.order);
+            let (factored, rest) = self.panels.split_at_mut(j);
             let Some(panel) = rest.first_mut() else { return Ok(()) };
             let mut panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
-            let earlier = |k: usize| MatRef::from_column_major_slice(&found[k], order - k * PANEL, PANEL);
-            workers.each(row_strips(panel.rb_mut(), STRIP), |(row, mut out)| {
+            let earlier =
+                |k: usize| MatRef::from_column_major_slice(&factored[k], order - k * PANEL_COLUMNS, PANEL_COLUMNS);
+            workers.for_each(row_strips(panel.rb_mut(), STRIP_ROWS), |(row, mut out)| {
                 for k in 0..j {
                     let columns = earlier(k);
-                    let left = columns.subrows(first + row - k * PANEL, out.nrows());
-                    let right = columns.subrows(first - k * PANEL, width);
+                    let left = columns.subrows(first + row - k * PANEL_COLUMNS, out.nrows());
+                    let right = columns.subrows(first - k * PANEL_COLUMNS, width);
                     matmul(out.rb_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
                 }
             });
             let (mut diagonal, below) = panel.split_at_row_mut(width);
-            factor_at_once(diagonal.rb_mut(), Par::Seq).map_err(|column| first + column)?;
+            factor_unblocked(diagonal.rb_mut(), Par::Seq).map_err(|column| first + column)?;
             let diagonal = diagonal.rb();
-            workers.each(row_strips(below, STRIP), |(_, strip)| {
+            workers.for_each(row_strips(below, STRIP_ROWS), |(_, strip)| {
                 triangular::solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
             });
         }
@@ -147,11 +148,11 @@ impl PackedLower {
     fn solve_from(&self, start: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in start..self.panels.len() {
             let (width, panel) = (self.width(j), self.panel(j));
-            let (_, tail) = x.rb_mut().split_at_row_mut((j - start) * PANEL);
+            let (_, tail) = x.rb_mut().split_at_row_mut((j - start) * PANEL_COLUMNS);
             let (mut head, below) = tail.split_at_row_mut(width);
             triangular::solve_lower_triangular_in_place(panel.subrows(0, width), head.rb_mut(), Par::Seq);
             let head = head.rb();
-            workers.each(row_strips(below, STRIP), |(row, out)| {
+            workers.for_each(row_strips(below, STRIP_ROWS), |(row, out)| {
                 let left = panel.subrows(width + row, out.nrows());
                 matmul(out, Accum::Add, left, head, -1.0, Par::Seq);
             });
@@ -162,11 +163,11 @@ impl PackedLower {
     /// m³/3 flops; each thread needs `8·m·`[`INVERSE_COLUMNS`] bytes.
     pub(crate) fn inverse_diagonal(&self, workers: &Workers) -> Vec<f64> {
         let mut diagonal = vec![0.0; self.order];
-        for_each_strip(workers, &mut diagonal, INVERTED, |block, out| {
+        for_each_strip(workers, &mut diagonal, INVERSE_COLUMNS, |block, out| {
             // a block lies within a panel
-            let (first, panel) = (block * INVERTED, block * INVERTED / PANEL);
-            let mut columns = Mat::<f64>::zeros(self.order - panel * PANEL, out.len());
-            (0..out.len()).for_each(|j| columns[(first - panel * PANEL + j, j)] = 1.0);
+            let (first, panel) = (block * INVERSE_COLUMNS, block * INVERSE_COLUMNS / PANEL_COLUMNS);
+            let mut columns = Mat::<f64>::zeros(self.order - panel * PANEL_COLUMNS, out.len());
+            (0..out.len()).for_each(|j| columns[(first - panel * PANEL_COLUMNS + j, j)] = 1.0);
             self.solve_from(panel, columns.as_mut(), &Workers::sequential());
             out.iter_mut().zip(columns.col_iter()).for_each(|(out, column)| *out = column.squared_norm_l2());
         });
@@ -176,12 +177,12 @@ impl PackedLower {
     /// Replaces x by L⁻ᵀx for a factor.
     pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in (0..self.panels.len()).rev() {
-            let (first, width, panel) = (j * PANEL, self.width(j), self.panel(j));
+            let (first, width, panel) = (j * PANEL_COLUMNS, self.width(j), self.panel(j));
             let (_, tail) = x.rb_mut().split_at_row_mut(first);
             let (mut head, below) = tail.split_at_row_mut(width);
             let below = below.rb();
             if below.nrows() > 0 {
-                workers.each(row_strips(head.rb_mut(), PIECE), |(column, out)| {
+                workers.for_each(row_strips(head.rb_mut(), PRODUCT_COLUMNS), |(column, out)| {
                     let left = panel.submatrix(width, column, below.nrows(), out.nrows());
                     matmul(out, Accum::Add, left.transpose(), below, -1.0, Par::Seq);
                 });
@@ -193,9 +194,9 @@ impl PackedLower {
     /// Replaces rows b by b·L⁻ᵀ, features in the coordinates of a factor. b·m² flops; threads
     /// process strips of rows.
     pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
-        workers.each(row_strips(b, ROWS), |(_, mut strip)| {
+        workers.for_each(row_strips(b, SOLVE_ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
-                let (first, width, panel) = (j * PANEL, self.width(j), self.panel(j));
+                let (first, width, panel) = (j * PANEL_COLUMNS, self.width(j), self.panel(j));
                 let (_, tail) = strip.rb_mut().split_at_col_mut(first);
                 let (mut head, rest) = tail.split_at_col_mut(width);
                 let diagonal = panel.subrows(0, width);
@@ -210,7 +211,7 @@ impl PackedLower {
 /// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64, summed in f64.
 /// Threads process strips of rows.
 pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
-    workers.each(row_strips(out, STRIP), |(row, mut out)| {
+    workers.for_each(row_strips(out, STRIP_ROWS), |(row, mut out)| {
         out.fill(0.0);
         let k = k.subrows(row, out.nrows());
         for t in 0..v.ncols() {
@@ -237,7 +238,7 @@ pub(crate) fn add_transposed_product<T: Real>(
     out: MatMut<'_, f64>,
     workers: &Workers,
 ) {
-    workers.each(row_strips(out, PIECE), |(column, mut out)| {
+    workers.for_each(row_strips(out, PRODUCT_COLUMNS), |(column, mut out)| {
         kapprox::vectorised!({
             for t in 0..s.ncols() {
                 let right = contiguous(s.col(t));
@@ -252,7 +253,7 @@ pub(crate) fn add_transposed_product<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::dots::widened;
+    use crate::linalg::dot_products::to_f64_matrix;
 
     fn matrix(m: usize) -> Mat<f64> {
         let b = Mat::<f64>::from_fn(m + 3, m, |i, j| ((i * 37 + j * 101) as f64 * 0.618).sin());
@@ -316,7 +317,7 @@ mod tests {
         for j in 0..300 {
             for i in j..300 {
                 let more = if i == j { 1.0 } else { 0.0 };
-                let got = gram.panel(j / PANEL)[(i - j / PANEL * PANEL, j % PANEL)];
+                let got = gram.panel(j / PANEL_COLUMNS)[(i - j / PANEL_COLUMNS * PANEL_COLUMNS, j % PANEL_COLUMNS)];
                 assert!((got - 2.0 * expected[(i, j)] - more).abs() < 1e-11, "{i} {j}");
             }
         }
@@ -327,10 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn mixed_products_are_those_of_the_dense_matrix() {
+    fn mixed_products_equal_dense_products() {
         let workers = Workers::new(2);
         let k = Mat::<f32>::from_fn(1100, 70, |i, j| ((i * 3 + j) as f32 * 0.1).sin());
-        let wide = widened(k.as_ref());
+        let wide = to_f64_matrix(k.as_ref());
         let v = Mat::<f64>::from_fn(70, 3, |i, j| (i as f64 - 30.0) * (j as f64 + 0.5));
         let mut s = Mat::zeros(1100, 3);
         product(k.as_ref(), v.as_ref(), s.as_mut(), &workers);

@@ -20,7 +20,7 @@
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
 //! 4m·m² for the Gram matrix, m³/3 for the factor.
 
-use super::blocks::{Blocks, TOGETHER};
+use super::blocks::{Blocks, MIN_CALL_ROWS};
 use super::{nystrom::NystromProblem, packed::PackedLower};
 use crate::linalg::kernel_rows::kernel_rows;
 use crate::{Error, Result, linalg::strips::for_each_strip};
@@ -30,22 +30,22 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 
 /// Rows of the sketch per landmark.
-const RATIO: usize = 4;
+const ROWS_PER_LANDMARK: usize = 4;
 
 /// Rows of the sketch that each row of the table is added to, the value of the paper.
-const ENTRIES: usize = 8;
+const SIGNS_PER_ROW: usize = 8;
 
 /// Maximum number of rows of the sketch in memory.
-const HELD: usize = 2048;
+const MAX_GROUP_ROWS: usize = 2048;
 
 /// Rows of the table that are converted to f64 at a time, without a sketch.
-const ROWS: usize = 512;
+const STRIP_ROWS: usize = 512;
 
 /// The number added to the diagonal of P, in units of the rounding of its largest entry, and how
 /// often it is multiplied by 100 if P stays indefinite. P needs little accuracy, because it only
 /// accelerates conjugate gradient.
 const JITTER: f64 = 4.0;
-const RAISES: usize = 3;
+const JITTER_RAISES: usize = 3;
 
 /// The matrix P near A that preconditions conjugate gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,20 +62,20 @@ kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falk
 
 /// Returns the number of groups, and the number of sketch rows in each; `None` if the table has at
 /// most as many rows as the sketch.
-pub(crate) fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
-    let rows = RATIO * m;
-    let groups = rows.div_ceil(HELD);
+pub(crate) fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
+    let rows = ROWS_PER_LANDMARK * m;
+    let groups = rows.div_ceil(MAX_GROUP_ROWS);
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
 }
 
 /// Returns the bytes to compute the factor, without the factor.
-pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
+pub(crate) fn build_bytes(m: usize, tile: usize, threads: usize) -> usize {
     // the sketch and a strip per thread for its transposition, or the rows used instead of a
     // sketch; and the entries, row numbers and row slices, whose vectors grow by doubling
-    let entry = size_of::<Entries>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
-    let entries = (TOGETHER + tile) * entry;
-    8 * m.next_multiple_of(COLUMNS) * HELD.max(ROWS)
-        + threads * 8 * COLUMNS * HELD
+    let entry = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
+    let entries = (MIN_CALL_ROWS + tile) * entry;
+    8 * m.next_multiple_of(STRIP_COLUMNS) * MAX_GROUP_ROWS.max(STRIP_ROWS)
+        + threads * 8 * STRIP_COLUMNS * MAX_GROUP_ROWS
         + entries
         + PackedLower::scratch_bytes(threads)
 }
@@ -94,7 +94,7 @@ impl Preconditioner {
     ) -> Result<(PackedLower, u64)> {
         let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
         let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
-        for _ in 0..=RAISES {
+        for _ in 0..=JITTER_RAISES {
             let mut p = problem.regulariser(workers);
             match self {
                 Self::Krill => passes += problem.add_sketch(&mut p, seed, blocks, observer)?,
@@ -106,7 +106,7 @@ impl Preconditioner {
             }
             jitter *= 100.0;
         }
-        let lambda = problem.mu / problem.sums.rows as f64;
+        let lambda = problem.mu / problem.moments.rows as f64;
         Err(Error::Indefinite { rank: m, lambda, precision: T::NAME })
     }
 }
@@ -123,7 +123,7 @@ impl NystromProblem<'_> {
 
     /// Returns the vector that is subtracted from the rows of K_nm, θ times their mean, m numbers.
     fn shift(&self) -> Vec<f64> {
-        self.sums.means.iter().map(|mean| self.constant.theta * mean).collect()
+        self.moments.means.iter().map(|mean| self.centring.theta * mean).collect()
     }
 
     /// Adds `scale` (K − 1 shiftᵀ)ᵀ(K − 1 shiftᵀ) for some rows of K_nm.
@@ -134,11 +134,11 @@ impl NystromProblem<'_> {
 
     fn add_landmarks(&self, p: &mut PackedLower, workers: &Workers) {
         let (m, shift) = (self.z.nrows(), self.shift());
-        for first in (0..m).step_by(ROWS) {
-            let x = self.z.subrows(first, ROWS.min(m - first));
+        for first in (0..m).step_by(STRIP_ROWS) {
+            let x = self.z.subrows(first, STRIP_ROWS.min(m - first));
             let mut k = vec![0.0; x.nrows() * m];
             kernel_rows(self.kernel, x, self.z, &mut k, workers);
-            Self::add_centred(p, k, &shift, self.sums.rows as f64 / m as f64, workers);
+            Self::add_centred(p, k, &shift, self.moments.rows as f64 / m as f64, workers);
         }
     }
 
@@ -150,22 +150,22 @@ impl NystromProblem<'_> {
         observer: &dyn Observer,
     ) -> Result<u64> {
         let (m, shift, workers) = (blocks.landmarks(), self.shift(), blocks.pass.workers);
-        let Some((groups, rows)) = groups(self.sums.rows, m) else {
+        let Some((groups, rows)) = sketch_groups(self.moments.rows, m) else {
             return blocks.visit(observer, &mut |k, _| {
-                for k in k.k.chunks(ROWS * m) {
-                    let wide = k.iter().map(|k| kstore::Real::to_f64(*k)).collect();
-                    Self::add_centred(p, wide, &shift, 1.0, workers);
+                for k in k.k.chunks(STRIP_ROWS * m) {
+                    let k_f64 = k.iter().map(|k| kstore::Real::to_f64(*k)).collect();
+                    Self::add_centred(p, k_f64, &shift, 1.0, workers);
                 }
             });
         };
         let (mut sketch, mut passes) = (Sketch::new(rows, shift), 0);
         for group in 0..groups {
-            let keys = Keys::new(seed, groups as u64, group as u64, rows as u64);
-            passes += blocks.visit_some(observer, |row| keys.takes(row), &mut |numbers, k| {
-                let entries: Vec<Entries> = numbers.iter().map(|row| keys.entries(*row)).collect();
+            let keys = SketchKeys::new(seed, groups as u64, group as u64, rows as u64);
+            passes += blocks.visit_rows(observer, |row| keys.contains(row), &mut |numbers, k| {
+                let entries: Vec<RowSigns> = numbers.iter().map(|row| keys.entries(*row)).collect();
                 sketch.add(&entries, k, workers);
             })?;
-            sketch.turn(workers);
+            sketch.transpose(workers);
             p.add_gram(MatRef::from_column_major_slice(&sketch.b[..rows * m], rows, m), 1.0, workers);
             sketch.b.fill(0.0);
         }
@@ -174,41 +174,41 @@ impl NystromProblem<'_> {
 }
 
 /// Rows of the sketch that a row of the table is added to, and the signs.
-type Entries = [(usize, f64); ENTRIES];
+type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 
 /// Random assignment of rows of the table to rows of the sketch.
 #[derive(Clone, Copy, Debug)]
-struct Keys {
+struct SketchKeys {
     stream: [Stream; 2],
     groups: u64,
     group: u64,
     rows: u64,
 }
 
-impl Keys {
+impl SketchKeys {
     fn new(seed: u64, groups: u64, group: u64, rows: u64) -> Self {
         let stream = [0, 1].map(|round| Stream::new(seed, Purpose::Sketch, round));
         Self { stream, groups, group, rows }
     }
 
-    fn takes(&self, row: u64) -> bool {
+    fn contains(&self, row: u64) -> bool {
         self.stream[0].below(row, self.groups) == self.group
     }
 
     /// Returns the distinct rows of the sketch that a row is added to, and the signs.
-    fn entries(&self, row: u64) -> Entries {
-        let mut entries = [(0, 0.0); ENTRIES];
-        let (mut found, mut draw) = (0, 0u64);
-        while found < ENTRIES {
+    fn entries(&self, row: u64) -> RowSigns {
+        let mut entries = [(0, 0.0); SIGNS_PER_ROW];
+        let (mut count, mut draw) = (0, 0u64);
+        while count < SIGNS_PER_ROW {
             let key = self.stream[1].word(row.wrapping_mul(1 << 16).wrapping_add(draw));
-            let place = ((u128::from(key) * u128::from(self.rows)) >> 64) as usize;
+            let sketch_row = ((u128::from(key) * u128::from(self.rows)) >> 64) as usize;
             draw += 1;
-            if self.rows >= ENTRIES as u64 && entries[..found].iter().any(|(taken, _)| *taken == place) {
+            if self.rows >= SIGNS_PER_ROW as u64 && entries[..count].iter().any(|(other, _)| *other == sketch_row) {
                 continue;
             }
             // the high bits determine the place, the lowest bit the sign
-            entries[found] = (place, if key & 1 == 0 { 1.0 } else { -1.0 });
-            found += 1;
+            entries[count] = (sketch_row, if key & 1 == 0 { 1.0 } else { -1.0 });
+            count += 1;
         }
         entries
     }
@@ -216,12 +216,12 @@ impl Keys {
 
 /// Columns of the sketch that one thread adds to. With the 2,048 rows of a group they take a
 /// quarter of a megabyte, which stays in the L2 cache.
-const COLUMNS: usize = 16;
+const STRIP_COLUMNS: usize = 16;
 
 /// Rows whose values in these columns are loaded together. The rows are far apart in memory, and
 /// each separate load would wait: loading them together more than halves the measured time of the
 /// additions.
-const FETCHED: usize = 64;
+const FETCH_ROWS: usize = 64;
 
 /// The rows of the sketch S H K_nm of one group.
 ///
@@ -236,25 +236,25 @@ struct Sketch {
 
 impl Sketch {
     fn new(rows: usize, mut shift: Vec<f64>) -> Self {
-        shift.resize(shift.len().next_multiple_of(COLUMNS), 0.0);
+        shift.resize(shift.len().next_multiple_of(STRIP_COLUMNS), 0.0);
         Self { rows, b: vec![0.0; rows * shift.len()], shift }
     }
 
     /// Adds rows of the table to their rows of the sketch.
-    fn add<T: Real>(&mut self, entries: &[Entries], k: &[&[T]], workers: &Workers) {
+    fn add<T: Real>(&mut self, entries: &[RowSigns], k: &[&[T]], workers: &Workers) {
         let (shift, _) = self.shift.as_chunks();
-        for_each_strip(workers, &mut self.b, self.rows * COLUMNS, |strip, b| {
-            kapprox::vectorised!(scatter(entries, k, strip * COLUMNS, &shift[strip], b));
+        for_each_strip(workers, &mut self.b, self.rows * STRIP_COLUMNS, |strip, b| {
+            kapprox::vectorised!(scatter(entries, k, strip * STRIP_COLUMNS, &shift[strip], b));
         });
     }
 
     /// Transposes the strips into the column-major matrix.
-    fn turn(&mut self, workers: &Workers) {
+    fn transpose(&mut self, workers: &Workers) {
         let rows = self.rows;
-        for_each_strip(workers, &mut self.b, rows * COLUMNS, |_, b| {
+        for_each_strip(workers, &mut self.b, rows * STRIP_COLUMNS, |_, b| {
             let by_row = b.to_vec();
             for (j, column) in b.chunks_exact_mut(rows).enumerate() {
-                column.iter_mut().zip(by_row[j..].iter().step_by(COLUMNS)).for_each(|(to, from)| *to = *from);
+                column.iter_mut().zip(by_row[j..].iter().step_by(STRIP_COLUMNS)).for_each(|(to, from)| *to = *from);
             }
         });
     }
@@ -262,23 +262,23 @@ impl Sketch {
 
 /// Adds (k − shift)/√8 to rows of `b`, for the columns from `first`.
 #[inline(always)]
-fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64; COLUMNS], b: &mut [f64]) {
-    let (scale, (b, _)) = (1.0 / (ENTRIES as f64).sqrt(), b.as_chunks_mut::<COLUMNS>());
-    let mut fetched = [[T::ZERO; COLUMNS]; FETCHED];
-    for (k, entries) in k.chunks(FETCHED).zip(entries.chunks(FETCHED)) {
+fn scatter<T: Real>(entries: &[RowSigns], k: &[&[T]], first: usize, shift: &[f64; STRIP_COLUMNS], b: &mut [f64]) {
+    let (scale, (b, _)) = (1.0 / (SIGNS_PER_ROW as f64).sqrt(), b.as_chunks_mut::<STRIP_COLUMNS>());
+    let mut fetched = [[T::ZERO; STRIP_COLUMNS]; FETCH_ROWS];
+    for (k, entries) in k.chunks(FETCH_ROWS).zip(entries.chunks(FETCH_ROWS)) {
         for (to, k) in fetched.iter_mut().zip(k) {
             *to = k[first..].first_chunk().copied().unwrap_or_else(|| padded(&k[first..]));
         }
         for (k, entries) in fetched.iter().zip(entries) {
-            let mut values = [0.0; COLUMNS];
-            for c in 0..COLUMNS {
+            let mut values = [0.0; STRIP_COLUMNS];
+            for c in 0..STRIP_COLUMNS {
                 values[c] = (k[c].to_f64() - shift[c]) * scale;
             }
             // iterates over copies: the compiler would reload values behind a reference after every
             // write
             for &(place, sign) in entries {
                 let row = &mut b[place];
-                for c in 0..COLUMNS {
+                for c in 0..STRIP_COLUMNS {
                     row[c] = sign.mul_add(values[c], row[c]);
                 }
             }
@@ -289,7 +289,7 @@ fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64;
 /// Pads fewer than [`STRIP_COLUMNS`] numbers with zeros.
 #[cold]
 #[inline(never)]
-fn padded<T: Real>(k: &[T]) -> [T; COLUMNS] {
+fn padded<T: Real>(k: &[T]) -> [T; STRIP_COLUMNS] {
     std::array::from_fn(|c| k.get(c).copied().unwrap_or(T::ZERO))
 }
 
@@ -299,46 +299,50 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_group_and_keeps_its_length() {
-        let (groups, rows) = groups(100_000, 3000).unwrap();
+        let (groups, rows) = sketch_groups(100_000, 3000).unwrap();
         assert_eq!((groups, rows), (6, 2000));
         let mut counts = vec![0usize; groups];
         for row in 0..6000 {
-            let of: Vec<u64> =
-                (0..groups as u64).filter(|g| Keys::new(1, groups as u64, *g, rows as u64).takes(row)).collect();
+            let of: Vec<u64> = (0..groups as u64)
+                .filter(|g| SketchKeys::new(1, groups as u64, *g, rows as u64).contains(row))
+                .collect();
             assert_eq!(of.len(), 1, "{row}");
             counts[of[0] as usize] += 1;
-            let mut places: Vec<usize> =
-                Keys::new(1, groups as u64, of[0], rows as u64).entries(row).iter().map(|entry| entry.0).collect();
+            let mut places: Vec<usize> = SketchKeys::new(1, groups as u64, of[0], rows as u64)
+                .entries(row)
+                .iter()
+                .map(|entry| entry.0)
+                .collect();
             places.sort_unstable();
-            assert!(places.windows(2).all(|w| w[0] < w[1]) && places[ENTRIES - 1] < rows, "{places:?}");
+            assert!(places.windows(2).all(|w| w[0] < w[1]) && places[SIGNS_PER_ROW - 1] < rows, "{places:?}");
         }
         // 1,000 each, within five standard deviations
         assert!(counts.iter().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
-        assert!(super::groups(12_000, 3000).is_none());
+        assert!(super::sketch_groups(12_000, 3000).is_none());
     }
 
     #[test]
     fn a_sketch_is_the_sum_of_signed_rows_with_the_same_bits_on_any_threads() {
         // sizes around a strip of columns and around the rows that are loaded together
         for (n, m) in [(3, 1), (64, 16), (150, 19)] {
-            let (rows, keys) = (40, Keys::new(2, 1, 0, 40));
+            let (rows, keys) = (40, SketchKeys::new(2, 1, 0, 40));
             let k: Vec<f32> = (0..n * m).map(|i| (i as f32 * 0.618).sin()).collect();
-            let (k, entries): (Vec<&[f32]>, Vec<Entries>) =
+            let (k, entries): (Vec<&[f32]>, Vec<RowSigns>) =
                 (k.chunks(m).collect(), (0..n as u64).map(|row| keys.entries(row)).collect());
             let shift: Vec<f64> = (0..m).map(|j| (j as f64 * 0.377).cos()).collect();
-            let made = |workers: &Workers| {
+            let sketched = |workers: &Workers| {
                 let mut sketch = Sketch::new(rows, shift.clone());
                 sketch.add(&entries, &k, workers);
-                sketch.turn(workers);
+                sketch.transpose(workers);
                 sketch.b
             };
-            let found = made(&Workers::sequential());
-            assert!(found == made(&Workers::new(3)), "{n} x {m}");
+            let found = sketched(&Workers::sequential());
+            assert!(found == sketched(&Workers::new(3)), "{n} x {m}");
             for (j, column) in found.chunks(rows).enumerate().take(m) {
                 for (place, found) in column.iter().enumerate() {
                     let signs = entries.iter().map(|entries| entries.iter().find(|entry| entry.0 == place));
                     let values = signs.zip(&k).filter_map(|(entry, k)| Some(entry?.1 * (f64::from(k[j]) - shift[j])));
-                    let expected = values.sum::<f64>() / (ENTRIES as f64).sqrt();
+                    let expected = values.sum::<f64>() / (SIGNS_PER_ROW as f64).sqrt();
                     assert!((found - expected).abs() < 1e-13 * n as f64, "{n} x {m}: {place}, {j}: {found} {expected}");
                 }
             }
@@ -346,8 +350,8 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_fair_and_independent_of_the_place() {
-        let keys = Keys::new(3, 1, 0, 64);
+    fn signs_are_fair_and_independent_of_the_row() {
+        let keys = SketchKeys::new(3, 1, 0, 64);
         let (mut sum, mut by_half) = (0.0, [0.0f64; 2]);
         for row in 0..10_000 {
             for (place, sign) in keys.entries(row) {

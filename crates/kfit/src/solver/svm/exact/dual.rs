@@ -16,15 +16,15 @@
 //! *Cost per round*: the steps of `smo.rs`, 2·q·n flops for f, and kernel values of rows that are
 //! not in memory.
 //!
-//! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel
-//! Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM library
-//! on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
+//! References: Joachims, "MapConstructor large-scale SVM learning practical", in *Advances in
+//! Kernel Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM
+//! library on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
-use super::super::space::relative_gap;
-use super::gram::{Gram, KernelPoints, RowCache, WORKING};
-use super::smo::{Local, add};
+use super::super::workspace::relative_gap;
+use super::kernel_cache::{Gram, KernelPoints, RowCache, WORKING_SET};
+use super::smo::{SmoProblem, add};
 use crate::Intercept;
 use crate::linalg::strips::{Pool, for_each_strip};
 use faer::{MatMut, MatRef};
@@ -32,25 +32,25 @@ use kapprox::Real;
 use kstore::Workers;
 
 /// Fraction of the violation at which a round ends.
-const LEFT: f64 = 0.2;
+const ROUND_TOLERANCE: f64 = 0.2;
 
 /// Maximum number of steps per round and row in it.
-const STEPS: usize = 64;
+const STEPS_PER_ROW: usize = 64;
 
 /// Rows of f that a thread updates at a time.
-const STRIP: usize = 4096;
+const STRIP_ROWS: usize = 4096;
 
 /// Rows and points whose kernel values in f64 are computed together.
 const BLOCK: usize = 256;
 
 /// Maximum number of times that f is recomputed in f64.
-const PROOFS: usize = 6;
+const MAX_VERIFICATIONS: usize = 6;
 
 /// Evaluations of P in the search for b, which narrow the bracket by a factor of a billion.
-const SEARCH: usize = 44;
+const SEARCH_STEPS: usize = 44;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct SolvedMachine {
+pub(super) struct SolvedSvm {
     pub(super) beta: Vec<f64>,
     /// Weights of the columns, for a linear SVM on sparse rows.
     pub(super) weights: Vec<f64>,
@@ -76,8 +76,8 @@ pub(super) struct Certificate {
     pub(super) primal: f64,
     pub(super) dual: f64,
     /// Least slope of rising and highest slope of falling.
-    least: f64,
-    highest: f64,
+    least_rise: f64,
+    highest_fall: f64,
 }
 
 impl Certificate {
@@ -93,17 +93,22 @@ impl Dual {
     }
 
     /// Assigns the first rows multipliers that sum to the terms' s, and computes f from them.
-    pub(super) fn fill(&mut self, exactly: KernelPoints<'_, f64>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
-        let mut left = self.terms.total;
+    pub(super) fn initialise(
+        &mut self,
+        wide_points: KernelPoints<'_, f64>,
+        workers: &Workers,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) {
+        let mut remaining = self.terms.total;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
-            *beta = row.c.min(left);
-            left -= *beta;
+            *beta = row.c.min(remaining);
+            remaining -= *beta;
         }
-        self.prove(exactly, workers, stop);
+        self.recompute_values(wide_points, workers, stop);
     }
 
     /// Continues with other costs; the current multipliers must be feasible for them.
-    pub(super) fn again(&mut self, rows: Vec<Row>, terms: Terms) {
+    pub(super) fn set_costs(&mut self, rows: Vec<Row>, terms: Terms) {
         (self.rows, self.terms) = (rows, terms);
     }
 
@@ -112,56 +117,65 @@ impl Dual {
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
-        exactly: Option<KernelPoints<'_, f64>>,
-        most: usize,
+        wide_points: Option<KernelPoints<'_, f64>>,
+        max_rounds: usize,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> SolvedMachine {
-        let (mut gaps, mut rounds, mut working, mut proofs) = (Vec::new(), 0, Vec::new(), 0);
-        let mut at = self.certificate();
+    ) -> SolvedSvm {
+        let (mut gaps, mut rounds, mut working_set, mut verifications) = (Vec::new(), 0, Vec::new(), 0);
+        let mut certificate = self.certificate();
         loop {
-            let before = rounds;
-            while at.gap() > self.terms.gap && rounds < most && !stop() {
-                gaps.push(at.gap());
-                let violation = self.violation(&at);
+            let rounds_before = rounds;
+            while certificate.gap() > self.terms.gap && rounds < max_rounds && !stop() {
+                gaps.push(certificate.gap());
+                let violation = self.violation(&certificate);
                 if violation <= 0.0 || violation.is_nan() {
                     break;
                 }
-                let moved = self.round(gram, &mut working, &at, LEFT * violation, workers, stop);
+                let steps =
+                    self.round(gram, &mut working_set, &certificate, ROUND_TOLERANCE * violation, workers, stop);
                 rounds += 1;
-                at = self.certificate();
-                if moved == 0 {
+                certificate = self.certificate();
+                if steps == 0 {
                     // only rounding is left
                     break;
                 }
             }
-            let Some(exactly) = exactly.filter(|_| proofs == 0 || (rounds > before && proofs < PROOFS)) else { break };
-            self.prove(exactly, workers, stop);
-            proofs += 1;
-            at = self.certificate();
-            if at.gap() <= self.terms.gap || stop() {
+            let Some(wide_points) = wide_points
+                .filter(|_| verifications == 0 || (rounds > rounds_before && verifications < MAX_VERIFICATIONS))
+            else {
+                break;
+            };
+            self.recompute_values(wide_points, workers, stop);
+            verifications += 1;
+            certificate = self.certificate();
+            if certificate.gap() <= self.terms.gap || stop() {
                 break;
             }
         }
-        gaps.push(at.gap());
-        let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { at.b };
-        SolvedMachine {
+        gaps.push(certificate.gap());
+        let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { certificate.b };
+        SolvedSvm {
             beta: self.beta.clone(),
             weights: Vec::new(),
             b,
-            primal: at.primal,
-            dual: at.dual,
+            primal: certificate.primal,
+            dual: certificate.dual,
             gaps,
             rounds,
         }
     }
 
-    fn balanced(&self) -> bool {
+    fn has_fixed_sum(&self) -> bool {
         self.terms.intercept == Intercept::Free
     }
 
-    fn violation(&self, at: &Certificate) -> f64 {
-        if self.balanced() { at.highest - at.least } else { at.highest.max(-at.least) }
+    fn violation(&self, certificate: &Certificate) -> f64 {
+        if self.has_fixed_sum() {
+            certificate.highest_fall - certificate.least_rise
+        } else {
+            certificate.highest_fall.max(-certificate.least_rise)
+        }
     }
 
     fn slopes(&self, i: usize) -> (f64, f64) {
@@ -171,10 +185,11 @@ impl Dual {
 
     /// Computes P, D, the intercept, and the extreme slopes.
     pub(super) fn certificate(&self) -> Certificate {
-        let (mut least, mut highest, mut square, mut conjugate) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
+        let (mut least_rise, mut highest_fall, mut square, mut conjugate) =
+            (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
         for (i, row) in self.rows.iter().enumerate() {
             let (rise, fall) = self.slopes(i);
-            (least, highest) = (least.min(rise), highest.max(fall));
+            (least_rise, highest_fall) = (least_rise.min(rise), highest_fall.max(fall));
             square += self.beta[i] * self.f[i];
             conjugate += self.terms.loss.conjugate(self.beta[i], *row);
         }
@@ -182,17 +197,21 @@ impl Dual {
             let values = self.rows.iter().zip(&self.f).map(|(row, f)| self.terms.loss.value(f + b, *row));
             values.sum::<f64>() + self.terms.total * b
         };
-        let b = match self.balanced() {
+        let b = match self.has_fixed_sum() {
             // at the optimum every intercept between the two has the same P: takes the middle, as
             // LIBSVM does
-            true if least.is_finite() && highest.is_finite() && highest <= least => -0.5 * (least + highest),
+            true if least_rise.is_finite() && highest_fall.is_finite() && highest_fall <= least_rise => {
+                -0.5 * (least_rise + highest_fall)
+            }
             // P decreases below this interval and increases above it
-            true if least.is_finite() && highest.is_finite() => minimum(-highest, -least, &loss),
-            true => -if least.is_finite() { least } else { highest.max(f64::MIN) },
+            true if least_rise.is_finite() && highest_fall.is_finite() => {
+                golden_section(-highest_fall, -least_rise, &loss)
+            }
+            true => -if least_rise.is_finite() { least_rise } else { highest_fall.max(f64::MIN) },
             false => 0.0,
         };
         let primal = 0.5 * square + loss(b);
-        Certificate { b, primal, dual: -0.5 * square - conjugate, least, highest }
+        Certificate { b, primal, dual: -0.5 * square - conjugate, least_rise, highest_fall }
     }
 
     /// Minimises over some of the multipliers, up to a violation of `tolerance`; returns the number
@@ -200,64 +219,65 @@ impl Dual {
     fn round<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
-        working: &mut Vec<usize>,
-        at: &Certificate,
+        working_set: &mut Vec<usize>,
+        certificate: &Certificate,
         tolerance: f64,
         workers: &Workers,
         stop: &dyn Fn() -> bool,
     ) -> usize {
-        let (loss, balanced) = (self.terms.loss, self.balanced());
+        let (loss, has_fixed_sum) = (self.terms.loss, self.has_fixed_sum());
         match gram {
-            Gram::Whole(k) => {
+            Gram::Matrix(k) => {
                 let (rows, beta, f) = (&self.rows[..], &mut self.beta[..], &mut self.f[..]);
-                let most = STEPS * rows.len();
-                Local { k, rows, loss, balanced, beta, f }.solve(tolerance, most, stop)
+                let max_steps = STEPS_PER_ROW * rows.len();
+                SmoProblem { k, rows, loss, has_fixed_sum, beta, f }.solve(tolerance, max_steps, stop)
             }
-            Gram::Some(cache) => {
-                self.choose(working, at);
-                self.part(cache, working, tolerance, workers, stop)
+            Gram::Cache(cache) => {
+                self.choose_working_set(working_set, certificate);
+                self.solve_working_set(cache, working_set, tolerance, workers, stop)
             }
         }
     }
 
-    fn part<T: Real>(
+    fn solve_working_set<T: Real>(
         &mut self,
         cache: &mut RowCache<'_, T>,
-        working: &[usize],
+        working_set: &[usize],
         tolerance: f64,
         workers: &Workers,
         stop: &dyn Fn() -> bool,
     ) -> usize {
-        if !cache.bring(working, workers, stop) {
+        if !cache.load(working_set, workers, stop) {
             return 0;
         }
-        let k = cache.among(working, workers);
-        let of = |all: &[f64]| working.iter().map(|i| all[*i]).collect::<Vec<f64>>();
-        let rows: Vec<Row> = working.iter().map(|i| self.rows[*i]).collect();
-        let (mut beta, mut f) = (of(&self.beta), of(&self.f));
-        let (loss, balanced) = (self.terms.loss, self.balanced());
-        let local = Local { k: &k, rows: &rows, loss, balanced, beta: &mut beta, f: &mut f };
-        let steps = local.solve(tolerance, STEPS * working.len(), stop);
-        let moved = working.iter().zip(&beta).map(|(i, beta)| (*i, beta - self.beta[*i]));
-        let moved: Vec<(usize, f64)> = moved.filter(|(_, by)| *by != 0.0).collect();
-        for_each_strip(workers, &mut self.f, STRIP, |strip, f| {
-            for (row, by) in &moved {
-                add(f, &cache.row(*row)[strip * STRIP..], *by);
+        let k = cache.submatrix(working_set, workers);
+        let select = |all: &[f64]| working_set.iter().map(|i| all[*i]).collect::<Vec<f64>>();
+        let rows: Vec<Row> = working_set.iter().map(|i| self.rows[*i]).collect();
+        let (mut beta, mut f) = (select(&self.beta), select(&self.f));
+        let (loss, has_fixed_sum) = (self.terms.loss, self.has_fixed_sum());
+        let problem = SmoProblem { k: &k, rows: &rows, loss, has_fixed_sum, beta: &mut beta, f: &mut f };
+        let steps = problem.solve(tolerance, STEPS_PER_ROW * working_set.len(), stop);
+        let changes = working_set.iter().zip(&beta).map(|(i, beta)| (*i, beta - self.beta[*i]));
+        let changes: Vec<(usize, f64)> = changes.filter(|(_, by)| *by != 0.0).collect();
+        for_each_strip(workers, &mut self.f, STRIP_ROWS, |strip, f| {
+            for (row, change) in &changes {
+                add(f, &cache.row(*row)[strip * STRIP_ROWS..], *change);
             }
         });
-        working.iter().zip(beta).for_each(|(i, beta)| self.beta[*i] = beta);
+        working_set.iter().zip(beta).for_each(|(i, beta)| self.beta[*i] = beta);
         steps
     }
 
     /// Chooses the rows of the next round, new rows first: those with the least slopes of rising
     /// and the highest slopes of falling, then the newer half of the previous rows.
-    fn choose(&self, working: &mut Vec<usize>, at: &Certificate) {
-        let stay = working.len().min(WORKING / 2);
-        let mut taken = vec![false; self.rows.len()];
-        working[..stay].iter().for_each(|i| taken[*i] = true);
-        let (low, high) = if self.balanced() { (at.highest, at.least) } else { (0.0, 0.0) };
+    fn choose_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
+        let stay_count = working_set.len().min(WORKING_SET / 2);
+        let mut is_chosen = vec![false; self.rows.len()];
+        working_set[..stay_count].iter().for_each(|i| is_chosen[*i] = true);
+        let (low, high) =
+            if self.has_fixed_sum() { (certificate.highest_fall, certificate.least_rise) } else { (0.0, 0.0) };
         let (mut rising, mut falling) = (Vec::new(), Vec::new());
-        for i in (0..self.rows.len()).filter(|i| !taken[*i]) {
+        for i in (0..self.rows.len()).filter(|i| !is_chosen[*i]) {
             let (rise, fall) = self.slopes(i);
             if rise < low {
                 rising.push((rise, i));
@@ -266,28 +286,28 @@ impl Dual {
                 falling.push((-fall, i));
             }
         }
-        let most = WORKING - stay;
-        let mut chosen = Vec::with_capacity(WORKING);
-        let (rising, falling) = (first(rising, most), first(falling, most));
-        for place in 0..most {
-            for i in [rising.get(place), falling.get(place)].into_iter().flatten() {
-                if chosen.len() < most && !taken[*i] {
-                    taken[*i] = true;
+        let new_count = WORKING_SET - stay_count;
+        let mut chosen = Vec::with_capacity(WORKING_SET);
+        let (rising, falling) = (smallest(rising, new_count), smallest(falling, new_count));
+        for rank in 0..new_count {
+            for i in [rising.get(rank), falling.get(rank)].into_iter().flatten() {
+                if chosen.len() < new_count && !is_chosen[*i] {
+                    is_chosen[*i] = true;
                     chosen.push(*i);
                 }
             }
         }
-        let room = WORKING - chosen.len();
-        chosen.extend(working.iter().take(stay.min(room)).copied());
+        let free_places = WORKING_SET - chosen.len();
+        chosen.extend(working_set.iter().take(stay_count.min(free_places)).copied());
         // if few rows enter, more of the previous rows stay
-        let room = WORKING - chosen.len();
-        chosen.extend(working.iter().skip(stay).filter(|i| !taken[**i]).take(room).copied());
-        *working = chosen;
+        let free_places = WORKING_SET - chosen.len();
+        chosen.extend(working_set.iter().skip(stay_count).filter(|i| !is_chosen[**i]).take(free_places).copied());
+        *working_set = chosen;
     }
 
     /// Recomputes f with kernel values in f64; if `stop` returns true, it ends early and f is
     /// invalid.
-    fn prove(
+    fn recompute_values(
         &mut self,
         KernelPoints { kernel, x, shift }: KernelPoints<'_, f64>,
         workers: &Workers,
@@ -320,30 +340,30 @@ impl Dual {
 }
 
 /// Returns the places of the `count` smallest numbers, in ascending order, ties by place.
-fn first(mut all: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
+fn smallest(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-    if all.len() > count && count > 0 {
-        all.select_nth_unstable_by(count - 1, order);
-        all.truncate(count);
+    if candidates.len() > count && count > 0 {
+        candidates.select_nth_unstable_by(count - 1, order);
+        candidates.truncate(count);
     }
-    all.sort_unstable_by(order);
-    all.into_iter().map(|(_, i)| i).collect()
+    candidates.sort_unstable_by(order);
+    candidates.into_iter().map(|(_, i)| i).collect()
 }
 
 /// Returns the minimum of a convex function between two points, by golden-section search.
-fn minimum(mut low: f64, mut high: f64, of: &dyn Fn(f64) -> f64) -> f64 {
+fn golden_section(mut low: f64, mut high: f64, objective: &dyn Fn(f64) -> f64) -> f64 {
     let golden = 0.5 * (5f64.sqrt() - 1.0);
     let (mut left, mut right) = (high - golden * (high - low), low + golden * (high - low));
-    let (mut at_left, mut at_right) = (of(left), of(right));
-    for _ in 0..SEARCH {
+    let (mut at_left, mut at_right) = (objective(left), objective(right));
+    for _ in 0..SEARCH_STEPS {
         if at_left <= at_right {
             (high, right, at_right) = (right, left, at_left);
             left = high - golden * (high - low);
-            at_left = of(left);
+            at_left = objective(left);
         } else {
             (low, left, at_left) = (left, right, at_right);
             right = low + golden * (high - low);
-            at_right = of(right);
+            at_right = objective(right);
         }
     }
     if at_left <= at_right { left } else { right }

@@ -22,75 +22,75 @@
 //! at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows; for each SVM being solved
 //! 64 per row and its kernel matrix, or 1,152 rows of it.
 
+mod coordinate_descent;
 mod dual;
-mod gram;
-mod linear;
+mod kernel_cache;
 mod smo;
 mod solvers;
 
 use super::lagrangian::Terms;
 use super::loss::Row;
-use super::space::Best;
-use super::{Solutions, fitted, held_out};
+use super::workspace::CertifiedPoint;
+use super::{SolvedProblems, cross_validation, solution_of};
 use crate::features::FitData;
 use crate::features::Points::Rows;
 use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
-use crate::linalg::sparse_matrix::{SparseMatrix, functions};
+use crate::linalg::sparse_matrix::{SparseMatrix, as_inner_products};
 use crate::linalg::strips::Pool;
-use crate::model::{Basis, needs_wide_for};
-use crate::prepare::{plan, whole};
+use crate::model::{Basis, needs_f64_for};
+use crate::prepare::{exact_rows, stage_plans};
 use crate::request::{FitRequest, PassShape, Stage};
 use crate::row_weights::RowWeights;
-use crate::solver::{Found, heed};
+use crate::solver::{Solution, check_stop};
 use crate::{Intercept, Result};
-use dual::{Dual, SolvedMachine};
+use coordinate_descent::CoordinateDescent;
+use dual::{Dual, SolvedSvm};
 use faer::{Mat, MatRef};
-use gram::{Gram, KernelPoints};
 use kapprox::landmark::NO_ROW;
 use kapprox::{KernelFunction, Real};
+use kernel_cache::{Gram, KernelPoints};
 use kstore::pass::Observer;
 use kstore::{MemoryRows, Workers};
-use linear::Weights;
 use std::sync::Arc;
 
 /// Rows per part of a matrix that is computed in parts.
-const PART: usize = 512;
+const PART_ROWS: usize = 512;
 
 /// Rows that are scored together.
-const SCORED: usize = 256;
+const SCORED_ROWS: usize = 256;
 
-struct Exact<'a, T: Real> {
+struct ExactProblem<'a, T: Real> {
     data: &'a FitData<'a, T>,
     rows: &'a MemoryRows<T>,
     d: usize,
     kernel: Arc<dyn KernelFunction<T>>,
-    wide: Arc<dyn KernelFunction<f64>>,
+    wide_kernel: Arc<dyn KernelFunction<f64>>,
     /// Fold of every row; empty with a single fold.
     folds: Vec<u16>,
     weights: RowWeights,
     /// The rows, if the kernel is the inner product of sparse rows.
     sparse: Option<SparseMatrix>,
     /// Memory of finished SVMs' matrices, for reuse.
-    spare: Pool<Vec<T>>,
+    spare_matrices: Pool<Vec<T>>,
 }
 
 /// SVMs on the same rows.
-struct Machines<'m, T> {
-    at: Vec<usize>,
+struct SvmSet<'m, T> {
+    positions: Vec<usize>,
     /// Number of rows of each part; below, the kernel matrices of parts that were already computed.
-    parts: Vec<usize>,
-    known: Vec<Option<&'m [T]>>,
+    part_sizes: Vec<usize>,
+    part_matrices: Vec<Option<&'m [T]>>,
     count: usize,
     /// Target and cost of a row, by SVM, index of the regularisation parameter, and position of the
     /// row.
     row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
 }
 
-impl<'m, T> Machines<'m, T> {
-    fn new(at: Vec<usize>, count: usize, row: impl Fn(usize, usize, usize) -> Row + Sync + Send + 'm) -> Self {
-        let n = at.len();
-        let parts = (0..n).step_by(PART).map(|first| PART.min(n - first)).collect();
-        Self { at, parts, known: Vec::new(), count, row: Box::new(row) }
+impl<'m, T> SvmSet<'m, T> {
+    fn new(positions: Vec<usize>, count: usize, row: impl Fn(usize, usize, usize) -> Row + Sync + Send + 'm) -> Self {
+        let n = positions.len();
+        let part_sizes = (0..n).step_by(PART_ROWS).map(|first| PART_ROWS.min(n - first)).collect();
+        Self { positions, part_sizes, part_matrices: Vec::new(), count, row: Box::new(row) }
     }
 }
 
@@ -99,13 +99,13 @@ struct SolveOptions<'s> {
     terms: &'s [Terms],
     /// Maximum number of sweeps; one sweep is as many rounds as bring all rows into the working
     /// set.
-    steps: usize,
+    max_sweeps: usize,
     /// True for SVMs of the final model, whose gaps are verified in f64.
-    prove: bool,
+    verify: bool,
 }
 
 /// For each SVM on the same rows, the solution at each regularisation parameter.
-type Paths = Vec<Vec<SolvedMachine>>;
+type Paths = Vec<Vec<SolvedSvm>>;
 
 /// Functions of some SVMs in terms of their support vectors, or of their weights.
 struct Expansion<T> {
@@ -115,31 +115,41 @@ struct Expansion<T> {
     intercept: Vec<f64>,
 }
 
-impl<'a, T: Real> Exact<'a, T> {
+impl<'a, T: Real> ExactProblem<'a, T> {
     /// Reads rows and kernel from `data`; `None` if `data` has features of a map instead of rows.
     fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
         let Rows(rows, shape, _) = &data.points else { return Ok(None) };
         let any = data.kernel.build()?;
-        let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
-        if !wide.positive_definite() {
-            data.resources.stages.warn(format!(
+        let (kernel, wide_kernel) = (any.typed::<T>(), any.typed::<f64>());
+        if !wide_kernel.positive_definite() {
+            data.resources.stage_observer.warn(format!(
                 "the kernel {} may have negative eigenvalues: the dual problem may then have several minima, and the \
                  solver finds one of them; its gap is 0 but does not bound the distance from the optimum",
-                wide.spec()
+                wide_kernel.spec()
             ));
         }
         let mut folds = Vec::new();
         if data.folds.count() > 1 {
             for i in 0..rows.len() {
-                let group = rows.group_codes().map_or(kstore::Coded::UNKNOWN, |groups| groups[i]);
+                let group = rows.group_codes().map_or(kstore::LabelCodes::UNKNOWN, |groups| groups[i]);
                 // there are at most a thousand folds
                 folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
             }
         }
         let weights = RowWeights(rows.weights().map(<[f64]>::to_vec).unwrap_or_default());
         let width = data.kernel.linear_on_sparse();
-        let sparse = width.map(|width| SparseMatrix::of(rows.x(), shape.d, width));
-        Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, sparse, weights, spare: Pool::default() }))
+        let sparse = width.map(|width| SparseMatrix::from_rows(rows.x(), shape.d, width));
+        Ok(Some(Self {
+            data,
+            rows,
+            d: shape.d,
+            kernel,
+            wide_kernel,
+            folds,
+            sparse,
+            weights,
+            spare_matrices: Pool::default(),
+        }))
     }
 
     fn x(&self) -> MatRef<'_, T> {
@@ -148,33 +158,33 @@ impl<'a, T: Real> Exact<'a, T> {
     }
 
     /// Returns the positions of the rows outside a fold, or of all rows.
-    fn outside(&self, held: Option<u16>) -> Vec<usize> {
-        (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
+    fn positions_outside(&self, held_fold: Option<u16>) -> Vec<usize> {
+        (0..self.rows.len()).filter(|i| held_fold.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
     }
 
     /// Copies some rows to a matrix in `U`, row-major.
-    fn copied<U: Real>(&self, at: &[usize]) -> Vec<U> {
+    fn copy_rows<U: Real>(&self, positions: &[usize]) -> Vec<U> {
         let d = self.d;
-        let rows = at.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
+        let rows = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
         rows.map(|value| U::from_f64(value.to_f64())).collect()
     }
 
     /// Computes the kernel matrix of every class's rows, if they fit, for reuse by one-vs-one SVMs.
-    fn within(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
+    fn class_matrices(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
         let bytes: usize = classes.iter().map(|at| at.len() * at.len() * size_of::<T>()).sum();
-        if bytes > self.data.spare {
+        if bytes > self.data.spare_bytes {
             return vec![None; classes.len()];
         }
         let d = self.d;
-        let mut found = vec![None; classes.len()];
-        self.data.resources.workers.each(classes.iter().zip(&mut found).collect(), |(at, found)| {
-            let x = self.copied::<T>(at);
-            let points = self.points(MatRef::from_row_major_slice(&x, at.len(), d), intercept);
+        let mut matrices = vec![None; classes.len()];
+        self.data.resources.workers.for_each(classes.iter().zip(&mut matrices).collect(), |(positions, found)| {
+            let x = self.copy_rows::<T>(positions);
+            let points = self.points(MatRef::from_row_major_slice(&x, positions.len(), d), intercept);
             let mut k = Vec::new();
-            gram::whole(points, &[at.len()], &[], &mut k, &Workers::sequential());
+            kernel_cache::fill_matrix(points, &[positions.len()], &[], &mut k, &Workers::sequential());
             *found = Some(k);
         });
-        found
+        matrices
     }
 
     fn points<'p>(&'p self, x: MatRef<'p, T>, intercept: Intercept) -> KernelPoints<'p, T> {
@@ -184,95 +194,100 @@ impl<'a, T: Real> Exact<'a, T> {
 
     /// Solves all SVMs: one set per thread, or one set after the other by all threads if there are
     /// fewer sets than threads.
-    fn solve(&self, sets: &[Machines<'_, T>], asked: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
+    fn solve(&self, sets: &[SvmSet<'_, T>], options: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
-        let mut found: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
-        let mut work: Vec<_> = sets.iter().zip(&mut found).collect();
+        let mut paths: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
+        let mut tasks: Vec<_> = sets.iter().zip(&mut paths).collect();
         // largest first, so that threads finish at about the same time
-        work.sort_by_key(|(set, _)| std::cmp::Reverse(set.at.len()));
+        tasks.sort_by_key(|(set, _)| std::cmp::Reverse(set.positions.len()));
         match sets.len() >= workers.threads() {
-            true => workers.each(work, |(set, found)| {
-                let alone = Workers::sequential();
-                let room = self.data.spare / workers.threads();
-                *found = self.spare.with(Vec::new, |memory| self.of_rows(set, asked, (memory, room), &alone, observer));
+            true => workers.for_each(tasks, |(set, found)| {
+                let sequential = Workers::sequential();
+                let cache_bytes = self.data.spare_bytes / workers.threads();
+                *found = self.spare_matrices.with(Vec::new, |memory| {
+                    self.solve_on_rows(set, options, (memory, cache_bytes), &sequential, observer)
+                });
             }),
-            false => work.into_iter().for_each(|(set, found)| {
-                *found = self.of_rows(set, asked, (&mut Vec::new(), self.data.spare), workers, observer);
+            false => tasks.into_iter().for_each(|(set, found)| {
+                *found = self.solve_on_rows(set, options, (&mut Vec::new(), self.data.spare_bytes), workers, observer);
             }),
         }
         workers.check()?;
-        heed(observer)?;
-        Ok(found)
+        check_stop(observer)?;
+        Ok(paths)
     }
 
     fn stops(&self, observer: &dyn Observer) -> bool {
-        self.data.resources.workers.is_cancelled() || observer.stop()
+        self.data.resources.workers.is_cancelled() || observer.should_stop()
     }
 
     /// Solves the SVMs on some rows, with `memory` for their kernel matrix, or this many bytes for
     /// a cache of its rows.
-    fn of_rows(
+    fn solve_on_rows(
         &self,
-        set: &Machines<'_, T>,
-        asked: SolveOptions<'_>,
-        (memory, room): (&mut Vec<T>, usize),
+        set: &SvmSet<'_, T>,
+        options: SolveOptions<'_>,
+        (memory, cache_bytes): (&mut Vec<T>, usize),
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
-        let (n, d, Some(first)) = (set.at.len(), self.d, asked.terms.first()) else {
+        let (n, d, Some(first_terms)) = (set.positions.len(), self.d, options.terms.first()) else {
             return Vec::new();
         };
         if let Some(sparse) = &self.sparse {
-            return self.of_sparse_rows(sparse, set, asked, workers, observer);
+            return self.solve_on_sparse_rows(sparse, set, options, workers, observer);
         }
-        let x = self.copied::<T>(&set.at);
-        let points = self.points(MatRef::from_row_major_slice(&x, n, d), first.intercept);
-        let starts = first.total != 0.0;
-        let exact = if asked.prove || starts { self.copied::<f64>(&set.at) } else { Vec::new() };
+        let x = self.copy_rows::<T>(&set.positions);
+        let points = self.points(MatRef::from_row_major_slice(&x, n, d), first_terms.intercept);
+        let has_total = first_terms.total != 0.0;
+        let wide_rows = if options.verify || has_total { self.copy_rows::<f64>(&set.positions) } else { Vec::new() };
         let shift = points.shift.to_f64();
-        let exactly = || KernelPoints { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
-        let mut gram = Gram::new(points, (&set.parts, &set.known), std::mem::take(memory), room, workers);
+        let wide_points =
+            || KernelPoints { kernel: &*self.wide_kernel, x: MatRef::from_row_major_slice(&wide_rows, n, d), shift };
+        let mut gram =
+            Gram::new(points, (&set.part_sizes, &set.part_matrices), std::mem::take(memory), cache_bytes, workers);
         let stop = || self.stops(observer);
-        let machine = |machine: usize| {
-            let rows = |at: usize| set.at.iter().map(|i| (set.row)(machine, at, *i)).collect::<Vec<Row>>();
-            let mut dual = Dual::new(rows(0), *first);
-            if starts {
-                dual.fill(exactly(), workers, &stop);
+        let solve_path = |machine: usize| {
+            let rows =
+                |penalty: usize| set.positions.iter().map(|i| (set.row)(machine, penalty, *i)).collect::<Vec<Row>>();
+            let mut dual = Dual::new(rows(0), *first_terms);
+            if has_total {
+                dual.initialise(wide_points(), workers, &stop);
             }
             let mut path = Vec::new();
-            for (at, terms) in asked.terms.iter().enumerate() {
-                if at > 0 {
-                    dual.again(rows(at), *terms);
+            for (penalty, terms) in options.terms.iter().enumerate() {
+                if penalty > 0 {
+                    dual.set_costs(rows(penalty), *terms);
                 }
-                let most = asked.steps.saturating_mul(gram::rounds(n));
-                path.push(dual.solve(&mut gram, asked.prove.then(exactly), most, workers, &stop));
+                let max_rounds = options.max_sweeps.saturating_mul(kernel_cache::rounds_per_sweep(n));
+                path.push(dual.solve(&mut gram, options.verify.then(wide_points), max_rounds, workers, &stop));
             }
             observer.advance(1);
             path
         };
-        let paths = (0..set.count).map(machine).collect();
-        *memory = gram.end();
+        let paths = (0..set.count).map(solve_path).collect();
+        *memory = gram.into_memory();
         paths
     }
 
     /// Solves the linear SVMs on some sparse rows, one per thread.
-    fn of_sparse_rows(
+    fn solve_on_sparse_rows(
         &self,
         sparse: &SparseMatrix,
-        set: &Machines<'_, T>,
-        asked: SolveOptions<'_>,
+        set: &SvmSet<'_, T>,
+        options: SolveOptions<'_>,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
         let mut paths: Paths = vec![Vec::new(); set.count];
-        workers.each(paths.iter_mut().enumerate().collect(), |(machine, path)| {
-            let rows = |at: usize| set.at.iter().map(|i| (set.row)(machine, at, *i)).collect::<Vec<Row>>();
-            let mut weights = Weights::new(sparse, &set.at, self.data.options.seed);
-            let mut dual = Dual::new(rows(0), asked.terms[0]);
-            for (at, terms) in asked.terms.iter().enumerate() {
-                dual.again(rows(at), *terms);
-                let mut solved = weights.solve(&mut dual, asked.steps, &|| self.stops(observer));
-                solved.rounds *= gram::rounds(set.at.len());
+        workers.for_each(paths.iter_mut().enumerate().collect(), |(svm, path)| {
+            let rows = |penalty: usize| set.positions.iter().map(|i| (set.row)(svm, penalty, *i)).collect::<Vec<Row>>();
+            let mut weights = CoordinateDescent::new(sparse, &set.positions, self.data.options.seed);
+            let mut dual = Dual::new(rows(0), options.terms[0]);
+            for (penalty, terms) in options.terms.iter().enumerate() {
+                dual.set_costs(rows(penalty), *terms);
+                let mut solved = weights.solve(&mut dual, options.max_sweeps, &|| self.stops(observer));
+                solved.rounds *= kernel_cache::rounds_per_sweep(set.positions.len());
                 path.push(solved);
             }
             observer.advance(1);
@@ -282,78 +297,81 @@ impl<'a, T: Real> Exact<'a, T> {
 
     /// Returns the support vectors of some SVMs, in row order, and their dual coefficients; the
     /// weights of linear SVMs on sparse rows.
-    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone) -> Expansion<T> {
+    fn expansion<'f>(&self, svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone) -> Expansion<T> {
         if self.sparse.is_some() {
-            let weights: Vec<Vec<f64>> = machines.clone().map(|(_, found)| found.weights.clone()).collect();
-            let (points, coefficients) = functions(&weights, self.d);
+            let weights: Vec<Vec<f64>> = svms.clone().map(|(_, found)| found.weights.clone()).collect();
+            let (points, coefficients) = as_inner_products(&weights, self.d);
             let rows = vec![NO_ROW; coefficients.nrows()];
-            return Expansion { points, rows, coefficients, intercept: machines.map(|(_, found)| found.b).collect() };
+            return Expansion { points, rows, coefficients, intercept: svms.map(|(_, found)| found.b).collect() };
         }
-        let mut place = vec![usize::MAX; self.rows.len()];
-        let each = |(at, found): (&'f [usize], &'f SolvedMachine)| at.iter().copied().zip(found.beta.iter().copied());
-        machines.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| place[i] = 0);
-        let support: Vec<usize> = (0..place.len()).filter(|i| place[*i] == 0).collect();
-        support.iter().enumerate().for_each(|(j, i)| place[*i] = j);
-        let mut coefficients = Mat::zeros(support.len(), machines.clone().count());
-        for (j, machine) in machines.clone().enumerate() {
-            let support = each(machine).filter(|(_, beta)| *beta != 0.0);
-            support.for_each(|(i, beta)| coefficients[(place[i], j)] = beta);
+        let mut support_index = vec![usize::MAX; self.rows.len()];
+        let each = |(positions, solved): (&'f [usize], &'f SolvedSvm)| {
+            positions.iter().copied().zip(solved.beta.iter().copied())
+        };
+        svms.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| support_index[i] = 0);
+        let support: Vec<usize> = (0..support_index.len()).filter(|i| support_index[*i] == 0).collect();
+        support.iter().enumerate().for_each(|(j, i)| support_index[*i] = j);
+        let mut coefficients = Mat::zeros(support.len(), svms.clone().count());
+        for (j, svm) in svms.clone().enumerate() {
+            let support = each(svm).filter(|(_, beta)| *beta != 0.0);
+            support.for_each(|(i, beta)| coefficients[(support_index[i], j)] = beta);
         }
-        let (points, rows) = (self.copied::<T>(&support), support.iter().map(|i| self.rows.row(*i)).collect());
-        Expansion { points, rows, coefficients, intercept: machines.map(|(_, found)| found.b).collect() }
+        let (points, rows) = (self.copy_rows::<T>(&support), support.iter().map(|i| self.rows.row(*i)).collect());
+        Expansion { points, rows, coefficients, intercept: svms.map(|(_, found)| found.b).collect() }
     }
 
     /// Scores the rows of a fold: the closure receives the position of a row and its scores.
-    fn score(&self, fold: u16, functions: &Expansion<T>, mut to: impl FnMut(usize, &[f64])) {
+    fn score(&self, fold: u16, functions: &Expansion<T>, mut write: impl FnMut(usize, &[f64])) {
         let (d, t) = (self.d, functions.intercept.len());
         let (workers, m) = (self.data.resources.workers, functions.rows.len());
-        let held: Vec<usize> = (0..self.rows.len()).filter(|i| self.folds[*i] == fold).collect();
+        let fold_rows: Vec<usize> = (0..self.rows.len()).filter(|i| self.folds[*i] == fold).collect();
         let z = MatRef::from_row_major_slice(&functions.points, m, d);
         let (mut k, mut scores) = (Vec::new(), Vec::new());
-        for some in held.chunks(SCORED) {
+        for batch in fold_rows.chunks(SCORED_ROWS) {
             scores.clear();
-            scores.resize(some.len() * t, 0.0);
+            scores.resize(batch.len() * t, 0.0);
             if m > 0 {
-                let x = self.copied::<T>(some);
-                k.resize(some.len() * m, T::ZERO);
-                kernel_rows(&*self.kernel, MatRef::from_row_major_slice(&x, some.len(), d), z, &mut k, workers);
-                let rows = KernelBlock { k: &k[..some.len() * m], m };
-                rows.times(functions.coefficients.as_ref(), &mut scores, workers);
+                let x = self.copy_rows::<T>(batch);
+                k.resize(batch.len() * m, T::ZERO);
+                kernel_rows(&*self.kernel, MatRef::from_row_major_slice(&x, batch.len(), d), z, &mut k, workers);
+                let rows = KernelBlock { k: &k[..batch.len() * m], m };
+                rows.multiply(functions.coefficients.as_ref(), &mut scores, workers);
             }
-            for (i, scores) in some.iter().zip(scores.chunks_exact_mut(t)) {
+            for (i, scores) in batch.iter().zip(scores.chunks_exact_mut(t)) {
                 scores.iter_mut().zip(&functions.intercept).for_each(|(score, b)| *score += b);
-                to(*i, scores);
+                write(*i, scores);
             }
         }
     }
 
     /// Builds the result from solved SVMs. `deviations` are the standard deviations of the targets.
-    fn fitted<'f>(
+    fn solution<'f>(
         &self,
-        machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone,
+        svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone,
         (unit, lambda): (f64, Option<f64>),
         deviations: &[f64],
-    ) -> Found<T> {
-        let Expansion { points, rows, coefficients, .. } = self.expansion(machines.clone());
-        let (mut all, mut supporting) = (Solutions::default(), vec![false; self.rows.len()]);
-        for (j, (at, found)) in machines.enumerate() {
+    ) -> Solution<T> {
+        let Expansion { points, rows, coefficients, .. } = self.expansion(svms.clone());
+        let (mut problems, mut is_support) = (SolvedProblems::default(), vec![false; self.rows.len()]);
+        for (j, (positions, solved)) in svms.enumerate() {
             let w: Vec<f64> = coefficients.col(j).iter().copied().collect();
-            at.iter().zip(&found.beta).for_each(|(i, beta)| supporting[*i] |= *beta != 0.0);
-            let support = found.beta.iter().filter(|beta| **beta != 0.0).count();
-            let best = Best { w, b: found.b, primal: found.primal, dual: found.dual, support };
-            let steps = found.rounds.div_ceil(gram::rounds(found.beta.len()));
-            all.add(Solutions { best: vec![best], gaps: found.gaps.clone(), passes: 0, steps });
+            positions.iter().zip(&solved.beta).for_each(|(i, beta)| is_support[*i] |= *beta != 0.0);
+            let support = solved.beta.iter().filter(|beta| **beta != 0.0).count();
+            let best =
+                CertifiedPoint { w, b: solved.b, primal: solved.primal, dual: solved.dual, support_vectors: support };
+            let steps = solved.rounds.div_ceil(kernel_cache::rounds_per_sweep(solved.beta.len()));
+            problems.append(SolvedProblems { best: vec![best], gaps: solved.gaps.clone(), passes: 0, steps });
         }
         let n = self.rows.len();
-        let (support, by) = (supporting.iter().filter(|is| **is).count(), self.sparse.is_some());
-        let by = if by { "dual coordinate descent" } else { "sequential minimal optimisation" };
-        let why = format!("{by}; {support} of {n} rows are support vectors");
-        Found {
-            wide: self.sparse.is_none() && needs_wide_for::<T>(coefficients.as_ref(), deviations),
+        let (support, is_linear) = (is_support.iter().filter(|is| **is).count(), self.sparse.is_some());
+        let algorithm = if is_linear { "dual coordinate descent" } else { "sequential minimal optimisation" };
+        let why = format!("{algorithm}; {support} of {n} rows are support vectors");
+        Solution {
+            needs_f64: self.sparse.is_none() && needs_f64_for::<T>(coefficients.as_ref(), deviations),
             basis: Some(Basis::Landmarks { points, rows }),
-            method: Some(crate::solver::Solved { name: "exact", why }),
+            method: Some(crate::solver::SolveMethod { name: "exact", why }),
             passes: 0,
-            ..fitted(all, unit, lambda, None)
+            ..solution_of(problems, unit, lambda, None)
         }
     }
 }
@@ -361,31 +379,38 @@ impl<'a, T: Real> Exact<'a, T> {
 /// Returns the stages: statistics; then the rows and their SVMs, `at_once` at a time, each on at
 /// most all rows.
 pub(super) fn stages(
-    work: &FitRequest<'_>,
+    request: &FitRequest<'_>,
     problems: usize,
     at_once: usize,
     penalties: usize,
 ) -> (PassShape, Vec<Stage>) {
-    let (shape, budget) = (&work.shape, work.resources.memory);
-    let (n, d, e) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.d, shape.element);
-    let cut = whole::cut(shape);
-    let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+    let (size, budget) = (&request.size, request.resources.memory);
+    let (n, d, e) = (usize::try_from(size.n).unwrap_or(usize::MAX), size.d, size.element_bytes);
+    let pass_shape = exact_rows::exact_pass_shape(size);
+    let remedy = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     let each = |bytes: usize| n.saturating_mul(bytes).saturating_mul(at_once);
-    let plan = whole::plan("SVMs", shape, budget);
-    let plan = match work.options.kernel.linear_on_sparse() {
+    let plan = exact_rows::exact_plan("SVMs", size, budget);
+    let plan = match request.options.kernel.linear_on_sparse() {
         Some(width) => {
-            let (weights, together) = (linear::bytes(n, width), shape.threads.min(problems));
-            plan.term("entries of the rows", SparseMatrix::bytes(n, d), fewer)
-                .term("weights and multipliers of the SVMs", together.saturating_mul(weights), fewer)
-                .term("weights of all SVMs", (problems * penalties + problems).saturating_mul(8 * width + 8 * n), fewer)
+            let (weight_bytes, at_a_time) = (coordinate_descent::bytes(n, width), size.threads.min(problems));
+            plan.term("entries of the rows", SparseMatrix::bytes(n, d), remedy)
+                .term("weights and multipliers of the SVMs", at_a_time.saturating_mul(weight_bytes), remedy)
+                .term(
+                    "weights of all SVMs",
+                    (problems * penalties + problems).saturating_mul(8 * width + 8 * n),
+                    remedy,
+                )
         }
         None => plan
-            .term("rows of an SVM", each(d * (e + 8)), fewer)
-            .term("multipliers and values of its rows", each(96), fewer)
-            .term("kernel values between its rows", at_once * gram::bytes(n, d, e), fewer)
-            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problems * (2 + penalties)), fewer),
+            .term("rows of an SVM", each(d * (e + 8)), remedy)
+            .term("multipliers and values of its rows", each(96), remedy)
+            .term("kernel values between its rows", at_once * kernel_cache::bytes(n, d, e), remedy)
+            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problems * (2 + penalties)), remedy),
     };
-    let plan = plan.term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
-    let plan = held_out::plan(plan, shape, problems, penalties);
-    (cut, vec![Stage { plan: plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
+    let plan = plan.term("rows that are scored", SCORED_ROWS.saturating_mul(n * e + 8 * problems), remedy);
+    let plan = cross_validation::plan(plan, size, problems, penalties);
+    (
+        pass_shape,
+        vec![Stage { plan: stage_plans::plan_scan(size, pass_shape, budget), passes: 1 }, Stage { plan, passes: 1 }],
+    )
 }

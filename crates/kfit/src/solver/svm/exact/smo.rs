@@ -24,18 +24,18 @@ use std::array::from_fn;
 const LANES: usize = 8;
 
 /// Minimum curvature of a step, relative to the kernel's diagonal.
-const FLAT: f64 = 1e-12;
+const MIN_CURVATURE: f64 = 1e-12;
 
 /// Steps between two checks of `stop`.
-const LOOK: usize = 512;
+const STOP_INTERVAL: usize = 512;
 
 /// The dual of an SVM on q rows.
-pub(super) struct Local<'a, T> {
+pub(super) struct SmoProblem<'a, T> {
     pub(super) k: &'a [T],
     pub(super) rows: &'a [Row],
     pub(super) loss: Loss,
     /// True if Σβ is fixed.
-    pub(super) balanced: bool,
+    pub(super) has_fixed_sum: bool,
     pub(super) beta: &'a mut [f64],
     /// Values f, updated with every step.
     pub(super) f: &'a mut [f64],
@@ -48,19 +48,19 @@ struct Slopes {
     curvature: Vec<f64>,
 }
 
-impl<'a, T: Real> Local<'a, T> {
+impl<'a, T: Real> SmoProblem<'a, T> {
     /// Makes at most this many steps until the violation is at most `tolerance`, or `stop` returns
     /// true; returns their number.
-    pub(super) fn solve(mut self, tolerance: f64, most: usize, stop: &dyn Fn() -> bool) -> usize {
+    pub(super) fn solve(mut self, tolerance: f64, max_steps: usize, stop: &dyn Fn() -> bool) -> usize {
         let q = self.rows.len();
         let mut slopes = Slopes { rise: vec![0.0; q], fall: vec![0.0; q], curvature: vec![0.0; q] };
         for i in 0..q {
             slopes.curvature[i] = self.k[i * q + i].to_f64() + self.loss.curvature(self.rows[i]);
-            self.update(&mut slopes, i);
+            self.update_slopes(&mut slopes, i);
         }
-        match self.balanced {
-            true => self.pairs(&mut slopes, tolerance, most, stop),
-            false => self.singles(&mut slopes, tolerance, most, stop),
+        match self.has_fixed_sum {
+            true => self.step_pairs(&mut slopes, tolerance, max_steps, stop),
+            false => self.step_singles(&mut slopes, tolerance, max_steps, stop),
         }
     }
 
@@ -69,45 +69,51 @@ impl<'a, T: Real> Local<'a, T> {
         &self.k[i * q..(i + 1) * q]
     }
 
-    fn update(&self, slopes: &mut Slopes, i: usize) {
+    fn update_slopes(&self, slopes: &mut Slopes, i: usize) {
         let piece = self.loss.piece(self.beta[i], self.rows[i]);
         (slopes.rise[i], slopes.fall[i]) = (piece.rise, piece.fall);
     }
 
-    fn pairs(&mut self, slopes: &mut Slopes, tolerance: f64, most: usize, stop: &dyn Fn() -> bool) -> usize {
-        let (mut i, mut least) = lowest(self.f, &slopes.rise);
-        for step in 0..most {
-            let (j, highest) = second(self.f, slopes, self.row(i), i, least);
+    fn step_pairs(&mut self, slopes: &mut Slopes, tolerance: f64, max_steps: usize, stop: &dyn Fn() -> bool) -> usize {
+        let (mut i, mut least) = least_rise(self.f, &slopes.rise);
+        for step in 0..max_steps {
+            let (j, highest) = best_partner(self.f, slopes, self.row(i), i, least);
             let excess = highest - least;
-            if excess <= tolerance || excess.is_nan() || (step % LOOK == LOOK - 1 && stop()) {
+            if excess <= tolerance || excess.is_nan() || (step % STOP_INTERVAL == STOP_INTERVAL - 1 && stop()) {
                 return step;
             }
             let (ki, kj) = (self.row(i), self.row(j));
             let (a, b) = (slopes.curvature[i], slopes.curvature[j]);
-            let flat = FLAT * (a.abs() + b.abs());
-            let curvature = (a + b - 2.0 * ki[j].to_f64()).max(flat).max(f64::MIN_POSITIVE);
+            let min_curvature = MIN_CURVATURE * (a.abs() + b.abs());
+            let curvature = (a + b - 2.0 * ki[j].to_f64()).max(min_curvature).max(f64::MIN_POSITIVE);
             let excess = self.f[j] + slopes.fall[j] - least;
             let (rising, falling) =
                 (self.loss.piece(self.beta[i], self.rows[i]), self.loss.piece(self.beta[j], self.rows[j]));
-            let room = (rising.above - self.beta[i], self.beta[j] - falling.below);
-            let t = (excess / curvature).min(room.0).min(room.1);
+            let limits = (rising.upper - self.beta[i], self.beta[j] - falling.lower);
+            let t = (excess / curvature).min(limits.0).min(limits.1);
             // ends of pieces are reached exactly
             let (to_i, to_j) = (
-                if t >= room.0 { rising.above } else { self.beta[i] + t },
-                if t >= room.1 { falling.below } else { self.beta[j] - t },
+                if t >= limits.0 { rising.upper } else { self.beta[i] + t },
+                if t >= limits.1 { falling.lower } else { self.beta[j] - t },
             );
             (self.beta[i], self.beta[j]) = (to_i, to_j);
-            self.update(slopes, i);
-            self.update(slopes, j);
-            (i, least) = shift(self.f, &slopes.rise, ki, kj, t);
+            self.update_slopes(slopes, i);
+            self.update_slopes(slopes, j);
+            (i, least) = move_pair(self.f, &slopes.rise, ki, kj, t);
         }
-        most
+        max_steps
     }
 
-    fn singles(&mut self, slopes: &mut Slopes, tolerance: f64, most: usize, stop: &dyn Fn() -> bool) -> usize {
-        for step in 0..most {
-            let (i, violation) = steepest(self.f, slopes);
-            if violation <= tolerance || (step % LOOK == LOOK - 1 && stop()) {
+    fn step_singles(
+        &mut self,
+        slopes: &mut Slopes,
+        tolerance: f64,
+        max_steps: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> usize {
+        for step in 0..max_steps {
+            let (i, violation) = steepest_row(self.f, slopes);
+            if violation <= tolerance || (step % STOP_INTERVAL == STOP_INTERVAL - 1 && stop()) {
                 return step;
             }
             let piece = self.loss.piece(self.beta[i], self.rows[i]);
@@ -115,28 +121,28 @@ impl<'a, T: Real> Local<'a, T> {
             let curvature = slopes.curvature[i].max(f64::MIN_POSITIVE);
             let before = self.beta[i];
             let (to, end) = if rise < 0.0 {
-                ((before - rise / curvature).min(piece.above), piece.above)
+                ((before - rise / curvature).min(piece.upper), piece.upper)
             } else {
-                ((before - fall / curvature).max(piece.below), piece.below)
+                ((before - fall / curvature).max(piece.lower), piece.lower)
             };
             self.beta[i] = if (to - end).abs() == 0.0 { end } else { to };
-            self.update(slopes, i);
+            self.update_slopes(slopes, i);
             add(self.f, self.row(i), self.beta[i] - before);
         }
-        most
+        max_steps
     }
 }
 
 /// Returns the place and the value of the least f + rise, on ties the first.
-fn lowest(f: &[f64], rise: &[f64]) -> (usize, f64) {
+fn least_rise(f: &[f64], rise: &[f64]) -> (usize, f64) {
     let each = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
     each.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
 }
 
 /// Updates f += t(k_i − k_j); returns the place and the value of the least f + rise, on ties a
 /// deterministic one.
-fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
-    let mut best = Best::new();
+fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
+    let mut best = LaneMaxima::new();
     kapprox::vectorised!({
         let (f, tail) = f.as_chunks_mut::<LANES>();
         let (rise, rises) = rise.as_chunks::<LANES>();
@@ -145,27 +151,27 @@ fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (u
         for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
             // separate lanes: a store between two loads would prevent vectorisation
             *f = from_fn(|l| t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]));
-            best.take(c, from_fn(|l| -(f[l] + rise[l])));
+            best.update(c, from_fn(|l| -(f[l] + rise[l])));
         }
         for (l, f) in tail.iter_mut().enumerate() {
             *f = t.mul_add(i_tail[l].to_f64() - j_tail[l].to_f64(), *f);
-            best.one(ki.len(), l, -(*f + rises[l]));
+            best.update_lane(ki.len(), l, -(*f + rises[l]));
         }
     });
-    let (at, value) = best.place();
+    let (at, value) = best.argmax();
     (at, -value)
 }
 
 /// Returns the row whose step with row i lowers the objective most, and the highest slope of
 /// falling of all rows.
-fn second<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -> (usize, f64) {
-    let (mut best, mut highest) = (Best::new(), [f64::NEG_INFINITY; LANES]);
-    let own = slopes.curvature[i];
-    let flat = (FLAT * own.abs()).max(f64::MIN_POSITIVE);
+fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -> (usize, f64) {
+    let (mut best, mut highest) = (LaneMaxima::new(), [f64::NEG_INFINITY; LANES]);
+    let own_curvature = slopes.curvature[i];
+    let min_curvature = (MIN_CURVATURE * own_curvature.abs()).max(f64::MIN_POSITIVE);
     // a row without a positive excess gains nothing
     let gain = |value: f64, curvature: f64, k: f64| {
         let excess = (value - least).max(0.0);
-        excess * excess / (own + curvature - 2.0 * k).max(flat)
+        excess * excess / (own_curvature + curvature - 2.0 * k).max(min_curvature)
     };
     kapprox::vectorised!({
         let (f, tail) = f.as_chunks::<LANES>();
@@ -179,21 +185,21 @@ fn second<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -
                 highest[l] = if slope > highest[l] { slope } else { highest[l] };
                 value[l] = gain(slope, curvature[l], k[l].to_f64());
             }
-            best.take(c, value);
+            best.update(c, value);
         }
         for (l, f) in tail.iter().enumerate() {
             let slope = f + falls[l];
             highest[l] = if slope > highest[l] { slope } else { highest[l] };
-            best.one(k.len(), l, gain(slope, curvatures[l], ks[l].to_f64()));
+            best.update_lane(k.len(), l, gain(slope, curvatures[l], ks[l].to_f64()));
         }
     });
-    (best.place().0, highest.into_iter().fold(f64::NEG_INFINITY, f64::max))
+    (best.argmax().0, highest.into_iter().fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Returns the row whose step alone lowers the objective most, and the largest violation of all
 /// rows.
-fn steepest(f: &[f64], slopes: &Slopes) -> (usize, f64) {
-    let (mut best, mut highest) = (Best::new(), [0.0; LANES]);
+fn steepest_row(f: &[f64], slopes: &Slopes) -> (usize, f64) {
+    let (mut best, mut highest) = (LaneMaxima::new(), [0.0; LANES]);
     kapprox::vectorised!({
         let whole = f.len() / LANES;
         let parts = f.chunks(LANES).zip(slopes.rise.chunks(LANES)).zip(slopes.fall.chunks(LANES));
@@ -205,10 +211,10 @@ fn steepest(f: &[f64], slopes: &Slopes) -> (usize, f64) {
                 highest[l] = if violation > highest[l] { violation } else { highest[l] };
                 value[l] = violation * violation / curvature[l].max(f64::MIN_POSITIVE);
             }
-            best.take(c, value);
+            best.update(c, value);
         }
     });
-    (best.place().0, highest.into_iter().fold(0.0, f64::max))
+    (best.argmax().0, highest.into_iter().fold(0.0, f64::max))
 }
 
 /// Updates f += t k.
@@ -217,19 +223,19 @@ pub(super) fn add<T: Real>(f: &mut [f64], k: &[T], t: f64) {
 }
 
 /// Largest value of every lane, and the chunk that contains it.
-struct Best {
+struct LaneMaxima {
     value: [f64; LANES],
     chunk: [u64; LANES],
 }
 
-impl Best {
+impl LaneMaxima {
     #[inline(always)]
     fn new() -> Self {
         Self { value: [f64::NEG_INFINITY; LANES], chunk: [0; LANES] }
     }
 
     #[inline(always)]
-    fn take(&mut self, chunk: usize, value: [f64; LANES]) {
+    fn update(&mut self, chunk: usize, value: [f64; LANES]) {
         for (value, (best, at)) in value.into_iter().zip(self.value.iter_mut().zip(&mut self.chunk)) {
             let better = value > *best;
             *best = if better { value } else { *best };
@@ -238,13 +244,13 @@ impl Best {
     }
 
     #[inline(always)]
-    fn one(&mut self, chunk: usize, l: usize, value: f64) {
+    fn update_lane(&mut self, chunk: usize, l: usize, value: f64) {
         if value > self.value[l] {
             (self.value[l], self.chunk[l]) = (value, chunk as u64);
         }
     }
 
-    fn place(&self) -> (usize, f64) {
+    fn argmax(&self) -> (usize, f64) {
         let lane = (1..LANES).fold(0, |best, l| if self.value[l] > self.value[best] { l } else { best });
         (self.chunk[lane] as usize * LANES + lane, self.value[lane])
     }

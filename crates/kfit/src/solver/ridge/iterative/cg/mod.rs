@@ -18,44 +18,44 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::linalg::dots::dot;
-use crate::{Error, Result, solver::heed};
+use crate::linalg::dot_products::dot;
+use crate::{Error, Result, solver::check_stop};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::map::contiguous;
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
 pub(crate) use state::CgSolution;
-use state::{Column, State};
+use state::{CgState, RunningColumn};
 
 /// Iterations between two computations of the true residual.
-const TRUE_EVERY: usize = 10;
+const TRUE_RESIDUAL_INTERVAL: usize = 10;
 
 /// Maximum number of iterations for most systems. With a condition number of 10⁴, each reduces the
 /// error by a factor of 0.98, and all of them gain eight digits.
-const MOST: usize = 1000;
+const MAX_ITERATIONS: usize = 1000;
 
 /// Returns the maximum number of iterations for n unknowns. It exceeds [`MAX_ITERATIONS`] for n
 /// between 100 and 10,000: iterations are then cheap, and an ill-conditioned system takes several
 /// per unknown until rounding stops it.
-fn most(n: usize) -> usize {
-    MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
+fn max_iterations(n: usize) -> usize {
+    MAX_ITERATIONS.max(10 * n.min(MAX_ITERATIONS).min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
 
 /// A true residual below this fraction of the smallest previous one is progress.
-const PROGRESS: f64 = 0.95;
+const PROGRESS_RATIO: f64 = 0.95;
 
 /// Returns the number of iterations without progress after which rounding prevents further gains.
 /// The residual of an ill-conditioned system oscillates for about as many iterations as unknowns.
 /// For large n the number falls again, because iterations are expensive.
 fn patience(n: usize) -> usize {
-    100.max(n.min(MOST * MOST / n.max(1)))
+    100.max(n.min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
 
 /// Ratio of the true rᵀM⁻¹r to that of the recurrence, above which the search directions restart.
-const DRIFTED: f64 = 4.0;
+const RESTART_RATIO: f64 = 4.0;
 
 /// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
-pub(crate) trait Positive {
+pub(crate) trait PositiveDefinite {
     /// Computes `out` = A v.
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()>;
     /// Computes `out` = A v as exactly as possible, for true residuals.
@@ -75,7 +75,7 @@ pub(crate) enum Norm {
 
 /// Stopping rule of an iteration, with its observer and journal.
 #[derive(Clone, Copy)]
-pub(crate) struct Until<'a> {
+pub(crate) struct StoppingRule<'a> {
     /// Residual at which a column has converged, relative to the norm of its right side.
     pub(crate) tolerance: f64,
     pub(crate) observer: &'a dyn Observer,
@@ -93,35 +93,40 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 ///
 /// # Errors
 /// The products fail; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] if numbers overflow.
-pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<CgSolution> {
-    let Until { tolerance, observer, journal } = until;
-    let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
+pub(crate) fn solve(
+    system: &mut dyn PositiveDefinite,
+    b: MatRef<'_, f64>,
+    norm: Norm,
+    stopping_rule: StoppingRule<'_>,
+) -> Result<CgSolution> {
+    let StoppingRule { tolerance, observer, journal } = stopping_rule;
+    let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || CgState::new(b));
     if steps.is_complete() {
-        return Ok(state.found);
+        return Ok(state.solution);
     }
     let z = Mat::zeros(b.nrows(), b.ncols());
-    let mut run = Iteration { system, b, norm, tolerance, z, state, whole: true };
+    let mut run = Iteration { system, b, norm, tolerance, z, state, between_iterations: true };
     if steps.done() == 0 {
-        run.begin()?;
+        run.initialise()?;
     }
-    for iteration in steps.done() as usize + 1..=most(b.nrows()) {
+    for iteration in steps.done() as usize + 1..=max_iterations(b.nrows()) {
         if run.state.columns.is_empty() {
             break;
         }
-        if let Err(error) = heed(observer).and_then(|()| run.iterate(iteration)) {
-            if run.whole {
-                steps.keep(&run.state);
+        if let Err(error) = check_stop(observer).and_then(|()| run.iterate(iteration)) {
+            if run.between_iterations {
+                steps.save_before_stop(&run.state);
             }
             return Err(error);
         }
-        steps.after(&run.state);
+        steps.record_step(&run.state);
     }
     steps.complete(&run.state);
-    Ok(run.state.found)
+    Ok(run.state.solution)
 }
 
 /// Returns √(rᵀM⁻¹r) or ‖r‖.
-fn size(norm: Norm, rz: f64, r: MatRef<'_, f64>, j: usize) -> f64 {
+fn residual_norm(norm: Norm, rz: f64, r: MatRef<'_, f64>, j: usize) -> f64 {
     match norm {
         Norm::Preconditioned => rz.max(0.0).sqrt(),
         Norm::Euclidean => dot_of(r, j, r, j).sqrt(),
@@ -133,29 +138,29 @@ fn dot_of(a: MatRef<'_, f64>, i: usize, b: MatRef<'_, f64>, j: usize) -> f64 {
 }
 
 /// Adds factor · `from` column i to `to` column j.
-fn add(to: &mut Mat<f64>, j: usize, factor: f64, from: &Mat<f64>, i: usize) {
+fn add_scaled(to: &mut Mat<f64>, j: usize, factor: f64, from: &Mat<f64>, i: usize) {
     to.col_mut(j).iter_mut().zip(from.col(i).iter()).for_each(|(to, from)| *to += factor * from);
 }
 
 struct Iteration<'a> {
-    system: &'a mut dyn Positive,
+    system: &'a mut dyn PositiveDefinite,
     b: MatRef<'a, f64>,
     norm: Norm,
     tolerance: f64,
     /// M⁻¹r, by right side.
     z: Mat<f64>,
-    state: State,
+    state: CgState,
     /// True if the state is at the end of a whole iteration.
-    whole: bool,
+    between_iterations: bool,
 }
 
 impl Iteration<'_> {
-    fn begin(&mut self) -> Result<()> {
+    fn initialise(&mut self) -> Result<()> {
         self.precondition()?;
-        let State { r, p, columns, .. } = &mut self.state;
+        let CgState { r, p, columns, .. } = &mut self.state;
         for column in columns.iter_mut() {
             column.rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
-            column.scale = size(self.norm, column.rz, r.as_ref(), column.j);
+            column.scale = residual_norm(self.norm, column.rz, r.as_ref(), column.j);
         }
         // a right side of 0 has the solution 0
         columns.retain(|column| column.scale > 0.0);
@@ -164,33 +169,33 @@ impl Iteration<'_> {
     }
 
     fn iterate(&mut self, iteration: usize) -> Result<()> {
-        let ap = self.apply(&self.gather(&self.state.p))?;
-        self.whole = false;
-        self.step(&ap)?;
-        let State { found, columns, .. } = &mut self.state;
+        let ap = self.apply(&self.running_columns(&self.state.p))?;
+        self.between_iterations = false;
+        self.update_solution(&ap)?;
+        let CgState { solution, columns, .. } = &mut self.state;
         for column in columns.iter_mut() {
-            found.iterations[column.j] = iteration;
+            solution.iterations[column.j] = iteration;
             column.stalls += 1;
         }
         self.precondition()?;
-        let last = iteration == most(self.b.nrows());
-        if last || iteration.is_multiple_of(TRUE_EVERY) || self.claims() {
-            self.finish(last)?;
+        let last = iteration == max_iterations(self.b.nrows());
+        if last || iteration.is_multiple_of(TRUE_RESIDUAL_INTERVAL) || self.seems_converged() {
+            self.check_residuals(last)?;
         }
-        self.turn();
-        self.whole = true;
+        self.update_directions();
+        self.between_iterations = true;
         Ok(())
     }
 
     /// Returns the running columns as a matrix.
-    fn gather(&self, from: &Mat<f64>) -> Mat<f64> {
+    fn running_columns(&self, from: &Mat<f64>) -> Mat<f64> {
         let columns = &self.state.columns;
         Mat::from_fn(from.nrows(), columns.len(), |i, c| from[(i, columns[c].j)])
     }
 
     /// Computes z = M⁻¹r of the running columns.
     fn precondition(&mut self) -> Result<()> {
-        let r = self.gather(&self.state.r);
+        let r = self.running_columns(&self.state.r);
         let mut z = Mat::zeros(r.nrows(), r.ncols());
         self.system.precondition(r.as_ref(), z.as_mut())?;
         for (c, column) in self.state.columns.iter().enumerate() {
@@ -206,8 +211,8 @@ impl Iteration<'_> {
     }
 
     /// Updates x += αp, r −= αAp.
-    fn step(&mut self, ap: &Mat<f64>) -> Result<()> {
-        let State { found, r, p, columns, .. } = &mut self.state;
+    fn update_solution(&mut self, ap: &Mat<f64>) -> Result<()> {
+        let CgState { solution, r, p, columns, .. } = &mut self.state;
         for (c, column) in columns.iter().enumerate() {
             let curvature = dot_of(p.as_ref(), column.j, ap.as_ref(), c);
             if !curvature.is_finite() {
@@ -218,63 +223,63 @@ impl Iteration<'_> {
             }
             // without positive curvature the column makes no step; the next residual check decides
             let alpha = if curvature > 0.0 { column.rz / curvature } else { 0.0 };
-            add(&mut found.x, column.j, alpha, p, column.j);
-            add(r, column.j, -alpha, ap, c);
+            add_scaled(&mut solution.x, column.j, alpha, p, column.j);
+            add_scaled(r, column.j, -alpha, ap, c);
         }
         Ok(())
     }
 
     /// Returns true if the recurrence indicates that some column has converged.
-    fn claims(&self) -> bool {
+    fn seems_converged(&self) -> bool {
         let (r, z) = (self.state.r.as_ref(), self.z.as_ref());
-        let small = |column: &Column| {
+        let is_small = |column: &RunningColumn| {
             let rz = dot_of(r, column.j, z, column.j);
-            size(self.norm, rz, r, column.j) <= self.tolerance * column.scale
+            residual_norm(self.norm, rz, r, column.j) <= self.tolerance * column.scale
         };
-        self.state.columns.iter().any(small)
+        self.state.columns.iter().any(is_small)
     }
 
     /// Replaces the residuals by the true ones, and removes the finished columns: converged,
     /// stalled, or at the `last` iteration.
-    fn finish(&mut self, last: bool) -> Result<()> {
-        let x = self.gather(&self.state.found.x);
+    fn check_residuals(&mut self, last: bool) -> Result<()> {
+        let x = self.running_columns(&self.state.solution.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());
         self.system.apply_exactly(x.as_ref(), ax.as_mut())?;
-        let State { r, columns, .. } = &mut self.state;
+        let CgState { r, columns, .. } = &mut self.state;
         for (c, column) in columns.iter_mut().enumerate() {
-            column.claimed = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
+            column.recurrence_rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
             let values = r.col_mut(column.j).iter_mut().zip(self.b.col(column.j).iter());
             values.zip(ax.col(c).iter()).for_each(|((r, b), ax)| *r = b - ax);
         }
         self.precondition()?;
         let (z, norm, tolerance) = (self.z.as_ref(), self.norm, self.tolerance);
-        let State { found, best, r, columns, .. } = &mut self.state;
+        let CgState { solution, best, r, columns, .. } = &mut self.state;
         columns.retain_mut(|column| {
             let (j, rz) = (column.j, dot_of(r.as_ref(), column.j, z, column.j));
-            let residual = size(norm, rz, r.as_ref(), j) / column.scale;
-            column.stalls = if residual > PROGRESS * column.proven { column.stalls } else { 0 };
-            if residual < column.proven {
-                column.proven = residual;
-                best.col_mut(j).copy_from(found.x.col(j));
+            let residual = residual_norm(norm, rz, r.as_ref(), j) / column.scale;
+            column.stalls = if residual > PROGRESS_RATIO * column.best_residual { column.stalls } else { 0 };
+            if residual < column.best_residual {
+                column.best_residual = residual;
+                best.col_mut(j).copy_from(solution.x.col(j));
             }
-            found.residuals[j] = column.proven;
-            if rz > DRIFTED * column.claimed {
+            solution.residuals[j] = column.best_residual;
+            if rz > RESTART_RATIO * column.recurrence_rz {
                 column.rz = 0.0;
             }
-            let stalled = column.stalls >= patience(found.x.nrows());
+            let stalled = column.stalls >= patience(solution.x.nrows());
             let converged = residual <= tolerance;
             if !converged && (stalled || last) {
-                found.x.col_mut(j).copy_from(best.col(j));
+                solution.x.col_mut(j).copy_from(best.col(j));
             }
-            found.converged &= converged || !(stalled || last);
+            solution.converged &= converged || !(stalled || last);
             !(converged || stalled || last)
         });
         Ok(())
     }
 
     /// Updates p = z + βp.
-    fn turn(&mut self) {
-        let State { r, p, columns, .. } = &mut self.state;
+    fn update_directions(&mut self) {
+        let CgState { r, p, columns, .. } = &mut self.state;
         for column in columns {
             let rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
             let beta = if column.rz > 0.0 { rz / column.rz } else { 0.0 };

@@ -6,7 +6,7 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 
 /// Relative residual above which the solution is rejected: its fitted values may be wrong by a
 /// tenth of the target.
-const USELESS: f64 = 0.1;
+const MAX_RESIDUAL: f64 = 0.1;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CgSolution {
@@ -27,7 +27,7 @@ impl CgSolution {
     /// Rejects a solution with too large a residual; `remedy` completes the message.
     pub(crate) fn check(&self, remedy: &'static str) -> Result<()> {
         let (residual, iterations) = (self.residual(), self.iterations.iter().copied().max().unwrap_or(0));
-        if residual < USELESS { Ok(()) } else { Err(Error::NoSolution { residual, iterations, remedy }) }
+        if residual < MAX_RESIDUAL { Ok(()) } else { Err(Error::NotConverged { residual, iterations, remedy }) }
     }
 
     pub(crate) fn figures(&self) -> Vec<Figure> {
@@ -39,21 +39,21 @@ impl CgSolution {
 }
 
 /// State of a right side that is still iterating.
-pub(super) struct Column {
+pub(super) struct RunningColumn {
     pub(super) j: usize,
     pub(super) scale: f64,
     /// rᵀz; 0 if the search directions restart.
     pub(super) rz: f64,
     /// rᵀz of the recurrence, while the true residual is computed.
-    pub(super) claimed: f64,
+    pub(super) recurrence_rz: f64,
     /// Smallest true residual so far, of the best x, which starts as 0.
-    pub(super) proven: f64,
+    pub(super) best_residual: f64,
     /// Number of iterations since the true residual last improved.
     pub(super) stalls: usize,
 }
 
-pub(super) struct State {
-    pub(super) found: CgSolution,
+pub(super) struct CgState {
+    pub(super) solution: CgSolution,
     /// x with the smallest true residual, by right side.
     pub(super) best: Mat<f64>,
     /// Residuals, by right side.
@@ -61,15 +61,20 @@ pub(super) struct State {
     /// Directions, by right side.
     pub(super) p: Mat<f64>,
     /// Right sides that have not converged.
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<RunningColumn>,
 }
 
-impl State {
+impl CgState {
     pub(super) fn new(b: MatRef<'_, f64>) -> Self {
         let (n, t) = b.shape();
-        let column = |j| Column { j, scale: 0.0, rz: 0.0, claimed: 0.0, proven: 1.0, stalls: 0 };
+        let column = |j| RunningColumn { j, scale: 0.0, rz: 0.0, recurrence_rz: 0.0, best_residual: 1.0, stalls: 0 };
         Self {
-            found: CgSolution { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
+            solution: CgSolution {
+                x: Mat::zeros(n, t),
+                iterations: vec![0; t],
+                residuals: vec![0.0; t],
+                converged: true,
+            },
             best: Mat::zeros(n, t),
             r: b.to_owned(),
             p: Mat::zeros(n, t),
@@ -78,38 +83,38 @@ impl State {
     }
 }
 
-impl Persist for State {
+impl Persist for CgState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        for (name, matrix) in [("x", &self.found.x), ("best", &self.best), ("r", &self.r), ("p", &self.p)] {
+        for (name, matrix) in [("x", &self.solution.x), ("best", &self.best), ("r", &self.r), ("p", &self.p)] {
             (0..matrix.ncols()).for_each(|j| out.put(&format!("{name}{j}"), matrix.col_as_slice(j)));
         }
-        out.own("iterations", self.found.iterations.iter().map(|i| *i as u64).collect());
-        out.put("residuals", &self.found.residuals);
-        out.one("converged", u64::from(self.found.converged));
-        out.own("columns", self.columns.iter().map(|c| c.j as u64).collect());
-        out.own("stalls", self.columns.iter().map(|c| c.stalls as u64).collect());
-        out.own("scalars", self.columns.iter().flat_map(|c| [c.scale, c.rz, c.proven]).collect());
+        out.put_owned("iterations", self.solution.iterations.iter().map(|i| *i as u64).collect());
+        out.put("residuals", &self.solution.residuals);
+        out.one("converged", u64::from(self.solution.converged));
+        out.put_owned("columns", self.columns.iter().map(|c| c.j as u64).collect());
+        out.put_owned("stalls", self.columns.iter().map(|c| c.stalls as u64).collect());
+        out.put_owned("scalars", self.columns.iter().flat_map(|c| [c.scale, c.rz, c.best_residual]).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         for (name, matrix) in
-            [("x", &mut self.found.x), ("best", &mut self.best), ("r", &mut self.r), ("p", &mut self.p)]
+            [("x", &mut self.solution.x), ("best", &mut self.best), ("r", &mut self.r), ("p", &mut self.p)]
         {
             for j in 0..matrix.ncols() {
                 from.fill(&format!("{name}{j}"), matrix.col_as_slice_mut(j))?;
             }
         }
-        let mut iterations = vec![0u64; self.found.iterations.len()];
+        let mut iterations = vec![0u64; self.solution.iterations.len()];
         from.fill("iterations", &mut iterations)?;
-        self.found.iterations = iterations.iter().map(|i| *i as usize).collect();
-        from.fill("residuals", &mut self.found.residuals)?;
-        self.found.converged = from.one::<u64>("converged")? != 0;
+        self.solution.iterations = iterations.iter().map(|i| *i as usize).collect();
+        from.fill("residuals", &mut self.solution.residuals)?;
+        self.solution.converged = from.one::<u64>("converged")? != 0;
         let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
         let scalars = from.read::<f64>("scalars")?;
         let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
         let column = |((&j, &stalls), &[scale, rz, proven]): ((&u64, &u64), &[f64; 3])| {
             let (j, stalls) = (j as usize, stalls as usize);
-            Column { j, scale, rz, claimed: 0.0, proven, stalls }
+            RunningColumn { j, scale, rz, recurrence_rz: 0.0, best_residual: proven, stalls }
         };
         self.columns = parts.map(column).collect();
         Ok(())

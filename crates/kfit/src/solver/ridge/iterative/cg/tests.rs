@@ -1,10 +1,10 @@
 use super::*;
-use kstore::pass::Unobserved;
+use kstore::pass::NoObserver;
 
 /// A dense matrix with its diagonal as the preconditioner.
-struct Dense(Mat<f64>, usize);
+struct DenseSystem(Mat<f64>, usize);
 
-impl Positive for Dense {
+impl PositiveDefinite for DenseSystem {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
         out.copy_from(&self.0 * v);
         self.1 += v.ncols();
@@ -16,25 +16,25 @@ impl Positive for Dense {
     }
 }
 
-fn until(tolerance: f64) -> Until<'static> {
-    Until { tolerance, observer: &Unobserved, journal: None }
+fn stopping_rule(tolerance: f64) -> StoppingRule<'static> {
+    StoppingRule { tolerance, observer: &NoObserver, journal: None }
 }
 
-fn dense(n: usize) -> Dense {
+fn dense(n: usize) -> DenseSystem {
     let b = Mat::<f64>::from_fn(n, n, |i, j| ((i * 13 + j * 29) as f64).sin());
     let mut a = b.transpose() * &b;
     (0..n).for_each(|i| a[(i, i)] += 1.0 + i as f64);
-    Dense(a, 0)
+    DenseSystem(a, 0)
 }
 
 #[test]
-fn residuals_are_those_of_the_solution_and_columns_leave_when_they_have_converged() {
+fn residuals_belong_to_the_solution_and_converged_columns_leave() {
     let mut system = dense(60);
     // the second right side is A e_7, the third is 0
     let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), system.0[(i, 7)], 0.0][j]);
     for norm in [Norm::Euclidean, Norm::Preconditioned] {
         system.1 = 0;
-        let found = solve(&mut system, b.as_ref(), norm, until(1e-10)).unwrap();
+        let found = solve(&mut system, b.as_ref(), norm, stopping_rule(1e-10)).unwrap();
         assert!(found.converged && found.iterations[2] == 0 && found.x.col(2).norm_max() == 0.0);
         let r = &b - &system.0 * &found.x;
         for j in 0..2 {
@@ -47,21 +47,25 @@ fn residuals_are_those_of_the_solution_and_columns_leave_when_they_have_converge
         }
         let most = found.iterations.iter().max().unwrap();
         // one product for each column and iteration, and the true residuals
-        assert!(system.1 <= found.iterations.iter().sum::<usize>() + 2 * (most / TRUE_EVERY + 2), "{}", system.1);
+        assert!(
+            system.1 <= found.iterations.iter().sum::<usize>() + 2 * (most / TRUE_RESIDUAL_INTERVAL + 2),
+            "{}",
+            system.1
+        );
     }
 }
 
 #[test]
-fn what_rounding_does_not_allow_is_not_called_converged() {
+fn a_residual_below_rounding_is_not_reported_as_converged() {
     let mut system = dense(40);
     let b = Mat::from_fn(40, 1, |i, _| (i as f64).sin());
-    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-30)).unwrap();
-    assert!(!found.converged && found.residuals[0] < 1e-12 && found.iterations[0] < MOST, "{found:?}");
+    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-30)).unwrap();
+    assert!(!found.converged && found.residuals[0] < 1e-12 && found.iterations[0] < MAX_ITERATIONS, "{found:?}");
 }
 
-struct Rounded(Dense, f64);
+struct InexactSystem(DenseSystem, f64);
 
-impl Positive for Rounded {
+impl PositiveDefinite for InexactSystem {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
         let n = v.nrows();
         let error = Mat::from_fn(n, n, |i, j| self.1 * ((i.min(j) * 7 + i.max(j) * 3) as f64).cos());
@@ -77,21 +81,21 @@ impl Positive for Rounded {
 }
 
 #[test]
-fn products_with_an_error_come_to_the_solution_all_the_same() {
+fn inexact_products_still_converge() {
     let b = Mat::from_fn(60, 2, |i, j| (i as f64 + 0.3 * j as f64).cos());
-    let mut system = Rounded(dense(60), 1e-4);
-    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-9)).unwrap();
+    let mut system = InexactSystem(dense(60), 1e-4);
+    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-9)).unwrap();
     let r = &b - &system.0.0 * &found.x;
     let outside = r.col(0).norm_l2() / b.col(0).norm_l2();
     assert!(found.converged && outside <= 1e-9, "{outside:e} {:?}", found.residuals);
 }
 
 #[test]
-fn an_iterate_that_diverges_is_given_up_for_the_best_one() {
+fn the_best_iterate_replaces_a_divergent_one() {
     let b = Mat::from_fn(60, 1, |i, _| (i as f64).cos());
     // errors far above the least eigenvalue: the applied matrix is not positive definite
-    let mut system = Rounded(dense(60), 50.0);
-    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-9)).unwrap();
+    let mut system = InexactSystem(dense(60), 50.0);
+    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-9)).unwrap();
     let r = &b - &system.0.0 * &found.x;
     let outside = r.col(0).norm_l2() / b.col(0).norm_l2();
     assert!(!found.converged && outside <= 1.0 && (outside - found.residual()).abs() < 1e-12, "{outside} {found:?}");
@@ -104,19 +108,19 @@ fn an_iterate_that_diverges_is_given_up_for_the_best_one() {
 }
 
 /// Stops after the given number of checks.
-struct Impatient(std::sync::atomic::AtomicU64);
+struct StopsAfter(std::sync::atomic::AtomicU64);
 
-impl Observer for Impatient {
+impl Observer for StopsAfter {
     fn advance(&self, _: u64) {}
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 0
     }
 }
 
 /// A listener that fails the test on a warning.
-struct Calm;
+struct NoWarnings;
 
-impl kstore::checkpoint::Listener for Calm {
+impl kstore::checkpoint::Listener for NoWarnings {
     fn note(&self, _: String) {}
     fn warn(&self, text: String) {
         panic!("{text}");
@@ -124,9 +128,9 @@ impl kstore::checkpoint::Listener for Calm {
 }
 
 #[test]
-fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
+fn a_run_with_many_stops_is_bit_identical_to_one_without() {
     let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), (i as f64 * 0.1).sin(), 0.0][j]);
-    let whole = solve(&mut dense(60), b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
+    let uninterrupted = solve(&mut dense(60), b.as_ref(), Norm::Euclidean, stopping_rule(1e-10)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let manifest = kstore::checkpoint::Manifest {
         version: String::new(),
@@ -142,12 +146,12 @@ fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
             &manifest,
             std::time::Duration::ZERO,
             if stops > 0 { kstore::checkpoint::Resume::Required } else { kstore::checkpoint::Resume::Never },
-            &Calm,
+            &NoWarnings,
         )
         .unwrap();
-        let observer = Impatient(7.into());
+        let observer = StopsAfter(7.into());
         let mut system = dense(60);
-        let until = Until { observer: &observer, journal: Some(&journal), ..until(1e-10) };
+        let until = StoppingRule { observer: &observer, journal: Some(&journal), ..stopping_rule(1e-10) };
         let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until);
         products += system.1;
         match found {
@@ -157,10 +161,10 @@ fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
         stops += 1;
         assert!(stops < 100, "no progress");
     };
-    assert!(stops >= 3 && found.x == whole.x, "{stops} stops");
-    assert_eq!((found.iterations, found.residuals), (whole.iterations, whole.residuals));
+    assert!(stops >= 3 && found.x == uninterrupted.x, "{stops} stops");
+    assert_eq!((found.iterations, found.residuals), (uninterrupted.iterations, uninterrupted.residuals));
     // nothing is computed twice
     let mut system = dense(60);
-    solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
+    solve(&mut system, b.as_ref(), Norm::Euclidean, stopping_rule(1e-10)).unwrap();
     assert_eq!(products, system.1);
 }

@@ -1,5 +1,5 @@
 use super::super::super::loss::Loss;
-use super::super::gram::whole;
+use super::super::kernel_cache::fill_matrix;
 use super::*;
 
 const LOSSES: [(Loss, f64); 4] =
@@ -7,7 +7,7 @@ const LOSSES: [(Loss, f64); 4] =
 
 /// Rows of two overlapping classes, more than a working set.
 fn problem() -> (usize, Vec<f64>, Vec<f64>) {
-    let n = WORKING + 500;
+    let n = WORKING_SET + 500;
     let noise = |i: usize| ((i * 7919 % 1013) as f64 / 1013.0 - 0.5) * 4.0;
     let sign = |i: usize| if i.is_multiple_of(3) { 1.0 } else { -1.0 };
     let x = (0..n).flat_map(|i| [sign(i) + noise(i), noise(i * 31 + 7)]).collect();
@@ -17,7 +17,7 @@ fn problem() -> (usize, Vec<f64>, Vec<f64>) {
 /// Solves an SVM with working sets and with its whole matrix: both end within the gap of the same
 /// objective.
 #[test]
-fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
+fn working_sets_reach_the_objective_of_the_whole_matrix() {
     let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
     let (n, x, y) = problem();
     let x = MatRef::from_row_major_slice(&x, n, 2);
@@ -34,33 +34,36 @@ fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
         let points = KernelPoints { kernel: &*kernel, x, shift };
         let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
             let mut dual = Dual::new(rows.clone(), terms);
-            dual.fill(points, workers, &|| false);
+            dual.initialise(points, workers, &|| false);
             dual.solve(&mut gram, Some(points), 10_000, workers, &|| false)
         };
         let mut k = Vec::new();
-        whole(points, &[n], &[], &mut k, &Workers::sequential());
-        let one = solve(Gram::Whole(k), &Workers::sequential());
-        let parts = solve(Gram::Some(RowCache::new(points, 0)), &Workers::sequential());
-        let again = solve(Gram::Some(RowCache::new(points, n)), &Workers::new(3));
-        assert!(parts.beta == again.beta && parts.b == again.b, "{loss:?} {intercept}: other bits");
-        for found in [&one, &parts] {
-            assert!(found.primal - found.dual <= 1e-6 * found.primal.abs().max(found.dual.abs()), "{loss:?}");
-            assert!(found.beta.iter().zip(&rows).all(|(beta, row)| loss.conjugate(*beta, *row).is_finite()));
+        fill_matrix(points, &[n], &[], &mut k, &Workers::sequential());
+        let whole_matrix = solve(Gram::Matrix(k), &Workers::sequential());
+        let small_cache = solve(Gram::Cache(RowCache::new(points, 0)), &Workers::sequential());
+        let large_cache = solve(Gram::Cache(RowCache::new(points, n)), &Workers::new(3));
+        assert!(
+            small_cache.beta == large_cache.beta && small_cache.b == large_cache.b,
+            "{loss:?} {intercept}: other bits"
+        );
+        for solved in [&whole_matrix, &small_cache] {
+            assert!(solved.primal - solved.dual <= 1e-6 * solved.primal.abs().max(solved.dual.abs()), "{loss:?}");
+            assert!(solved.beta.iter().zip(&rows).all(|(beta, row)| loss.conjugate(*beta, *row).is_finite()));
             if intercept == Intercept::Free {
-                let sum: f64 = found.beta.iter().sum();
+                let sum: f64 = solved.beta.iter().sum();
                 assert!((sum - total).abs() < 1e-9 * c * n as f64, "{loss:?} {intercept}: {sum}");
             }
         }
-        let off = (one.primal - parts.primal).abs() / one.primal.abs();
-        assert!(off <= 2e-6, "{loss:?} {intercept}: {} {}", one.primal, parts.primal);
-        assert!(parts.rounds > 1 && one.primal.abs() > 0.0);
+        let difference = (whole_matrix.primal - small_cache.primal).abs() / whole_matrix.primal.abs();
+        assert!(difference <= 2e-6, "{loss:?} {intercept}: {} {}", whole_matrix.primal, small_cache.primal);
+        assert!(small_cache.rounds > 1 && whole_matrix.primal.abs() > 0.0);
     }
 }
 
 #[test]
 fn golden_sections_find_the_minimum() {
-    for at in [-3.0, 0.25, 1e-9, 7.0] {
-        let found = minimum(-3.0, 7.0, &|b| (b - at).abs() + 0.5 * (b - at).max(0.0));
-        assert!((found - at).abs() < 1e-7, "{at}: {found}");
+    for expected in [-3.0, 0.25, 1e-9, 7.0] {
+        let minimiser = golden_section(-3.0, 7.0, &|b| (b - expected).abs() + 0.5 * (b - expected).max(0.0));
+        assert!((minimiser - expected).abs() < 1e-7, "{expected}: {minimiser}");
     }
 }

@@ -1,0 +1,195 @@
+//! Kernels on some of the columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
+//!
+//! An expression names its columns, which are looked up once among the features of the rows
+//! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression:
+//! a model file stores them next to the names of its features, which are the same on every table
+//! that the model is used on.
+//!
+//! A kernel of some coordinates is the kernel of points after a linear map, and is positive
+//! definite if the kernel is.
+
+use super::{Spectrum, embedded::Embedding};
+use crate::{Error, Real, Result};
+use kpass::names;
+use std::{collections::HashSet, fmt, sync::Arc};
+
+/// Names of columns as written, and the positions where they were found.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ColumnChoice {
+    parts: Vec<ColumnSelector>,
+    indices: Option<ColumnIndices>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ColumnSelector {
+    /// A column; if no feature has this name, the items of a list column, the values of a column of
+    /// categories, or a pattern. With a leading `!` it excludes its columns from the others, or
+    /// from all columns if no other column exists.
+    Pattern(String),
+    /// The first and the last column and all columns between, in the order of the features.
+    Range(String, String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ColumnIndices {
+    /// Number of features of a point.
+    input_count: usize,
+    indices: Arc<[usize]>,
+}
+
+impl ColumnChoice {
+    pub(super) fn new(parts: Vec<ColumnSelector>) -> Self {
+        Self { parts, indices: None }
+    }
+
+    /// Returns the positions of the columns; `None` before they are resolved.
+    pub(super) fn indices(&self) -> Option<&ColumnIndices> {
+        self.indices.as_ref()
+    }
+
+    /// Returns the resolved columns by the feature names of in-memory rows: `x0`, `x1`, ….
+    pub(super) fn by_position(&self) -> Self {
+        let positions = self.indices().into_iter().flat_map(ColumnIndices::iter);
+        Self::new(positions.map(|place| ColumnSelector::Pattern(format!("x{place}"))).collect())
+    }
+
+    /// Finds the columns among `features`, in the order in which they are written, each once.
+    /// `kernel` is the name of the kernel, for messages.
+    pub(super) fn resolve(&self, features: &[&str], kernel: &'static str) -> Result<Self> {
+        let (mut indices, mut seen, mut included) = (Vec::new(), HashSet::new(), Vec::new());
+        for part in &self.parts {
+            match part.excluded(features) {
+                Some(excluded) => seen.extend(excluded.find(features, kernel)?),
+                None => included.push(part.find(features, kernel)?),
+            }
+        }
+        if included.is_empty() {
+            included.push((0..features.len()).collect());
+        }
+        indices.extend(included.into_iter().flatten().filter(|place| seen.insert(*place)));
+        if indices.is_empty() {
+            let (name, hint) = (self.to_string(), "; the exclusions leave no column".to_string());
+            return Err(Error::NoSuchFeature { kernel, name, hint });
+        }
+        let columns = ColumnIndices { input_count: features.len(), indices: indices.into() };
+        Ok(Self { parts: self.parts.clone(), indices: Some(columns) })
+    }
+}
+
+impl ColumnSelector {
+    /// Returns the columns that follow `!`; `None` if a feature has the whole name, `!` included.
+    fn excluded(&self, features: &[&str]) -> Option<Self> {
+        match self {
+            Self::Pattern(name) if names::position(features, name).is_none() => {
+                name.strip_prefix('!').map(|name| Self::Pattern(name.to_string()))
+            }
+            _ => None,
+        }
+    }
+
+    fn find(&self, features: &[&str], kernel: &'static str) -> Result<Vec<usize>> {
+        let missing =
+            |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: names::hint(features, name) };
+        let position = |name: &str| names::position(features, name).ok_or_else(|| missing(name));
+        match self {
+            Self::Pattern(name) => {
+                match (
+                    names::position(features, name),
+                    names::list_columns(features, name),
+                    names::category_columns(features, name),
+                ) {
+                    (Some(place), ..) => Ok(vec![place]),
+                    (None, items, _) if !items.is_empty() => Ok(items),
+                    (None, _, values) if !values.is_empty() => Ok(values),
+                    _ => {
+                        let pattern = glob::Pattern::new(name).map_err(|_| missing(name))?;
+                        let columns = features.iter().enumerate();
+                        let matches: Vec<_> =
+                            columns.filter(|(_, name)| pattern.matches(name)).map(|(i, _)| i).collect();
+                        if matches.is_empty() { Err(missing(name)) } else { Ok(matches) }
+                    }
+                }
+            }
+            Self::Range(first, last) => {
+                let (from, to) = (position(first)?, position(last)?);
+                if from > to {
+                    return Err(Error::ReversedRange { kernel, first: first.clone(), last: last.clone() });
+                }
+                Ok((from..=to).collect())
+            }
+        }
+    }
+}
+
+impl ColumnIndices {
+    pub(super) fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.indices.iter().copied()
+    }
+}
+
+impl Embedding for ColumnIndices {
+    fn image_len(&self, d: usize) -> usize {
+        assert_eq!(d, self.input_count, "the columns were looked up among other features");
+        self.indices.len()
+    }
+
+    fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
+        for (image, &place) in image.iter_mut().zip(&*self.indices) {
+            *image = x[place];
+        }
+    }
+
+    fn pull_back<T: Real>(&self, _: &[T], _: &[T], by_image: &[T], gradient: &mut [T]) {
+        gradient.fill(T::ZERO);
+        for (&by_image, &place) in by_image.iter().zip(&*self.indices) {
+            gradient[place] = by_image;
+        }
+    }
+
+    /// Returns the frequencies of the columns, and 0 for other columns: their length scale is
+    /// infinite.
+    fn spectrum(&self, spectrum: Option<Spectrum>) -> Option<Spectrum> {
+        let spectrum = spectrum?;
+        let mut lengths = vec![f64::INFINITY; self.input_count];
+        for (i, &place) in self.indices.iter().enumerate() {
+            lengths[place] = spectrum.length(i);
+        }
+        Some(Spectrum { lengths, ..spectrum })
+    }
+}
+
+/// Returns whether a character needs no quotes in a name.
+pub(super) fn is_bare(c: char) -> bool {
+    !c.is_whitespace() && !",()[]\"".contains(c)
+}
+
+impl fmt::Display for ColumnChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.parts.iter().map(ColumnSelector::to_string).collect::<Vec<_>>()[..] {
+            [part] => f.write_str(part),
+            parts => write!(f, "[{}]", parts.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for ColumnSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pattern(name) => quoted(name).fmt(f),
+            Self::Range(first, last) => write!(f, "{}..{}", quoted(first), quoted(last)),
+        }
+    }
+}
+
+/// Returns a name that parses back: quoted if it contains special characters, with quotes doubled.
+fn quoted(name: &str) -> String {
+    let dots = name.contains("..") || name.starts_with('.') || name.ends_with('.');
+    if !name.is_empty() && !dots && name.chars().all(is_bare) {
+        return name.to_string();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,151 @@
+//! Sums over features for a few rows with fixed points, in registers.
+//!
+//! The [panels](super::panel) with x and z exchanged: the fixed points are packed into vectors
+//! once, so a row needs no other rows to fill a vector. Each value is computed by the same
+//! operations in the same order as in a block.
+
+use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
+use super::panel::{Finish, PointStats, PointStatsTable, Suspects, accumulate, height, panel_height, write_column};
+use super::points::{AlignedVec, Frame, row};
+use super::terms::Term;
+use crate::{Real, vectorised};
+use faer::MatRef;
+use pulp::{Simd, WithSimd};
+use std::marker::PhantomData;
+
+/// Rows whose sums are in registers at once; remaining rows are processed one by one.
+const ROW_GROUP: usize = 4;
+/// Sums of a row that are converted to values at once.
+const SUMS_AT_ONCE: usize = 128;
+
+/// Fixed points in panels, and the numbers that `finish` precomputes for them.
+struct FixedPanels<T, M, F> {
+    frame: Frame<T>,
+    finish: F,
+    /// Points in the layout of [`Frame::pack_panels`].
+    panels: AlignedVec<T>,
+    stats: PointStatsTable<T>,
+    term: PhantomData<M>,
+}
+
+/// Prepares the points `z` in `frame` for the kernel that `finish` derives from Σ_k M(x_k, z_k).
+pub(crate) fn columns<T, M, F>(frame: Frame<T>, finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
+where
+    T: Real,
+    M: Term,
+    F: Finish<T> + Send + Sync + 'static,
+{
+    let (mut rows, mut panels, mut stats) = (AlignedVec::default(), AlignedVec::default(), PointStatsTable::default());
+    // packed as rows first, as in a block: a point's own values are summed in the same order
+    frame.pack_rows(z, z.nrows(), &mut rows);
+    finish.row_stats(&rows, frame.width(), &mut stats);
+    rows_to_panels(&rows, frame.width(), panel_height::<T>(), &mut panels);
+    Box::new(FixedPanels { frame, finish, panels, stats, term: PhantomData::<M> })
+}
+
+/// Copies rows of d numbers into panels of `height` rows, with the values of a column side by side;
+/// missing rows are zero.
+pub(crate) fn rows_to_panels<T: Real>(rows: &[T], d: usize, height: usize, out: &mut AlignedVec<T>) {
+    let out = out.resize_zeroed((rows.len() / d).next_multiple_of(height.max(1)) * d);
+    for (panel, rows) in out.chunks_exact_mut(height.max(1) * d).zip(rows.chunks(height.max(1) * d)) {
+        for (i, row) in rows.chunks_exact(d).enumerate() {
+            row.iter().enumerate().for_each(|(k, value)| panel[k * height + i] = *value);
+        }
+    }
+}
+
+impl<T: Real, M: Term, F: Finish<T> + Send + Sync> KernelColumns<T> for FixedPanels<T, M, F> {
+    fn scratch(&self) -> usize {
+        MAX_FEW_ROWS * self.frame.width()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * (self.panels.len() + self.panels.len() / self.frame.width() * F::STATS_PER_POINT)
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (m, d, mut spare) = (z.nrows(), self.frame.width(), Vec::new());
+        let scaled = &mut scratch[..x.nrows() * d];
+        let mut stats = [PointStats { offset: T::ZERO, size: T::ZERO }; MAX_FEW_ROWS];
+        for (i, (stats, scaled)) in stats.iter_mut().zip(scaled.chunks_exact_mut(d)).enumerate() {
+            self.frame.pack_row(row(x, i, &mut spare), scaled);
+            *stats = self.finish.point_stats(scaled);
+        }
+        pulp::Arch::new().dispatch(FewSums { rows: scaled, panels: &self.panels, d, m, out, term: self.term });
+        for (i, (stats, values)) in stats.iter().zip(out.chunks_exact_mut(m.max(1))).enumerate() {
+            self.finish_row(*stats, row(x, i, &mut spare), z, values);
+        }
+    }
+}
+
+impl<T: Real, M: Term, F: Finish<T>> FixedPanels<T, M, F> {
+    /// Replaces the sums of row `x` with all points by kernel values.
+    fn finish_row(&self, stats: PointStats<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
+        let mut sums = [T::ZERO; SUMS_AT_ONCE];
+        for (first, values) in (0..).step_by(SUMS_AT_ONCE).zip(values.chunks_mut(SUMS_AT_ONCE)) {
+            let (count, sums) = (values.len(), &mut sums[..values.len()]);
+            sums.copy_from_slice(values);
+            let (others, largest) = (self.stats.offsets(first, count), self.stats.largest);
+            if vectorised!(self.finish.values(stats, others, largest, sums, values)) {
+                let suspects = Suspects { one: x, others: z.subrows(first, count), exchanged: true, sums };
+                self.finish.repair(stats, &self.stats, first, suspects, values);
+            }
+        }
+    }
+}
+
+/// The sums of rows with all points, `out[i m + j]`, as a vectorised computation.
+struct FewSums<'a, T, M> {
+    rows: &'a [T],
+    panels: &'a [T],
+    d: usize,
+    m: usize,
+    out: &'a mut [T],
+    term: PhantomData<M>,
+}
+
+impl<T: Real, M: Term> WithSimd for FewSums<'_, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        // a constant condition: only one branch is compiled
+        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 3>(simd) } else { self.run::<S, 2>(simd) }
+    }
+}
+
+impl<T: Real, M: Term> FewSums<'_, T, M> {
+    #[inline(always)]
+    fn run<S: Simd, const VECTORS: usize>(&mut self, simd: S) {
+        let rows = self.rows.len() / self.d;
+        let grouped = rows / ROW_GROUP * ROW_GROUP;
+        // loops, because closures would be compiled for the baseline instruction set
+        for i in (0..grouped).step_by(ROW_GROUP) {
+            self.sum_group::<S, VECTORS, ROW_GROUP>(simd, i);
+        }
+        for i in grouped..rows {
+            self.sum_group::<S, VECTORS, 1>(simd, i);
+        }
+    }
+
+    /// Computes the sums of rows `first..first + COUNT`.
+    #[inline(always)]
+    fn sum_group<S: Simd, const VECTORS: usize, const COUNT: usize>(&mut self, simd: S, first: usize) {
+        let (d, m, height) = (self.d, self.m, height::<T, S>());
+        let group = &self.rows[first * d..][..COUNT * d];
+        let mut rows = [group; COUNT];
+        for (c, row) in rows.iter_mut().enumerate() {
+            *row = &group[c * d..][..d];
+        }
+        let out = &mut self.out[first * m..][..COUNT * m];
+        let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
+        let zeros = [[T::splat(simd, T::ZERO); VECTORS]; COUNT];
+        for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
+            let sums = accumulate::<T, S, M, VECTORS, COUNT, true>(simd, panel, &rows, zeros);
+            for (c, sums) in sums.iter().enumerate() {
+                let to = &mut out[c * m + j..][..height.min(m - j)];
+                write_column::<T, S, VECTORS>(sums, to);
+            }
+        }
+    }
+}

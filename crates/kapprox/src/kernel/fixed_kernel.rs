@@ -1,0 +1,116 @@
+//! A kernel between a few rows and fixed points, such as the landmarks of a model.
+//!
+//! [`KernelFunction::block`] prepares both of its sides at every call and pads rows to whole
+//! panels. In a block of hundreds of rows this is negligible, but for one row it is most of the
+//! time. Here the points are prepared once, they are the long side, and nothing is allocated
+//! afterwards. The values are bit-identical to a block.
+
+use super::KernelFunction;
+use crate::Real;
+use faer::{MatMut, MatRef, prelude::ReborrowMut};
+use std::{fmt, sync::Arc};
+
+/// Maximum number of rows at once.
+pub const MAX_FEW_ROWS: usize = 8;
+
+/// Points prepared for a kernel; see [`KernelFunction::columns`].
+pub trait KernelColumns<T: Real>: Send + Sync {
+    /// Returns how many numbers of scratch [`rows`](Self::rows) needs.
+    fn scratch(&self) -> usize;
+    /// Returns the size of the prepared points in bytes.
+    fn bytes(&self) -> usize;
+    /// Computes `out[i m + j] = k(x_i, z_j)`, bit-identical to [`KernelFunction::block`], for at
+    /// most [`MAX_FEW_ROWS`] rows and the m prepared points `z`; `scratch` is at least as long as
+    /// [`scratch`](Self::scratch).
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
+    /// Computes [`KernelFunction::block`] for any number of rows and returns true if
+    /// [`KernelFunction::is_indexed`]; otherwise writes nothing and returns false.
+    fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
+        false
+    }
+}
+
+/// A kernel and the points prepared for it; a kernel that cannot prepare points computes blocks.
+pub(crate) struct FixedKernel<T: Real> {
+    kernel: Arc<dyn KernelFunction<T>>,
+    columns: Option<Box<dyn KernelColumns<T>>>,
+}
+
+impl<T: Real> fmt::Debug for FixedKernel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kernel.fmt(f)
+    }
+}
+
+impl<T: Real> FixedKernel<T> {
+    pub(crate) fn new(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
+        let columns = kernel.columns(z);
+        Self { kernel, columns }
+    }
+
+    /// Creates the pair for blocks alone: points are prepared only if this makes blocks faster.
+    pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
+        let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
+        Self { kernel, columns }
+    }
+
+    pub(crate) fn kernel(&self) -> &dyn KernelFunction<T> {
+        &*self.kernel
+    }
+
+    /// Computes [`KernelFunction::block`] of rows and the points.
+    pub(crate) fn fill(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        if !self.columns.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
+            self.kernel.block(x, z, out);
+        }
+    }
+}
+
+impl<T: Real> KernelColumns<T> for FixedKernel<T> {
+    fn scratch(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.scratch())
+    }
+
+    fn bytes(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.bytes())
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        match &self.columns {
+            Some(columns) => columns.rows(x, z, out, scratch),
+            None => self.kernel.block(x, z, MatMut::from_row_major_slice_mut(out, x.nrows(), z.nrows())),
+        }
+    }
+}
+
+/// The kernel sections of fixed points, for a few rows at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct FewRows<'a, T: Real> {
+    fixed: &'a FixedKernel<T>,
+    z: MatRef<'a, T>,
+}
+
+impl<'a, T: Real> FewRows<'a, T> {
+    pub(crate) fn new(fixed: &'a FixedKernel<T>, z: MatRef<'a, T>) -> Self {
+        Self { fixed, z }
+    }
+
+    /// Returns how many numbers of scratch [`fill`](Self::fill) needs.
+    pub fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    /// Computes `out[i m + j] = k(x_i, z_j)` for at most [`MAX_FEW_ROWS`] rows of `x` (b x d,
+    /// row-major), bit-identical to a block of many rows. Costs about 2 b m d flops, and allocates
+    /// nothing for dense rows with the kernels of the registry.
+    ///
+    /// # Panics
+    /// If there are more rows, the shapes disagree, or `scratch` is shorter than
+    /// [`scratch`](Self::scratch).
+    pub fn fill(&self, x: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        assert!(x.nrows() <= MAX_FEW_ROWS, "too many rows: {}", x.nrows());
+        assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());
+        assert_eq!(out.len(), x.nrows() * self.z.nrows(), "out must have a value for each row and point");
+        self.fixed.rows(x, self.z, out, scratch);
+    }
+}

@@ -1,0 +1,196 @@
+//! Kernels that are a profile of one number of two points: of a distance, of an inner product, or
+//! of another sum over features.
+
+use super::fixed_kernel::KernelColumns;
+use super::gradient::{self, WeightedPairs, weigh_factors};
+use super::panel::{Block, Finish};
+use super::points::{Frame, row};
+use super::sweep::{self, DifferenceFold};
+use super::{
+    AnyKernel, KernelFunction, Law, Spectrum, check_shapes, few_rows, sparse::SparseKernel,
+    sparse_argument::SparseArgument, terms::Term,
+};
+use crate::Real;
+use faer::{MatMut, MatRef, prelude::*};
+use std::{fmt::Debug, sync::Arc};
+
+/// The scalar function that converts an [`Argument`] to a kernel value.
+///
+/// A new kernel supplies only this function; the engines compute the blocks. The argument is
+/// * the squared distance, (‖x−z‖₂/σ)², with [`distances::l2`](super::distance_argument::l2);
+/// * the L1 distance, ‖x−z‖₁/σ, with [`distances::l1`](super::distance_argument::l1);
+/// * the inner product x·z, with
+///   [`direct::inner_product_kernel`](super::direct::inner_product_kernel).
+pub(crate) trait Profile: Debug + Send + Sync + 'static {
+    const POSITIVE_DEFINITE: bool = true;
+    /// Returns the function with its constants converted to `T`. It is inlined into the loops of
+    /// every instruction set: return a closure marked `#[inline(always)]` that calls only
+    /// [`Real`]'s arithmetic.
+    fn function<T: Real>(&self) -> impl ScalarFunction<T> + use<Self, T>;
+    /// Returns the derivative of the function with respect to its argument, 0 at a cusp; `None` if
+    /// it is not known.
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<Self, T>> {
+        None::<fn(T) -> T>
+    }
+    /// Returns the distribution of the kernel's frequencies, in units of one over the length scale;
+    /// see [`KernelFunction::spectrum`].
+    fn law(&self) -> Option<Law> {
+        None
+    }
+}
+
+/// A scalar function that can be copied into loops and threads.
+pub(crate) trait ScalarFunction<T>: Fn(T) -> T + Copy + Send + Sync + 'static {}
+
+impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> ScalarFunction<T> for F {}
+
+/// A computation with a kernel: of a block, or of points prepared for a few rows.
+pub(crate) trait Engine<T: Real> {
+    type Output;
+    fn frame(&self) -> &Frame<T>;
+    /// Computes with the values that `finish` derives from Σ_k M(x_k, z_k).
+    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
+    /// Computes with `profile` of the number that `features` derives from the differences of a
+    /// pair.
+    fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
+}
+
+impl<T: Real> Engine<T> for Block<'_, T> {
+    type Output = ();
+
+    fn frame(&self) -> &Frame<T> {
+        self.frame
+    }
+    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) {
+        self.fill::<M, _>(&finish);
+    }
+    fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) {
+        sweep::fill(self, &**features, profile);
+    }
+}
+
+/// Points to prepare for a few rows at a time.
+struct PrepareColumns<'a, T> {
+    frame: Frame<T>,
+    z: MatRef<'a, T>,
+}
+
+impl<T: Real> Engine<T> for PrepareColumns<'_, T> {
+    type Output = Box<dyn KernelColumns<T>>;
+
+    fn frame(&self) -> &Frame<T> {
+        &self.frame
+    }
+    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output {
+        few_rows::columns::<T, M, _>(self.frame, finish, self.z)
+    }
+    fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output {
+        sweep::columns(self.frame, features, profile, self.z)
+    }
+}
+
+/// The number of two points that a profile is applied to.
+pub(crate) trait Argument: Debug + Send + Sync + 'static {
+    /// Returns the shift and the units of points, for distances from the points `z`.
+    fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
+        Frame::identity(z.ncols())
+    }
+    /// Runs an engine with `profile(argument)`; if `differentiated`, with arguments that are exact
+    /// enough for a derivative.
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, differentiated: bool)
+    -> E::Output;
+    /// Returns the derivative of the argument with respect to a feature of x, up to a factor, as a
+    /// function of the two values of the feature. At a jump it is the mean of both sides. Return a
+    /// closure marked `#[inline(always)]`.
+    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
+    /// Multiplies a sum of slopes of feature k by that factor.
+    fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
+        sum
+    }
+    fn self_argument<T: Real>(&self, _x: &[T]) -> f64 {
+        0.0
+    }
+    /// Returns the length scale of each feature, or one for all.
+    fn lengths(&self) -> Vec<f64> {
+        vec![1.0]
+    }
+    /// Returns the argument for sparse points; `None` if common entries do not determine it.
+    fn sparse_argument(&self) -> Option<SparseArgument> {
+        None
+    }
+}
+
+#[inline(always)]
+pub(super) fn identity<T>(argument: T) -> T {
+    argument
+}
+
+pub(super) fn profile_kernel<A: Argument, P: Profile>(text: String, argument: A, profile: P) -> Arc<dyn AnyKernel> {
+    Arc::new(ProfileKernel { text, argument, profile: Arc::new(profile) })
+}
+
+#[derive(Debug)]
+pub(super) struct ProfileKernel<A, P> {
+    pub(super) text: String,
+    pub(super) argument: A,
+    pub(super) profile: Arc<P>,
+}
+
+impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        P::POSITIVE_DEFINITE
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        let amplitude = self.profile.function::<f64>()(0.0);
+        Some(Spectrum { law: self.profile.law()?, lengths: self.argument.lengths(), amplitude })
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        self.argument.run(Block { frame: &self.argument.frame(z), x, z, out }, self.profile.function(), false);
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        Some(self.argument.run(PrepareColumns { frame: self.argument.frame(z), z }, self.profile.function(), false))
+    }
+
+    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
+        let argument = self.argument.sparse_argument()?;
+        Some(Arc::new(SparseKernel { text: self.text.clone(), argument, profile: Arc::clone(&self.profile) }))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.profile.derivative::<T>().is_some()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let pairs = WeightedPairs::new(x, z, weights, &out);
+        let Some(derivative) = self.profile.derivative() else { return false };
+        let frame = self.argument.frame(z);
+        let factors = |WeightedPairs { x, z, weights }: WeightedPairs<'_, T>, mut out: MatMut<'_, T>| {
+            self.argument.run(Block { frame: &frame, x, z, out: out.rb_mut() }, identity, true);
+            weigh_factors(derivative, weights, out);
+        };
+        gradient::add_gradient(pairs, out, &factors, self.argument.slope(), &|k, sum| self.argument.in_units(k, sum));
+        true
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
+        let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
+        let (mut argument, mut value) = (0.0, profile(0.0).saturate());
+        for (i, out) in out.iter_mut().enumerate() {
+            let own = self.argument.self_argument(row(x, i, &mut spare));
+            // a distance of a point to itself is always 0: one evaluation serves all rows
+            if own != argument {
+                (argument, value) = (own, profile(own).saturate());
+            }
+            *out = value;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The number of two sparse points that a profile is applied to, from their common entries or from
+//! all their entries, aligned by feature.
+
+use crate::Real;
+use kpass::sparse::entries;
+
+/// The number of two points that a profile is applied to, if sums over common entries determine it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum SparseArgument {
+    /// x·z.
+    Product,
+    /// (‖x − z‖ / length)².
+    SquaredDistance { length: f64 },
+    /// ‖x − z‖₁ / length.
+    Distance { length: f64 },
+    /// Σ (x − z)² / (x + z), for non-negative numbers.
+    ChiSquare,
+    /// Σ min(x, z), for non-negative numbers.
+    Minimum,
+    /// Σ 2 x z / (x + z), for non-negative numbers.
+    HarmonicMean,
+}
+
+/// Fraction of the norms below which a distance is recomputed: at 2^-10 it still has 43 bits, and
+/// few pairs are below.
+const RECOMPUTE_BELOW: f64 = 1.0 / 1024.0;
+
+impl SparseArgument {
+    /// Returns what a common entry adds to the sum; for a distance, this is subtracted from the
+    /// norms.
+    #[inline(always)]
+    pub(super) fn common_term(self, x: f64, z: f64) -> f64 {
+        match self {
+            Self::Product => x * z,
+            Self::SquaredDistance { .. } => 2.0 * x * z,
+            Self::Distance { .. } => x.abs() + z.abs() - (x - z).abs(),
+            Self::ChiSquare => 4.0 * product_over_sum(x, z),
+            Self::Minimum => x.min(z),
+            Self::HarmonicMean => 2.0 * product_over_sum(x, z),
+        }
+    }
+
+    /// Returns the contribution of a single point to a distance, ‖x‖² or ‖x‖₁, or for other sums,
+    /// the sum of the point with itself.
+    pub(super) fn norm<T: Real>(self, values: &[T]) -> f64 {
+        let values = values.iter().map(|value| value.to_f64());
+        match self {
+            Self::Product | Self::SquaredDistance { .. } => values.map(|value| value * value).sum(),
+            _ => values.map(f64::abs).sum(),
+        }
+    }
+
+    /// Converts the sums of a point with others to arguments; `norm` and `others` are the norms of
+    /// the point and of the others. `aligned` returns the aligned entries of a pair.
+    pub(super) fn arguments(
+        self,
+        sums: &mut [f64],
+        norm: f64,
+        others: &[f64],
+        mut aligned: impl FnMut(usize) -> (Vec<f64>, Vec<f64>),
+    ) {
+        for (j, (sum, other)) in sums.iter_mut().zip(others).enumerate() {
+            let sizes = norm + other;
+            let distance = sizes - *sum;
+            let far = distance > RECOMPUTE_BELOW * sizes && distance.is_finite();
+            *sum = match self {
+                Self::Product if sum.is_finite() => *sum,
+                Self::Product => scaled_product(aligned(j)),
+                Self::SquaredDistance { length } => {
+                    let distance = if far { distance } else { sum_over_pairs(aligned(j), |x, z| (x - z) * (x - z)) };
+                    let unit = length.recip();
+                    (distance * unit * unit).min(f64::MAX)
+                }
+                Self::Distance { length } => {
+                    let distance = if far { distance } else { sum_over_pairs(aligned(j), |x, z| (x - z).abs()) };
+                    (distance * length.recip()).min(f64::MAX)
+                }
+                Self::ChiSquare if far => distance.min(f64::MAX),
+                // features that are 0 in both points are not listed
+                Self::ChiSquare => sum_over_pairs(aligned(j), |x, z| (x - z) * ((x - z) / (x + z))).min(f64::MAX),
+                Self::Minimum | Self::HarmonicMean => sum.min(f64::MAX),
+            };
+        }
+    }
+
+    /// Returns the argument of a point with itself.
+    pub(super) fn self_argument<T: Real>(self, values: &[T]) -> f64 {
+        match self {
+            Self::Product | Self::Minimum | Self::HarmonicMean => self.norm(values),
+            Self::SquaredDistance { .. } | Self::Distance { .. } | Self::ChiSquare => 0.0,
+        }
+    }
+}
+
+/// Returns x z / (x + z), symmetric in every bit: a block may exchange x and z.
+#[inline(always)]
+fn product_over_sum(x: f64, z: f64) -> f64 {
+    x.max(z) * (x.min(z) / (x + z))
+}
+
+fn sum_over_pairs((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) -> f64 {
+    x.iter().zip(&z).map(|(x, z)| term(*x, *z)).sum()
+}
+
+/// Returns x·z from points scaled to at most 1: only the last product can overflow.
+fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
+    let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
+    let (of_x, of_z) = (largest(&x), largest(&z));
+    let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / of_x * (z / of_z)).sum();
+    // an order that does not change if x and z are exchanged
+    (sum * of_x.max(of_z) * of_x.min(of_z)).clamp(-f64::MAX, f64::MAX)
+}
+
+/// Returns the values of two points for each feature that at least one of them has.
+pub(super) fn align_entries<T: Real>(x: &[T], z: &[T]) -> (Vec<f64>, Vec<f64>) {
+    let ((x_places, x_values), (z_places, z_values)) = (entries(x), entries(z));
+    let (mut i, mut j, mut aligned) = (0, 0, (Vec::new(), Vec::new()));
+    while i < x_places.len() || j < z_places.len() {
+        let (of_x, of_z) = (x_places.get(i), z_places.get(j));
+        let has_x = of_x.is_some_and(|place| of_z.is_none_or(|other| place <= other));
+        let has_z = of_z.is_some_and(|place| of_x.is_none_or(|other| place <= other));
+        aligned.0.push(if has_x { x_values[i].to_f64() } else { 0.0 });
+        aligned.1.push(if has_z { z_values[j].to_f64() } else { 0.0 });
+        (i, j) = (i + usize::from(has_x), j + usize::from(has_z));
+    }
+    aligned
+}

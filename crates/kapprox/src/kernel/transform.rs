@@ -1,0 +1,323 @@
+//! Functions of kernels that are kernels again: powers, exponentials, diagonal normalisations.
+//!
+//! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and
+//! section 5.1.)
+
+use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
+use super::points::{fill_column, row};
+use super::{AnyKernel, KernelFunction, Spectrum, family::Range, gradient::WeightedPairs};
+use crate::{Real, vectorised};
+use faer::{Mat, MatMut, MatRef, prelude::*, unzip, zip};
+use std::{fmt::Debug, sync::Arc};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum KernelTransform {
+    Exp,
+    Power(u32),
+    /// k(x, z) / √(k(x, x) k(z, z)).
+    Normalised,
+    /// k(x, z) / M_p(k(x, x), k(z, z)) with the mean M_p(a, b) = ((a^p + b^p) / 2)^(1/p), p > 0:
+    /// positive definite because (s + t)^(−1/p) is positive definite on positive numbers.
+    Mean(f64),
+}
+
+/// A parameter of a function of kernels: name, allowed numbers, default, reason for the range.
+pub(super) type TransformParameter = (&'static str, Range, f64, &'static str);
+const DEGREE: TransformParameter =
+    ("degree", Range::Integer { from: 1, to: 31 }, 2.0, "only integer powers are positive definite");
+pub(super) const ORDER: TransformParameter =
+    ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
+
+/// A function of kernels: name, parameter, and the transform for a parameter value.
+pub(super) type TransformEntry = (&'static str, Option<TransformParameter>, fn(f64) -> KernelTransform);
+pub(super) const TRANSFORMS: [TransformEntry; 4] = [
+    ("exp", None, |_| KernelTransform::Exp),
+    ("power", Some(DEGREE), |degree| KernelTransform::Power(degree as u32)),
+    ("normalised", None, |_| KernelTransform::Normalised),
+    // order 0 is the geometric mean
+    ("mean", Some(ORDER), |p| if p == 0.0 { KernelTransform::Normalised } else { KernelTransform::Mean(p) }),
+];
+
+/// Least positive order of a mean whose powers can still be distinguished from 1 in f32.
+pub(super) const MIN_ORDER: f64 = 0.01;
+
+/// A function of k(x, z) and of one number per point.
+pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
+    /// Computes the number of each point in the last argument; the argument before it is scratch
+    /// with one number per point.
+    fn prepare<T: Real>(
+        self,
+        _kernel: &dyn KernelFunction<T>,
+        _points: MatRef<'_, T>,
+        _diagonal: &mut [f64],
+        _numbers: &mut [T],
+    ) {
+    }
+    /// Returns the function of k(x, z), for points with the numbers `x` and `z`. Must be marked
+    /// `#[inline(always)]`.
+    fn value<T: Real>(self, k: T, x: T, z: T) -> T;
+    /// Adds the gradient, see [`KernelFunction::gradient`], for a differentiable `kernel`.
+    fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, out: MatMut<'_, T>);
+    /// Replaces each k(x, x) in `out` by the function of it.
+    fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
+    fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
+        None
+    }
+}
+
+fn prepare_points<T: Real>(
+    function: impl PairFunction,
+    kernel: &dyn KernelFunction<T>,
+    points: MatRef<'_, T>,
+) -> Vec<T> {
+    let mut numbers = vec![T::ZERO; points.nrows()];
+    function.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut numbers);
+    numbers
+}
+
+/// Returns the kernel that `function` derives from a kernel, written `text`; positive definite if
+/// the kernel is.
+pub(super) fn transformed_kernel(
+    text: String,
+    function: impl PairFunction,
+    kernel: Arc<dyn AnyKernel>,
+) -> Arc<dyn AnyKernel> {
+    Arc::new(TransformedKernel { text, function, kernel })
+}
+
+#[derive(Debug)]
+struct TransformedKernel<F> {
+    text: String,
+    function: F,
+    kernel: Arc<dyn AnyKernel>,
+}
+
+impl<T: Real, F: PairFunction> KernelFunction<T> for TransformedKernel<F> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        self.kernel.typed::<T>().positive_definite()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        self.function.spectrum(self.kernel.typed::<T>().spectrum()?)
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
+        kernel.block(x, z, out.rb_mut());
+        let (x, z) = (prepare_points(function, &*kernel, x), prepare_points(function, &*kernel, z));
+        let mut spare = Vec::new();
+        for (column, &z) in out.col_iter_mut().zip(&z) {
+            fill_column(column, &mut spare, |column| {
+                vectorised!({
+                    for (value, &x) in column.iter_mut().zip(&x) {
+                        *value = function.value(*value, x, z);
+                    }
+                });
+            });
+        }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let fixed = FixedKernel::new(self.kernel.typed::<T>(), z);
+        let z = prepare_points(self.function, fixed.kernel(), z);
+        Some(Box::new(TransformedColumns { function: self.function, z, fixed }))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.kernel.typed::<T>().differentiable()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let (pairs, kernel) = (WeightedPairs::new(x, z, weights, &out), self.kernel.typed::<T>());
+        if kernel.differentiable() {
+            self.function.gradient(&*kernel, pairs, out);
+        }
+        kernel.differentiable()
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        self.kernel.typed::<T>().diag(x, out);
+        self.function.diag(x, out);
+    }
+}
+
+struct TransformedColumns<T: Real, F> {
+    function: F,
+    /// Number of each point, as [`PairFunction::prepare`] computes it.
+    z: Vec<T>,
+    fixed: FixedKernel<T>,
+}
+
+impl<T: Real, F: PairFunction> KernelColumns<T> for TransformedColumns<T, F> {
+    fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * self.z.len() + self.fixed.bytes()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        self.fixed.rows(x, z, out, scratch);
+        let (mut diagonal, mut prepared, function) = ([0.0; MAX_FEW_ROWS], [T::ZERO; MAX_FEW_ROWS], self.function);
+        function.prepare(self.fixed.kernel(), x, &mut diagonal[..x.nrows()], &mut prepared);
+        for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
+            vectorised!({
+                for (value, &z) in values.iter_mut().zip(&self.z) {
+                    *value = function.value(*value, x, z);
+                }
+            });
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScaleBy(pub(super) f64);
+
+impl PairFunction for ScaleBy {
+    #[inline(always)]
+    fn value<T: Real>(self, k: T, _: T, _: T) -> T {
+        (k * T::from_f64(self.0).saturate()).saturate()
+    }
+
+    fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
+        for (i, strip) in pairs.row_tiles() {
+            let weights = zip!(strip.weights).map(|unzip!(weight)| self.value(*weight, T::ZERO, T::ZERO));
+            kernel.gradient(strip.x, strip.z, weights.as_ref(), out.rb_mut().subrows_mut(i, strip.x.nrows()));
+        }
+    }
+
+    fn diag<T: Real>(self, _: MatRef<'_, T>, out: &mut [f64]) {
+        out.iter_mut().for_each(|own| *own = self.value(*own, 0.0, 0.0));
+    }
+
+    fn spectrum(self, spectrum: Spectrum) -> Option<Spectrum> {
+        Some(Spectrum { amplitude: self.0 * spectrum.amplitude, ..spectrum })
+    }
+}
+
+impl PairFunction for KernelTransform {
+    /// Computes 1/√k(x, x) or k(x, x)^p, and 0 for the other functions. A negative k(x, x), of a
+    /// kernel that is not positive definite, counts as 0.
+    fn prepare<T: Real>(
+        self,
+        kernel: &dyn KernelFunction<T>,
+        points: MatRef<'_, T>,
+        diagonal: &mut [f64],
+        prepared: &mut [T],
+    ) {
+        let prepare = |own: f64| match self {
+            Self::Normalised if own > 0.0 => own.sqrt().recip(),
+            Self::Mean(p) if own > 0.0 => own.powf(p),
+            _ => 0.0,
+        };
+        if matches!(self, Self::Normalised | Self::Mean(_)) {
+            kernel.diag(points, diagonal);
+        }
+        prepared.iter_mut().zip(diagonal).for_each(|(to, own)| *to = T::from_f64(prepare(*own)).saturate());
+    }
+
+    #[inline(always)]
+    fn value<T: Real>(self, k: T, x: T, z: T) -> T {
+        match self {
+            Self::Exp => k.exponential(),
+            Self::Power(degree) => k.power(degree),
+            // two multiplications: x * z may overflow or vanish although the result does not
+            Self::Normalised => k * x * z,
+            Self::Mean(p) => {
+                let half = T::from_f64(0.5);
+                let mean = (x * half + z * half).larger(T::SMALLEST).smaller(T::LARGEST);
+                let exponent = mean.log_base_2() * T::from_f64(-std::f64::consts::LN_2 / p);
+                if k == T::ZERO { k } else { k * exponent.exponential() }
+            }
+        }
+        .saturate()
+    }
+
+    /// Since k is symmetric, the gradient of k(x, x) is twice its gradient with respect to the
+    /// first argument: each row adds the pair of x with itself.
+    fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
+        let (mut diagonal, mut x_prepared) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
+        self.prepare(kernel, pairs.x, &mut diagonal, &mut x_prepared);
+        let z_prepared = prepare_points(self, kernel, pairs.z);
+        for (i, strip) in pairs.row_tiles() {
+            let rows = strip.x.nrows();
+            let mut diagonal_weights = vec![0.0; rows];
+            for (j, pairs) in strip.column_tiles() {
+                let prepared = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
+                let inner = self.inner_weights(kernel, pairs, prepared, &mut diagonal_weights);
+                kernel.gradient(pairs.x, pairs.z, inner.as_ref(), out.rb_mut().subrows_mut(i, rows));
+            }
+            let diagonal_terms = diagonal_weights.iter().zip(&diagonal[i..]).enumerate();
+            for (r, (diagonal_weight, diagonal_value)) in diagonal_terms.filter(|(_, (_, own))| **own > 0.0) {
+                let (x, weight) = (strip.x.subrows(r, 1), T::from_f64(-diagonal_weight / diagonal_value).saturate());
+                kernel.gradient(x, x, Mat::full(1, 1, weight).as_ref(), out.rb_mut().subrows_mut(i + r, 1));
+            }
+        }
+    }
+
+    fn diag<T: Real>(self, _: MatRef<'_, T>, out: &mut [f64]) {
+        for value in out {
+            *value = match self {
+                Self::Exp => value.exponential(),
+                Self::Power(degree) => value.power(degree),
+                // 0/0 is 0
+                Self::Normalised | Self::Mean(_) => f64::from(u8::from(*value > 0.0)),
+            }
+            .saturate();
+        }
+    }
+}
+
+impl KernelTransform {
+    /// Returns the derivative of [`value`](Self::value) with respect to k(x, z).
+    #[inline(always)]
+    fn derivative<T: Real>(self, k: T, x: T, z: T) -> T {
+        match self {
+            Self::Exp => k.exponential().saturate(),
+            Self::Power(degree) => (T::from_f64(degree.into()) * k.power(degree - 1)).saturate(),
+            Self::Normalised | Self::Mean(_) => self.value(T::ONE, x, z),
+        }
+    }
+
+    /// Returns −d ln value / d ln √k(x, x), for points with the prepared numbers `x` and `z`.
+    #[inline(always)]
+    fn diagonal_elasticity<T: Real>(self, x: T, z: T) -> f64 {
+        match self {
+            Self::Exp | Self::Power(_) => 0.0,
+            Self::Normalised => 1.0,
+            Self::Mean(_) if x > T::ZERO => x.to_f64() / 0.5f64.mul_add(x.to_f64(), 0.5 * z.to_f64()),
+            Self::Mean(_) => 0.0,
+        }
+    }
+
+    /// Returns the weights of the gradients of k(x, z) for a tile of pairs, from the weights of the
+    /// gradients of the function of k. Adds to `diagonal_weights` the weights of the gradients of k
+    /// at (x, x), not yet divided by −k(x, x).
+    fn inner_weights<T: Real>(
+        self,
+        kernel: &dyn KernelFunction<T>,
+        pairs: WeightedPairs<'_, T>,
+        (x_prepared, z_prepared): (&[T], &[T]),
+        diagonal_weights: &mut [f64],
+    ) -> Mat<T> {
+        let mut values = Mat::zeros(pairs.x.nrows(), pairs.z.nrows());
+        kernel.block(pairs.x, pairs.z, values.as_mut());
+        let mut spare = Vec::new();
+        for ((column, weights), &z) in values.col_iter_mut().zip(pairs.weights.col_iter()).zip(z_prepared) {
+            let weights = row(weights.as_mat().transpose(), 0, &mut spare);
+            let points = column.iter_mut().zip(weights).zip(x_prepared).zip(diagonal_weights.iter_mut());
+            vectorised!({
+                for (((k, &weight), &x), own_weight) in points {
+                    *own_weight += (weight * self.value(*k, x, z)).saturate().to_f64() * self.diagonal_elasticity(x, z);
+                    *k = (weight * self.derivative(*k, x, z)).saturate();
+                }
+            });
+        }
+        values
+    }
+}

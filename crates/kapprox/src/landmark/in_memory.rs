@@ -1,0 +1,131 @@
+//! The growing factor for rows in memory: residuals are updated instead of recomputed.
+//!
+//! Stores n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops. A scheme that adds
+//! one landmark at a time costs nm² in total; recomputing the residuals in each pass would cost
+//! nm³/3.
+
+use super::{Scan, growth::GrowingLandmarks};
+use crate::matrix::{GrowingFactor, Pool};
+use crate::{Error, Real, Result};
+use faer::{Mat, MatRef};
+use kpass::{LabelCodes, RowBlock, Workers};
+use std::convert::Infallible;
+
+/// Largest n·m that is stored: 512 MiB. The limit depends on the shape and not on the memory
+/// budget, because updated and recomputed residuals round differently: the landmarks must not
+/// depend on the available memory.
+pub(super) const MAX_ENTRIES: u64 = 1 << 26;
+
+/// Rows in memory with F = K_nS L⁻ᵀ and r = diag(K − F Fᵀ), in f64.
+pub(super) struct InMemoryColumns {
+    /// Row numbers, ascending.
+    pub(super) rows: Vec<u64>,
+    /// n x d, row-major.
+    x: Vec<f64>,
+    d: usize,
+    pub(super) growing_factor: GrowingFactor,
+    /// Targets, n x t, if requested: centred values, or one column of ±1 codes per class.
+    pub(super) targets: Mat<f64>,
+}
+
+pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX).saturating_mul((2 * d + m + 2) * size_of::<f64>())
+}
+
+impl InMemoryColumns {
+    /// Reads all rows, and their targets if requested, in one pass. The targets have no columns if
+    /// the table has none.
+    pub(super) fn read<T: Real>(
+        growth: &mut GrowingLandmarks<'_, T>,
+        data: &Scan<'_, T>,
+        m: usize,
+        with_targets: bool,
+    ) -> Result<Self> {
+        let d = data.source.shape().inputs;
+        let mut collector = RowCollector::default();
+        data.pass.visit(data.source, |block| {
+            collector.push(block, with_targets);
+            Ok::<_, Error>(())
+        })?;
+        growth.landmarks.passes += 1;
+        let mut residual = vec![0.0; collector.rows.len()];
+        growth.kernel_f64.diag(MatRef::from_row_major_slice(&collector.x, collector.rows.len(), d), &mut residual);
+        growth.landmarks.evaluations += collector.rows.len() as u64;
+        crate::kernel::check_finite::<T>(&growth.kernel_f64.spec(), &residual)?;
+        Ok(Self {
+            targets: collector.centred_targets(),
+            rows: collector.rows,
+            x: collector.x,
+            d,
+            growing_factor: GrowingFactor::new(residual, m),
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns the first `landmarks` columns of F.
+    pub(super) fn factor(&self, landmarks: usize) -> MatRef<'_, f64> {
+        self.growing_factor.factor.as_ref().subcols(0, landmarks)
+    }
+
+    /// Returns a pool of the rows at positions `positions`, with their residuals under the
+    /// landmarks so far.
+    pub(super) fn pool<T: Real>(&self, growth: &mut GrowingLandmarks<'_, T>, positions: &[usize]) -> Pool {
+        let x = positions.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
+        let phi = self.growing_factor.rows(positions, growth.len());
+        growth.pool_from_features(positions.iter().map(|i| self.rows[*i]).collect(), x, phi)
+    }
+
+    pub(super) fn points(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.x, self.len(), self.d)
+    }
+
+    /// Adds the columns of all landmarks but the first `before`.
+    pub(super) fn extend<T: Real>(&mut self, growth: &mut GrowingLandmarks<'_, T>, before: usize, workers: &Workers) {
+        let (n, s) = (self.len(), growth.len());
+        growth.landmarks.evaluations += (n * (s - before)) as u64;
+        let (kernel, lower) = (&growth.kernel_f64, growth.lower().subrows(before, s - before));
+        let z = MatRef::from_row_major_slice(&growth.points_f64[before * self.d..], s - before, self.d);
+        let x = MatRef::from_row_major_slice(&self.x, n, self.d);
+        let Ok(()) = self.growing_factor.extend(lower, workers, |strip, out| {
+            kernel.block(x.subrows(strip.start, strip.len()), z, out);
+            Ok::<_, Infallible>(())
+        });
+    }
+}
+
+#[derive(Default)]
+struct RowCollector {
+    rows: Vec<u64>,
+    x: Vec<f64>,
+    y: Vec<f64>,
+    codes: Vec<u32>,
+    classes: usize,
+}
+
+impl RowCollector {
+    fn push<T: Real>(&mut self, block: &RowBlock<'_, T>, with_targets: bool) {
+        self.rows.extend_from_slice(block.rows);
+        self.x.extend(block.x.iter().map(|value| value.to_f64()));
+        match block.classes.filter(|_| with_targets) {
+            Some(LabelCodes { codes, labels }) => {
+                self.codes.extend_from_slice(codes);
+                self.classes = labels.len();
+            }
+            None if with_targets => self.y.extend_from_slice(block.y),
+            None => {}
+        }
+    }
+
+    fn centred_targets(&self) -> Mat<f64> {
+        let n = self.rows.len();
+        if self.classes > 0 {
+            return Mat::from_fn(n, self.classes, |i, j| if self.codes[i] as usize == j { 1.0 } else { -1.0 });
+        }
+        let t = self.y.len().checked_div(n).unwrap_or(0);
+        let mean: Vec<f64> = (0..t).map(|j| self.y.iter().skip(j).step_by(t).sum::<f64>() / n as f64).collect();
+        Mat::from_fn(n, t, |i, j| self.y[i * t + j] - mean[j])
+    }
+}

@@ -1,0 +1,63 @@
+//! Rows to approximate, and landmarks: rows or other points that represent them.
+
+use crate::Real;
+use faer::MatRef;
+use kpass::{Pass, RowSource};
+
+/// A table and how to pass over it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a, T: Real> {
+    /// Table.
+    pub source: &'a dyn RowSource<T>,
+    /// How to pass over the table: tiles, lanes, threads, progress.
+    pub pass: Pass<'a>,
+    /// Number of selected rows, n.
+    pub count: u64,
+}
+
+/// The row number of a landmark that is not a row of the table.
+pub const NO_ROW: u64 = u64::MAX;
+
+/// Landmarks in the order of selection. For a nested scheme, the first r of them are the selection
+/// of rank r.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LandmarkSet<T> {
+    /// Landmarks, m x d, row-major.
+    pub points: Vec<T>,
+    /// Row number of each landmark; [`NO_ROW`] for points that are not rows.
+    pub rows: Vec<u64>,
+    /// Number of inputs of a landmark.
+    pub d: usize,
+    /// Number of passes over the rows.
+    pub passes: u64,
+    /// Number of kernel evaluations, including the diagonal.
+    pub evaluations: u64,
+}
+
+impl<T: Real> LandmarkSet<T> {
+    /// Returns the number of landmarks, m.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+    /// Returns whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+    /// Returns the landmarks at positions `positions`.
+    #[must_use]
+    pub fn subset(&self, positions: &[usize]) -> Self {
+        let points = positions.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
+        Self { points, rows: positions.iter().map(|i| self.rows[*i]).collect(), ..*self }
+    }
+    /// Returns these landmarks, followed by `other`.
+    #[must_use]
+    pub fn followed_by(mut self, other: Self) -> Self {
+        self.points.extend(other.points);
+        self.rows.extend(other.rows);
+        Self { passes: self.passes + other.passes, evaluations: self.evaluations + other.evaluations, ..self }
+    }
+    /// Returns the points, m x d, row-major.
+    pub fn as_mat(&self) -> MatRef<'_, T> {
+        MatRef::from_row_major_slice(&self.points, self.len(), self.d)
+    }
+}

@@ -1,0 +1,68 @@
+//! The matrix ΦᵀΦ over all rows, summed in f64 over tiles.
+
+use super::{FeatureMap, par};
+use crate::{Error, Real, Result};
+use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
+use kpass::checkpoint::{Arrays, Persist, Stored};
+use kpass::{Fold, Merge, RowBlock, Workers};
+
+/// A fold that sums ΦᵀΦ. Costs 2np² flops; stores p² numbers per lane, and bp for tiles of b rows.
+pub(crate) struct GramFold<'a, T: Real> {
+    pub(crate) map: &'a dyn FeatureMap<T>,
+    pub(crate) tile: usize,
+}
+
+/// ΦᵀΦ, p x p.
+pub(crate) struct FeatureGram(pub(crate) Mat<f64>);
+
+impl Merge for FeatureGram {
+    fn merge(&mut self, later: &Self) {
+        self.0 += &later.0;
+    }
+}
+
+impl Persist for FeatureGram {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        for j in 0..self.0.ncols() {
+            out.put(&j.to_string(), self.0.col_as_slice(j));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
+        (0..self.0.ncols()).try_for_each(|j| from.fill(&j.to_string(), self.0.col_as_slice_mut(j)))
+    }
+}
+
+impl<T: Real> Fold<T> for GramFold<'_, T> {
+    type State = FeatureGram;
+    type Scratch = (Mat<T>, Mat<T>);
+    type Error = Error;
+
+    fn init(&self) -> FeatureGram {
+        let p = self.map.dims().1;
+        FeatureGram(Mat::zeros(p, p))
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        let p = self.map.dims().1;
+        (Mat::zeros(self.tile, p), Mat::zeros(p, p))
+    }
+
+    fn step(
+        &self,
+        state: &mut FeatureGram,
+        (phi, product): &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+        let mut phi = phi.as_mut().subrows_mut(0, block.len());
+        self.map.apply(x, phi.rb_mut(), workers);
+        let phi = phi.as_ref();
+        workers.install(|| {
+            matmul(product.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
+        });
+        zip!(&mut state.0, &*product).for_each(|unzip!(sum, more)| *sum += more.to_f64());
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Checks of the residual of an approximation in a few columns of the matrix.
+
+use super::{Entries, PartialCholesky};
+use crate::{Error, Result, kernel::pieces, map::nystrom::STRIP_ROWS};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
+use kpass::Workers;
+
+impl PartialCholesky {
+    /// Rejects a matrix if an entry of these columns of R = K − F Fᵀ violates R_ij² ≤ R_ii R_jj,
+    /// which holds for a positive semi-definite matrix. Allows errors of the fraction `slack` of
+    /// the largest entry of `diagonal`.
+    pub(super) fn check_columns(
+        &self,
+        matrix: &dyn Entries,
+        (diagonal, slack): (&[f64], f64),
+        columns: &[u64],
+        workers: &Workers,
+    ) -> Result<()> {
+        let largest = diagonal.iter().copied().fold(0.0, f64::max);
+        if largest == 0.0 {
+            // no pivot exists then, which the caller reports
+            return Ok(());
+        }
+        let relative_slack = matrix.rounding().sqrt();
+        let bound = |i: usize| self.residual[i].max(0.0) + relative_slack * diagonal[i] + slack * largest;
+        let column_factors =
+            Mat::from_fn(columns.len(), self.factor.ncols(), |j, k| self.factor[(columns[j] as usize, k)]);
+        let n = self.residual.len();
+        workers.try_for_each(pieces(n, STRIP_ROWS).collect(), |(start, rows)| {
+            let (mut residuals, mut outcome) = (Mat::zeros(rows, columns.len()), Ok(()));
+            matrix.block(start as u64..(start + rows) as u64, columns, residuals.as_mut())?;
+            matmul(&mut residuals, Accum::Add, self.factor.subrows(start, rows), column_factors.transpose(), -1.0, Par::Seq);
+            for (j, column) in columns.iter().enumerate() {
+                for (i, value) in (start..).zip(residuals.col(j).iter()) {
+                    if value.is_nan() {
+                        outcome = Err(super::not_finite(i as u64));
+                    } else if value * value > bound(i) * bound(*column as usize) {
+                        let why = format!(
+                            "the residual {value:e} of the entry in column {column} exceeds the bound of the residual diagonal"
+                        );
+                        outcome = Err(Error::Indefinite { row: i as u64, why });
+                    }
+                }
+            }
+            outcome
+        })
+    }
+}

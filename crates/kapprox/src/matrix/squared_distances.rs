@@ -1,0 +1,101 @@
+//! Inner products of points from their squared distances.
+
+use super::{Entries, PartialCholesky};
+use crate::{Error, Result};
+use faer::{MatMut, prelude::ReborrowMut};
+use std::ops::Range;
+
+/// Inner products of points with known squared distances D, with the first point as the origin:
+/// K(i, j) = (D(i, 0) + D(0, j) − D(i, j))/2.
+///
+/// K is positive semi-definite if D are squared distances in a vector space, of any dimension.
+/// Centred ([`PartialCholesky::centred`]) it is the −½HDH of classical scaling, without the n²
+/// entries that the means of D would need.
+///
+/// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935;
+/// Schölkopf, "The kernel trick for distances", NIPS 2000.
+#[derive(Clone, Debug)]
+pub struct SquaredDistances<E> {
+    distances: E,
+    /// D(i, 0) of every row.
+    first: Vec<f64>,
+}
+
+impl<E: Entries> SquaredDistances<E> {
+    /// Reads the first column of D.
+    ///
+    /// # Errors
+    /// [`Error::Indefinite`] if a point has a nonzero distance from itself; errors of the entries.
+    pub fn new(distances: E) -> Result<Self> {
+        let n = distances.size();
+        let rows = usize::try_from(n).unwrap_or(usize::MAX);
+        let (mut diagonal, mut first) = (vec![0.0; rows], vec![0.0; rows]);
+        distances.diagonal(&mut diagonal)?;
+        if let Some((row, value)) = (0..).zip(&diagonal).find(|(_, value)| **value != 0.0) {
+            return Err(Error::Indefinite {
+                row,
+                why: format!("the distance of the point from itself is {value}, not 0"),
+            });
+        }
+        if rows > 0 {
+            distances.block(0..n, &[0], MatMut::from_column_major_slice_mut(&mut first, rows, 1))?;
+        }
+        Ok(Self { distances, first })
+    }
+
+    /// Returns D(i, 0) of every row.
+    pub fn first(&self) -> &[f64] {
+        &self.first
+    }
+}
+
+impl<E: Entries> Entries for SquaredDistances<E> {
+    fn size(&self) -> u64 {
+        self.distances.size()
+    }
+
+    fn diagonal(&self, out: &mut [f64]) -> Result<()> {
+        out.copy_from_slice(&self.first);
+        Ok(())
+    }
+
+    fn block(&self, rows: Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> Result<()> {
+        self.distances.block(rows.clone(), columns, out.rb_mut())?;
+        for (j, column) in columns.iter().enumerate() {
+            for (i, row) in rows.clone().enumerate() {
+                let sum = self.first[row as usize] + self.first[*column as usize];
+                out[(i, j)] = 0.5 * (sum - out[(i, j)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn rounding(&self) -> f64 {
+        self.distances.rounding()
+    }
+}
+
+impl PartialCholesky {
+    /// Returns F minus the mean of its rows, and the means: the coordinates of points about their
+    /// centre.
+    ///
+    /// The trace and the trace error become bounds for HKH, H = I − 11ᵀ/n, because its residual is
+    /// at most the residual of K.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn centred(mut self) -> (Self, Vec<f64>) {
+        let n = self.factor.nrows();
+        let mut means = Vec::with_capacity(self.factor.ncols());
+        let mut explained = 0.0;
+        for mut column in self.factor.col_iter_mut() {
+            let mean = column.rb_mut().sum() / n.max(1) as f64;
+            column.rb_mut().iter_mut().for_each(|value| *value -= mean);
+            explained += column.squared_norm_l2();
+            means.push(mean);
+        }
+        let residual_sum: f64 = self.residual.iter().map(|residual| residual.max(0.0)).sum();
+        self.trace = explained + residual_sum;
+        self.trace_error = if self.trace > 0.0 { residual_sum / self.trace } else { 0.0 };
+        (self, means)
+    }
+}

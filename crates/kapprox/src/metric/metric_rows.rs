@@ -1,0 +1,75 @@
+//! The rows of a source, seen through a metric.
+
+use super::Metric;
+use crate::Real;
+use kpass::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::{ops::Range, sync::Arc};
+
+/// The rows of a source with their inputs multiplied by a metric, or unchanged without one.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct MetricRows<S> {
+    source: S,
+    metric: Option<Arc<Metric>>,
+}
+
+impl<S> MetricRows<S> {
+    /// Returns the rows of `source` in the metric, which must have as many inputs as the
+    /// source.
+    pub fn new(source: S, metric: Option<Arc<Metric>>) -> Self {
+        Self { source, metric }
+    }
+}
+
+impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
+    fn shape(&self) -> TableShape {
+        let shape = self.source.shape();
+        TableShape { inputs: self.metric.as_ref().map_or(shape.inputs, |metric| metric.outputs()), ..shape }
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.source.range()
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let inner = self.source.open(segment)?;
+        Ok(match &self.metric {
+            None => inner,
+            Some(metric) => Box::new(MetricCursor { inner, metric, inner_rows: RowBuf::default() }),
+        })
+    }
+
+    /// Returns the footprint of the source plus a tile of rows before the metric.
+    fn footprint(&self) -> Footprint {
+        let Footprint { fixed, per_row } = self.source.footprint();
+        let inner_bytes = self.metric.is_some().then(|| RowBuf::<T>::bytes_per_row(&self.source.shape()));
+        Footprint { fixed, per_row: per_row + inner_bytes.unwrap_or(0) }
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.source.metadata_bytes()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.source.bytes_read()
+    }
+}
+
+struct MetricCursor<'a, T> {
+    inner: Box<dyn RowCursor<T> + Send + 'a>,
+    metric: &'a Metric,
+    inner_rows: RowBuf<T>,
+}
+
+impl<T: Real> RowCursor<T> for MetricCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        self.inner_rows.capacity = buf.capacity;
+        let more = self.inner.next(&mut self.inner_rows)?;
+        // everything but the inputs is passed on unchanged
+        std::mem::swap(buf, &mut self.inner_rows);
+        std::mem::swap(&mut buf.x, &mut self.inner_rows.x);
+        buf.x.resize(buf.rows.len() * self.metric.outputs(), T::default());
+        self.metric.apply(&self.inner_rows.x, &mut buf.x);
+        Ok(more)
+    }
+}

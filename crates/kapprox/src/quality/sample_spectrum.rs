@@ -1,0 +1,93 @@
+//! The spectrum of K on a sample of the rows, and the least error of any matrix of a given rank.
+//!
+//! By Eckart, Young and Mirsky, no matrix of rank k is nearer to K than its leading k eigenpairs,
+//! in the spectral, the Frobenius and the trace norm. This is a lower bound for every
+//! approximation.
+
+use super::{Approximation, measure::quotient};
+use crate::decompose::symmetric_eigenvalues;
+use crate::map::{feature_gram::GramFold, independent::widen};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::Scan};
+use faer::{Mat, MatRef};
+use kpass::key::Purpose;
+use std::sync::Arc;
+
+/// The eigenvalues of the kernel matrix of some rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleSpectrum {
+    /// Eigenvalues, descending, not negative.
+    pub values: Vec<f64>,
+    /// Number of rows of the table, n. The sample has one row per value. If it has fewer than n
+    /// rows, the floors are estimates without an interval. The leading eigenvalues of a sample are
+    /// too large and the last ones too small: the floors are too low, and they are 0 at ranks from
+    /// the size of the sample on.
+    pub rows: u64,
+}
+
+/// Computes the spectrum on `count` rows drawn uniformly without replacement, or on all rows if
+/// there are fewer.
+///
+/// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some
+/// seconds.
+///
+/// # Errors
+/// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
+/// eigenvalues; [`crate::Error::NotFinite`] if a kernel value is not finite.
+pub fn sample_spectrum<T: Real>(
+    data: &Scan<'_, T>,
+    kernel: &Arc<dyn AnyKernel>,
+    count: usize,
+    seed: u64,
+) -> Result<SampleSpectrum> {
+    let kernel = kernel.typed::<f64>();
+    crate::kernel::require_positive_definite(&*kernel, "the best rank-k error")?;
+    let sample = uniform_sample(data, count, Purpose::Quality, seed)?;
+    let (c, x) = (sample.len(), widen(&sample.x));
+    let (x, mut k) = (MatRef::from_row_major_slice(&x, c, sample.d), Mat::zeros(c, c));
+    kernel.block(x, x, k.as_mut());
+    let mut values = symmetric_eigenvalues(k.as_ref())?;
+    values.reverse();
+    values.iter_mut().for_each(|value| *value = value.max(0.0));
+    Ok(SampleSpectrum { values, rows: data.count })
+}
+
+impl<T: Real> Approximation<'_, T> {
+    /// Computes the largest eigenvalue of K̂, which is also the largest of ΦᵀΦ.
+    ///
+    /// One pass of 2np² flops, then 4p³/3; p² numbers per lane.
+    ///
+    /// # Errors
+    /// The errors of the source and of the decomposition.
+    pub fn largest_eigenvalue(&self) -> Result<f64> {
+        let fold = GramFold { map: self.map, tile: self.data.pass.tile };
+        let inner = self.data.pass.resume("inner products of features", self.data.source, &fold)?.0;
+        Ok(symmetric_eigenvalues(inner.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
+    }
+}
+
+impl SampleSpectrum {
+    /// Returns true if the sample is the whole table.
+    pub fn is_exact(&self) -> bool {
+        self.values.len() as u64 == self.rows
+    }
+
+    /// Returns Σ_{j > k} λ_j / Σ λ_j: the least relative trace error at rank k.
+    pub fn trace_floor(&self, rank: usize) -> f64 {
+        quotient(self.tail(rank).iter().sum(), self.values.iter().sum())
+    }
+
+    /// Returns √(Σ_{j > k} λ_j² / Σ λ_j²): the least relative Frobenius error at rank k.
+    pub fn frobenius_floor(&self, rank: usize) -> f64 {
+        let squares = |values: &[f64]| values.iter().map(|value| value * value).sum();
+        quotient(squares(self.tail(rank)), squares(&self.values)).sqrt()
+    }
+
+    /// Returns λ_{k+1} / λ_1: the least relative spectral error at rank k.
+    pub fn spectral_floor(&self, rank: usize) -> f64 {
+        quotient(self.tail(rank).first().copied().unwrap_or(0.0), self.values.first().copied().unwrap_or(0.0))
+    }
+
+    fn tail(&self, rank: usize) -> &[f64] {
+        self.values.get(rank..).unwrap_or(&[])
+    }
+}

@@ -1,0 +1,320 @@
+//! The training options of a fit, with defaults filled in and contradictions rejected.
+
+use super::candidates::Candidates;
+use super::fit::{Fit, ParsedOptions};
+use crate::folds::FoldSpec;
+use crate::request::{LandmarkSource, MetricSource, Scaling, TrainOptions};
+use crate::solver::parameter::{FOLDS, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
+use crate::solver::{Settings, SolverFacts};
+use crate::{Error, Result};
+use kapprox::Kernel;
+use kapprox::landmark::Effort;
+use kstore::condition::format_rows;
+use kstore::{Missing, SelectedTable, Selection, TextOptions};
+
+const DEFAULT_RANK: usize = 1000;
+/// Maximum rank of a tolerance without a rank: the Gram matrix has 128 MB.
+const MAX_TOLERANCE_RANK: usize = 4000;
+
+impl Fit {
+    /// Returns the training options, with every default filled in.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for options that contradict each other or the rows.
+    #[doc(hidden)]
+    pub fn training(&self, selected: &SelectedTable) -> Result<TrainOptions> {
+        if self.files().next().is_some() {
+            return self.clone().opened(selected, &TextOptions::default())?.training(selected);
+        }
+        let parsed = self.parsed()?;
+        let (ParsedOptions { settings, .. }, facts) = (parsed, parsed.facts());
+        self.check_landmarks(facts)?;
+        let scaling = self.scaling_of(selected)?;
+        if selected.sparse().is_some() {
+            self.check_sparse(facts)?;
+        }
+        let rank_or_default = self.rank.or(facts.default_rank);
+        let (rank, ranks) = self.ranks(settings, rank_or_default)?;
+        let default_landmarks = facts.default_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
+        let landmarks = self.landmarks.clone().or(default_landmarks).unwrap_or_default();
+        if self.family.reads(&NODES) {
+            return self.training_on_nodes(settings, rank, landmarks, selected);
+        }
+        let folds = self.folds(settings, facts, ranks.len() * settings.penalties().len())?;
+        let (kernel, second_kernel) = self.kernels(settings, selected)?;
+        Ok(TrainOptions {
+            task: self.family.task(settings),
+            scaling,
+            clip: self.clip,
+            metric: self.metric.clone(),
+            kernel,
+            second_kernel,
+            map: self.map.clone(),
+            landmarks,
+            candidates: self.candidates.unwrap_or(Candidates::default_for_rank(rank)).rows(),
+            rank,
+            tolerance: settings.number(&TOLERANCE),
+            ranks,
+            folds,
+            seed: self.seed,
+        })
+    }
+
+    /// Returns the kernel and the second view's kernel, each on its own columns; a single view uses
+    /// all columns.
+    fn kernels(&self, settings: &Settings, selected: &SelectedTable) -> Result<(Kernel, Option<Kernel>)> {
+        let names = selected.feature_names();
+        let Some(patterns) = settings.columns(&SECOND_VIEW) else {
+            return Ok((self.kernel.on_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
+        };
+        if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
+            return Err(Error::option("landmarks", landmarks, "each view has its own landmarks; name a scheme"));
+        }
+        let second_columns = selected.features_of(&patterns)?;
+        let first_columns: Vec<String> = names.iter().filter(|name| !second_columns.contains(name)).cloned().collect();
+        if first_columns.is_empty() {
+            let why = "no column is left for the first view; name fewer columns, or more `features`";
+            return Err(Error::option(SECOND_VIEW.name, patterns.join(","), why));
+        }
+        let second_kernel = settings.kernel(&SECOND_KERNEL).unwrap_or_else(|| self.kernel.clone());
+        let restrict =
+            |kernel: &Kernel, columns: &[String]| kernel.clone().on_columns(columns)?.resolve_columns(&names);
+        Ok((restrict(&self.kernel, &first_columns)?, Some(restrict(&second_kernel, &second_columns)?)))
+    }
+
+    /// Returns the options of a solver whose landmarks are the first of a larger sample of rows,
+    /// its nodes. Distances are Euclidean; the kernel serves only to choose the nodes, if these are
+    /// not uniform.
+    fn training_on_nodes(
+        &self,
+        settings: &Settings,
+        rank: usize,
+        landmarks: LandmarkSource,
+        selected: &SelectedTable,
+    ) -> Result<TrainOptions> {
+        let range = selected.range();
+        let row_count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let nodes = settings.count(&NODES).unwrap_or(rank).min(row_count).max(1);
+        if self.rank.is_some() && rank > nodes && nodes < row_count {
+            let why = format!("the landmarks are chosen among the {nodes} nodes; lower it, or raise `nodes`");
+            return Err(Error::option("rank", rank, why));
+        }
+        let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != Effort::Draw);
+        if !uses_kernel && self.kernel != Kernel::default() {
+            let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.family.name);
+            return Err(Error::option("kernel", &self.kernel, why));
+        }
+        let default_candidates = if uses_kernel { Candidates::default_for_rank(nodes) } else { Candidates::All };
+        let kernel = if uses_kernel {
+            self.kernel.resolve_columns(&selected.feature_names())?
+        } else {
+            Kernel::parse("linear()")?
+        };
+        Ok(TrainOptions {
+            scaling: self.scaling.unwrap_or_default(),
+            clip: self.clip,
+            metric: self.metric.clone(),
+            map: self.map.clone(),
+            landmarks,
+            candidates: self.candidates.unwrap_or(default_candidates).rows(),
+            ranks: vec![rank.min(nodes)],
+            seed: self.seed,
+            ..TrainOptions::new(self.family.task(settings), kernel, nodes)
+        })
+    }
+
+    /// Returns the scaling of the rows; for sparse rows, the weighting of entries in the selection.
+    fn scaling_of(&self, selected: &SelectedTable) -> Result<Scaling> {
+        let is_sparse = selected.sparse().is_some();
+        match self.scaling.filter(|scaling| is_sparse != scaling.weighing().is_some() && *scaling != Scaling::None) {
+            None if is_sparse => Ok(Scaling::from_weighing(selected.weighting())),
+            None => Ok(self.scaling.unwrap_or_default()),
+            Some(scaling) if is_sparse => {
+                let why = "it would fill the zeros of sparse rows; use tf-idf, unit, maxabs or none";
+                Err(Error::option("scale", scaling, why))
+            }
+            Some(scaling) => Err(scaling.sparse_only_error()),
+        }
+    }
+
+    /// Returns the options that open a table for the fit of these rows. If the scaling weights the
+    /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
+    /// provided that no step of the fit computes with columns, fills zeros or handles missing
+    /// values.
+    #[doc(hidden)]
+    pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
+        if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
+            return options;
+        }
+        let no_columns: [&str; 0] = [];
+        let supports_sparse = || {
+            self.kernel.on_rows(&no_columns, Some(1)).is_ok()
+                && self.parsed().is_ok_and(|checked| self.check_sparse(checked.facts()).is_ok())
+        };
+        match self.scaling {
+            Some(Scaling::TfIdf | Scaling::Unit | Scaling::Maxabs) => options.sparse(),
+            None | Some(Scaling::None) if supports_sparse() => options.sparse_where_thin(),
+            _ => options,
+        }
+    }
+
+    /// Rejects options that compute with the columns of sparse rows.
+    fn check_sparse(&self, facts: SolverFacts) -> Result<()> {
+        let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
+        let by_distances = self
+            .landmarks
+            .as_ref()
+            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Distances));
+        if self.metric != MetricSource::None {
+            return refuse("metric", &self.metric, "sparse rows do not support a metric; leave it out");
+        }
+        if !self.map.family().supports_sparse {
+            return refuse("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");
+        }
+        if let Some(landmarks) = by_distances {
+            return refuse("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
+        }
+        if facts.dense_only {
+            return refuse(
+                "solver",
+                &self.family.name,
+                "it does not support sparse rows; leave `sparse` out, or use another solver",
+            );
+        }
+        Ok(())
+    }
+
+    /// Rejects landmarks and candidates that no step of the fit reads.
+    fn check_landmarks(&self, facts: SolverFacts) -> Result<()> {
+        let exact = self.map.is_exact();
+        let why_no_landmarks = if self.map.is_without_rows() {
+            Some(format!(
+                "`map` {} has no landmarks; leave it out, or use a map with landmarks, such as nystrom",
+                self.map.family().name
+            ))
+        } else if exact && !facts.preconditioned {
+            Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
+        } else {
+            facts.landmarks_unused_why.filter(|_| exact).map(str::to_string)
+        };
+        if let Some(rank) = self.rank.filter(|_| exact && !facts.preconditioned) {
+            return Err(Error::option(
+                "rank",
+                rank,
+                "`map` exact uses the exact kernel, which has no rank; leave it out",
+            ));
+        }
+        let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
+        match (why_no_landmarks, &self.landmarks, self.candidates) {
+            (Some(why), Some(landmarks), _) => Err(Error::option("landmarks", landmarks, why)),
+            (Some(why), None, Some(candidates)) => Err(Error::option("candidates", candidates, why)),
+            (None, Some(LandmarkSource::Rows(_)), Some(candidates)) => {
+                let why = "landmarks from a table are not chosen among candidates; leave it out, or name a scheme as `landmarks`";
+                Err(Error::option("candidates", candidates, why))
+            }
+            _ => match sampled.filter(|_| exact) {
+                Some(candidates) => {
+                    let why = "`map` exact stores all rows and chooses landmarks among them; leave it out";
+                    Err(Error::option("candidates", candidates, why))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Returns the requested folds; by default five if cross-validation has something to choose.
+    fn folds(&self, settings: &Settings, facts: SolverFacts, cells: usize) -> Result<FoldSpec> {
+        let has_surface = self.family.reads(&RANKS);
+        let has_choices = if has_surface { cells > 1 } else { self.family.needs_validation(settings) };
+        match settings.folds(&FOLDS) {
+            Some(FoldSpec::None) if has_surface && has_choices => {
+                let why = format!(
+                    "the {cells} cells of ranks and lambdas cannot be compared without folds; give one `lambda` and one `rank`, or folds"
+                );
+                Err(Error::option(FOLDS.name, "none", why))
+            }
+            Some(folds) => settings.grouped_folds(folds),
+            None if has_choices || facts.needs_folds => settings.grouped_folds(FoldSpec::DEFAULT),
+            None => Ok(FoldSpec::None),
+        }
+    }
+
+    /// Returns the number of features and the ranks of the surface; `rank_or_default` is the
+    /// requested or the solver's default rank.
+    fn ranks(&self, settings: &Settings, rank_or_default: Option<usize>) -> Result<(usize, Vec<usize>)> {
+        let ranks = settings.ranks(&RANKS);
+        if let Some(tolerance) = settings.number(&TOLERANCE) {
+            if ranks.is_some() {
+                let why = "the tolerance determines the rank; leave out `ranks` or the tolerance";
+                return Err(Error::option(TOLERANCE.name, tolerance, why));
+            }
+            let cap = self.rank.unwrap_or(MAX_TOLERANCE_RANK);
+            return Ok((cap, vec![cap]));
+        }
+        let Some(mut ranks) = ranks else {
+            let rank = rank_or_default.unwrap_or_else(|| match &self.landmarks {
+                Some(LandmarkSource::Rows(table)) => {
+                    let range = table.range();
+                    usize::try_from(range.end - range.start).unwrap_or(usize::MAX).max(1)
+                }
+                _ => DEFAULT_RANK,
+            });
+            return Ok((rank, vec![rank]));
+        };
+        let largest = ranks.last().copied().unwrap_or(DEFAULT_RANK);
+        match self.rank {
+            Some(rank) if rank < largest => {
+                let why =
+                    format!("it is below the largest of `ranks`, {largest}; raise it to {largest}, or leave it out");
+                Err(Error::option("rank", rank, why))
+            }
+            Some(rank) if rank > largest => {
+                ranks.push(rank);
+                Ok((rank, ranks))
+            }
+            _ => Ok((largest, ranks)),
+        }
+    }
+
+    /// Returns the options that define the result, as JSON with sorted keys for the model file;
+    /// without paths.
+    pub(super) fn canonical_options(&self, training: &TrainOptions) -> Result<serde_json::Value> {
+        let mut solver_options = self.settings()?.to_json();
+        solver_options["folds"] = training.folds.to_string().into();
+        if training.folds == FoldSpec::None
+            && let Some(options) = solver_options.as_object_mut()
+        {
+            options.remove("folds");
+        }
+        let mut canonical = serde_json::json!({
+            "candidates": training.candidates.map_or("all".to_string(), |n| n.to_string()),
+            "kernel": self.kernel.to_string(),
+            "landmarks": training.landmarks.to_string(),
+            "map": self.map.to_string(),
+            "precision": self.precision.to_string(),
+            "rank": training.rank,
+            "scale": training.scaling.to_string(),
+            "seed": self.seed,
+            "solver": self.family.name,
+            "solver_options": solver_options,
+            "task": training.task,
+        });
+        if self.clip {
+            canonical["clip"] = true.into();
+        }
+        if training.metric != MetricSource::None {
+            canonical["metric"] = training.metric.to_string().into();
+        }
+        if let Some(rows) = &self.rows {
+            canonical["missing"] = rows.missing.name().into();
+            canonical["rows"] = rows.rows.as_ref().map_or("0..".to_string(), format_rows).into();
+            canonical["where"] = rows.filter.as_ref().map(ToString::to_string).into();
+        }
+        for (name, value) in &self.notes {
+            if canonical.get(name).is_none() {
+                canonical[name] = value.clone();
+            }
+        }
+        Ok(canonical)
+    }
+}

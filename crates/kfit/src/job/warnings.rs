@@ -1,0 +1,210 @@
+//! Warnings about fits that can be improved, each with a remedy.
+
+use super::FitReport;
+use crate::Cell;
+use crate::solver::parameter::{C, GAP, LAMBDA};
+use crate::solver::{self, EACH_PENALTY_SUFFIX};
+use kstore::shown;
+
+/// Explained fraction of the variance below which a model is hardly better than a constant.
+const MIN_EXPLAINED: f64 = 0.05;
+
+/// Relative change of the held-out error that justifies a larger grid.
+const MIN_ERROR_CHANGE: f64 = 0.01;
+
+/// Relative trace error above which the landmarks do not cover the rows.
+const MAX_TRACE_ERROR: f64 = 0.5;
+
+/// Relative trace error above which the exact kernel gives a different model.
+const EXACT_TRACE_ERROR: f64 = 0.02;
+
+/// Number of rows up to which the exact solver takes seconds to minutes.
+const MAX_EXACT_ROWS: u64 = 50_000;
+
+/// Returns the warnings of a fit, one sentence each, with a remedy.
+pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
+    let edges = [lambda_edge_warning(report), penalty_edge_warning(report), rank_edge_warning(report)];
+    let warnings = [
+        coverage_warning(report).or_else(|| exact_kernel_warning(report)),
+        few_rows_warning(report),
+        explained_warning(report),
+    ];
+    warnings.into_iter().chain(edges).flatten().collect()
+}
+
+fn chosen_cell(report: &FitReport) -> Option<(&Cell, f64)> {
+    let lambda = report.lambda?;
+    let cell = report.surface.iter().find(|cell| cell.rank == report.rank && cell.lambda == lambda)?;
+    Some((cell, cell.cv_mse?))
+}
+
+/// Warns if the landmarks do not cover the rows.
+fn coverage_warning(report: &FitReport) -> Option<String> {
+    let error =
+        report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > MAX_TRACE_ERROR)?;
+    Some(format!(
+        "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or use a longer length scale"
+    ))
+}
+
+/// Warns of an approximate SVM if the exact kernel is affordable.
+fn exact_kernel_warning(report: &FitReport) -> Option<String> {
+    let error =
+        report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > EXACT_TRACE_ERROR)?;
+    // solvers that stop at a duality gap are SVMs and support the exact kernel
+    let is_svm = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
+    (is_svm && report.rows <= MAX_EXACT_ROWS).then(|| {
+        format!(
+            "the SVM uses an approximate kernel with relative trace error {error:.2}; for {} rows `map` exact, which has no such error, \
+             takes seconds to minutes",
+            shown::count(report.rows)
+        )
+    })
+}
+
+/// Warns of more features than rows.
+fn few_rows_warning(report: &FitReport) -> Option<String> {
+    let (rows, features) = (report.rows, report.features);
+    (rows < features as u64).then(|| {
+        format!("{rows} rows have {features} features; cross-validate with `folds` to see whether the rows suffice")
+    })
+}
+
+/// Warns if the model explains little of the variance of held-out rows.
+fn explained_warning(report: &FitReport) -> Option<String> {
+    let (_, error) = chosen_cell(report)?;
+    let (train, r2) = report.train.as_ref().and_then(|train| Some((train.mse, train.r2?)))?;
+    let variance = train / (1.0 - r2);
+    let explained = 1.0 - error / variance;
+    (explained < MIN_EXPLAINED).then(|| {
+        let share = 100.0 * explained.max(0.0);
+        format!(
+            "the model explains {share:.1} % of the variance of held-out rows, hardly more than a constant; learn a `metric`, \
+             or search for another kernel with tune"
+        )
+    })
+}
+
+/// Warns if the error still falls at the end of the lambda grid.
+fn lambda_edge_warning(report: &FitReport) -> Option<String> {
+    let (cell, _) = chosen_cell(report)?;
+    let mut row: Vec<&Cell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
+    row.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    let best_index = row.iter().position(|other| other.lambda == cell.lambda)?;
+    let grid: Vec<(f64, Option<f64>)> = row.iter().map(|cell| (cell.lambda, cell.cv_mse)).collect();
+    grid_edge_warning("lambda", &grid, best_index, "the error")
+}
+
+/// Warns if the best value is the first or the last tried and the error still falls there.
+fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
+    let (at, error) = grid[best];
+    let (next, word, way, beyond) = match best {
+        _ if grid.len() < 2 => return None,
+        0 => (grid[1], "smallest", "down", at / 1e3),
+        _ if best + 1 == grid.len() => (grid[best - 1], "largest", "up", at * 1e3),
+        _ => return None,
+    };
+    (next.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
+        let (at, beyond) = (short_number(at), short_number(beyond));
+        format!(
+            "{name} {at} is the {word} value tried, and {what} still falls there; extend the grid {way} to `{name}` {beyond}"
+        )
+    })
+}
+
+/// Formats a number with three digits, as a power of ten if that is shorter.
+fn short_number(value: f64) -> String {
+    let value: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    let (plain, power) = (shown::number(value), format!("{value:e}"));
+    if power.len() < plain.len() { power } else { plain }
+}
+
+/// Warns if the held-out error still falls at the end of the grid of regularisation parameters, for
+/// solvers without a surface.
+fn penalty_edge_warning(report: &FitReport) -> Option<String> {
+    let index = report.figures.iter().position(|figure| figure.name.ends_with(EACH_PENALTY_SUFFIX))?;
+    let (grid, errors) = (report.figures.get(index.checked_sub(1)?)?, &report.figures[index].values);
+    // other lists may precede scores where larger is better, such as correlations
+    if ![C.name, LAMBDA.name].contains(&grid.name) {
+        return None;
+    }
+    let mut pairs: Vec<_> = grid.values.iter().copied().zip(errors.iter().copied().map(Some)).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let best = Some(errors.iter().copied().fold(f64::INFINITY, f64::min));
+    let best_index = if pairs.first()?.1 == best { 0 } else { pairs.iter().rposition(|pair| pair.1 == best)? };
+    grid_edge_warning(grid.name, &pairs, best_index, "the held-out error")
+}
+
+/// Warns if the error still falls at the largest rank.
+fn rank_edge_warning(report: &FitReport) -> Option<String> {
+    let (cell, error) = chosen_cell(report)?;
+    let best = |rank: usize| {
+        let row = report.surface.iter().filter(|other| other.rank == rank);
+        row.filter_map(|other| other.cv_mse).min_by(f64::total_cmp)
+    };
+    let largest = report.surface.iter().map(|other| other.rank).max()?;
+    let previous_rank = report.surface.iter().map(|other| other.rank).filter(|rank| *rank < largest).max()?;
+    let fall = 1.0 - error / best(previous_rank)?;
+    (cell.rank == largest && fall > MIN_ERROR_CHANGE && (largest as u64) < report.rows).then(|| {
+        let percent = 100.0 * fall;
+        format!("the error falls by {percent:.0} % from rank {previous_rank} to {largest}, the largest rank tried; give larger `ranks`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Certificate;
+    use crate::job::TrainScores;
+    use crate::solver::Figure;
+
+    fn cell(rank: usize, lambda: f64, error: f64) -> Cell {
+        Cell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
+    }
+
+    /// A fit at rank 20 and lambda 1e-3, in the middle of its surface, that explains 90 %.
+    fn good() -> FitReport {
+        let mut report = FitReport { rows: 1000, features: 5, rank: 20, lambda: Some(1e-3), ..FitReport::default() };
+        let errors = [0.13, 0.101, 0.12, 0.12, 0.1, 0.11];
+        let cells = [10, 20].into_iter().flat_map(|rank| [1e-4, 1e-3, 1e-2].map(|lambda| (rank, lambda)));
+        report.surface = cells.zip(errors).map(|((rank, lambda), error)| cell(rank, lambda, error)).collect();
+        report.train = Some(TrainScores { mse: 0.05, rmse: 0.05f64.sqrt(), r2: Some(0.95), loo_mse: None });
+        report.certificate = Some(Certificate { trace_error: 0.1, overshoot: 0.0, floor: 0.0 });
+        report
+    }
+
+    #[test]
+    fn each_fault_has_one_warning() {
+        assert_eq!(improvement_warnings(&good()), Vec::<String>::new());
+        let assert_warning = |change: &dyn Fn(&mut FitReport), part: &str| {
+            let mut report = good();
+            change(&mut report);
+            let warnings = improvement_warnings(&report);
+            assert!(warnings.len() == 1 && warnings[0].contains(part), "{part}: {warnings:?}");
+        };
+        assert_warning(&|r| r.rows = 3, "3 rows have 5 features");
+        assert_warning(&|r| r.certificate.as_mut().unwrap().trace_error = 0.97, "0.97");
+        assert_warning(&|r| r.solver = "svm", "for 1,000 rows `map` exact");
+        assert_warning(
+            &|r| r.surface.iter_mut().for_each(|cell| cell.cv_mse = cell.cv_mse.map(|e| 9.8 * e)),
+            "2.0 % of the variance",
+        );
+        assert_warning(
+            &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
+            "lambda 1e-4 is the smallest value tried, and the error still falls there; extend the grid down to `lambda` 1e-7",
+        );
+        assert_warning(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
+        let compared = |errors: [f64; 3]| {
+            let figure = |name, values: &[f64]| Figure { name, values: values.to_vec() };
+            vec![figure("C", &[0.1, 1.0, 10.0]), figure("held-out mse at each", &errors)]
+        };
+        assert_warning(
+            &|r| r.figures = compared([5.0, 4.0, 3.0]),
+            "C 10 is the largest value tried, and the held-out error still falls there; extend the grid up to `C` 1e4",
+        );
+        assert_warning(&|r| r.figures = compared([3.0, 4.0, 5.0]), "C 0.1 is the smallest");
+        let mut inside = good();
+        inside.figures = compared([3.0, 2.0, 2.5]);
+        assert_eq!(improvement_warnings(&inside), Vec::<String>::new());
+    }
+}

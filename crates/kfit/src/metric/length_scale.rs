@@ -1,0 +1,171 @@
+//! The `auto` length scale of a kernel, determined from a target.
+//!
+//! Ridge regression with few landmarks on a uniform sample of the rows compares multiples of the
+//! median distance by generalised cross-validation (gcv); classes are regressed as their codes. The
+//! median distance depends on the inputs only, and is far too long for periodic targets. (Golub,
+//! Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
+//! Technometrics 21, 1979.)
+//!
+//! *Passes over the table*: one. *Cost*: one small fit for each multiple, with numbers of rows and
+//! landmarks that do not grow with the table.
+
+use super::learn::SilentStages;
+use super::round::RoundData;
+use super::settings;
+use crate::prepare::{candidates, fold_fn::FoldFn, map_builder, survey::Survey};
+use crate::request::{PassShape, Resources, TrainOptions};
+use crate::{Folds, Result, Targets};
+use kapprox::landmark::RowSample;
+use kapprox::{Kernel, Real};
+use kstore::key::{Purpose, Stream};
+use kstore::{RowBlock, RowSource};
+use std::fmt;
+
+/// Multiples of the median distance that are tried, with their names. Larger multiples are
+/// excluded: a sample of a thousand rows prefers them (on bike, elevators and friedman1), but on
+/// all rows they were no better, and worse for solvers that use one regularisation parameter for
+/// all length scales.
+const MULTIPLES: [(f64, &str); 5] = [
+    (1.0, "the median distance"),
+    (0.5, "half the median distance"),
+    (0.25, "a quarter of the median distance"),
+    (0.125, "an eighth of the median distance"),
+    (0.0625, "a sixteenth of the median distance"),
+];
+
+/// Maximum ratio of a length scale's gcv to the median's for a choice against the median; on a
+/// thousand rows a smaller gain is chance.
+const MAX_GCV_RATIO: f64 = 0.99;
+
+/// How a length scale was determined.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct LengthReport {
+    /// The length scale, as a multiple of the median distance.
+    pub multiple: f64,
+    /// Number of rows of the sample.
+    pub rows: u64,
+    /// The gcv of each multiple; `None` if the fit could not be scored.
+    pub scores: Vec<(f64, Option<f64>)>,
+}
+
+impl fmt::Display for LengthReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = MULTIPLES.iter().find(|(multiple, _)| *multiple == self.multiple).map_or("", |(_, name)| name);
+        let rows = kstore::shown::count(self.rows);
+        match self.scores.iter().any(|(_, score)| score.is_some()) {
+            true => write!(f, "{name}, by gcv on {rows} rows"),
+            false => write!(f, "{name}: {rows} rows are too few to compare length scales"),
+        }
+    }
+}
+
+/// Resolves each `auto` length scale of the kernel to a number, and returns a report; leaves other
+/// kernels unchanged.
+pub fn resolve_length_scale<T: Real>(
+    source: &dyn RowSource<T>,
+    survey: &Survey,
+    targets: &Targets,
+    options: &TrainOptions,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
+) -> Result<(TrainOptions, Option<LengthReport>)> {
+    if !options.searches_length_scale() {
+        return Ok((options.clone(), None));
+    }
+    let (sample, values) = draw_rows(source, survey.rows(), targets, options.seed, pass_shape, resources)?;
+    let (t, n) = (targets.count(), sample.len());
+    let weight = source.shape().has_weights.then(|| sample.weights.clone());
+    let multiples = MULTIPLES.map(|(multiple, _)| multiple);
+    let factors = multiples.map(|multiple| vec![multiple]);
+    let mut kernels = map_builder::resolve_length_scales(&options.kernel, &sample, options.seed, &factors)?;
+    let sample_rows = candidates::in_row_order(sample)?.with_targets(values, t)?.with_weights(weight)?;
+    let stage = resources.stage_observer.stage("length scale", None);
+    let silent = SilentStages(&*stage);
+    let silent_resources = Resources { journal: None, scratch: None, stage_observer: &silent, ..*resources };
+    let fit_options = settings::length_options(options, n);
+    let data = RoundData {
+        source: &sample_rows,
+        n: n as u64,
+        reading: &survey.reading(),
+        targets: &Targets::Numeric { centre: vec![0.0; t] },
+        folds: &Folds::None,
+        options: &fit_options,
+        pass_shape: PassShape { gram_lanes: 1, ..pass_shape },
+        resources: &silent_resources,
+    };
+    let scores = kernels.iter().map(|kernel| gcv_score(&data, kernel)).collect::<Result<Vec<_>>>()?;
+    let scores: Vec<_> = multiples.into_iter().zip(scores).collect();
+    let best = best_multiple(&scores);
+    let report = LengthReport { multiple: multiples[best], rows: n as u64, scores };
+    Ok((TrainOptions { kernel: kernels.swap_remove(best), ..options.clone() }, Some(report)))
+}
+
+/// Returns the index of the multiple with the smallest gcv, or the median's if the gain is too
+/// small.
+fn best_multiple(scores: &[(f64, Option<f64>)]) -> usize {
+    let scored = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
+    let smallest = scored.min_by(|a, b| a.1.total_cmp(&b.1));
+    smallest.filter(|(_, least)| scores[0].1.is_none_or(|median| *least < MAX_GCV_RATIO * median)).map_or(0, |(i, _)| i)
+}
+
+/// Draws a uniform sample of about `plan::length_rows` rows, with their targets.
+fn draw_rows<T: Real>(
+    source: &dyn RowSource<T>,
+    n: u64,
+    targets: &Targets,
+    seed: u64,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
+) -> Result<(RowSample<T>, Vec<f64>)> {
+    let d = source.shape().inputs;
+    let observer = resources.stage_over("sampling rows for the length scale", source.range());
+    let probability = settings::length_rows(n, d) as f64 / n.max(1) as f64;
+    let keys = Stream::new(seed, Purpose::Candidates, 0);
+    // select each row with this probability
+    let fold = FoldFn::new(|sample: &mut SampledRows<T>, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - probability) {
+            sample.rows.push(block.rows[i]);
+            sample.x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
+            targets.append_to(block, i, &mut sample.y)?;
+            sample.weights.extend(block.weight(i));
+        }
+        Ok(())
+    });
+    let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
+    let SampledRows { rows, x, y, weights } = pass.resume("rows for the length scale", source, &fold)?.0;
+    Ok((RowSample { rows, x, d, weights }, y))
+}
+
+/// Returns the gcv of the best regularisation parameter on the sample. Errors give `None`, because
+/// the fit that follows reports invalid rows or kernels with more context.
+fn gcv_score<T: Real>(data: &RoundData<'_, T>, kernel: &Kernel) -> Result<Option<f64>> {
+    match data.smallest_gcv(kernel) {
+        Err(error) if error.is_interrupted() => Err(error),
+        found => Ok(found.ok().flatten()),
+    }
+}
+
+#[derive(Default)]
+struct SampledRows<T> {
+    rows: Vec<u64>,
+    x: Vec<T>,
+    y: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+kstore::summed!(where [T: Real] SampledRows<T> { read "rows": rows, read "x": x, read "y": y, read "weights": weights });
+
+#[cfg(test)]
+mod tests {
+    use super::best_multiple;
+
+    #[test]
+    fn the_median_stays_where_another_length_is_hardly_better() {
+        assert_eq!(best_multiple(&[(1.0, Some(0.28)), (0.5, Some(0.25)), (0.25, Some(0.3)), (0.125, None)]), 1);
+        assert_eq!(best_multiple(&[(1.0, Some(0.28)), (0.5, Some(0.279))]), 0);
+        assert_eq!(
+            (best_multiple(&[(1.0, None), (0.5, Some(0.3))]), best_multiple(&[(1.0, None), (0.5, None)])),
+            (1, 0)
+        );
+    }
+}

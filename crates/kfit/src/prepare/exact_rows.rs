@@ -1,0 +1,52 @@
+//! All rows in memory, for a solver that combines their kernel sections: pass shape, memory plan,
+//! and the pass that loads the rows.
+
+use crate::prepare::{candidates::Codes, stage_plans};
+use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
+use crate::{Error, Result, Targets, row_weights};
+use kapprox::Real;
+use kstore::{MemoryPlan, MemoryRows, Pass, RowSource};
+
+/// Returns the pass shape: all lanes for scans with small states, one lane to load rows in order.
+pub(crate) fn exact_pass_shape(size: &ProblemSize) -> PassShape {
+    let tile = tile_rows(size.d, size.map.p, size.element_bytes);
+    PassShape { tile, segment: 16 * tile as u64, scan_lanes: size.threads, gram_lanes: 1, prefetch: 2 }
+}
+
+/// Plans two copies of rows, targets, weights, codes and row numbers; the model is the second.
+pub(crate) fn exact_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
+    let row = size.d * size.element_bytes + 8 * (size.t + 2 + usize::from(size.weighted));
+    let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+    stage_plans::base_plan(what, size, budget).term("rows, which are the model", 2 * size.n as usize * row, fewer)
+}
+
+/// Reads all rows in one pass into buffers of the right size; one lane keeps their order. Targets
+/// are the centred regression targets. Weights, if any, are in the units of the table. Class and
+/// group codes are included.
+pub(crate) fn load_rows<T: Real>(
+    source: &dyn RowSource<T>,
+    (targets, weight_unit): (&Targets, f64),
+    n: u64,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
+) -> Result<MemoryRows<T>> {
+    let (n, shape) = (n as usize, source.shape());
+    let t = targets.count();
+    let observer = resources.stage_over("rows", source.range());
+    let (mut x, mut y) = (Vec::with_capacity(n * shape.inputs), Vec::with_capacity(n * t));
+    let mut weight = shape.has_weights.then(|| Vec::with_capacity(n));
+    let (mut rows, mut codes) = (Vec::with_capacity(n), Codes::default());
+    let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
+    pass.visit(source, |block| {
+        rows.extend_from_slice(block.rows);
+        x.extend_from_slice(block.x);
+        codes.add(block, 0..block.len());
+        for i in 0..block.len() {
+            targets.append_to(block, i, &mut y)?;
+            let row_weight = row_weights::block_weight(block, i)?.map(|weight| weight * weight_unit);
+            weight.iter_mut().for_each(|weight| weight.extend(row_weight));
+        }
+        Ok::<(), Error>(())
+    })?;
+    codes.attach_to(MemoryRows::new(x, shape.inputs)?.with_targets(y, t)?.with_weights(weight)?.with_row_numbers(rows)?)
+}

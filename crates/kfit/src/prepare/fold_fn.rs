@@ -1,0 +1,32 @@
+//! Folds that are defined by a function and need no scratch buffers.
+
+use crate::{Error, Result};
+use kapprox::Real;
+use kstore::{Fold, RowBlock, Workers};
+use std::marker::PhantomData;
+
+/// A fold defined by a function that adds a block to a state, starting from the default state.
+pub(crate) struct FoldFn<S, F>(F, PhantomData<fn() -> S>);
+
+impl<S, F> FoldFn<S, F> {
+    pub(crate) fn new<T>(add: F) -> Self
+    where
+        F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()>,
+    {
+        Self(add, PhantomData)
+    }
+}
+
+impl<T: Real, S: Default + Send, F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()> + Sync> Fold<T> for FoldFn<S, F> {
+    type State = S;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> S {
+        S::default()
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut S, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+        (self.0)(state, block)
+    }
+}

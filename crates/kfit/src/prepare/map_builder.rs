@@ -1,0 +1,398 @@
+//! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
+
+use crate::certificate::CertificateFold;
+use crate::features::StopOnly;
+use crate::prepare::candidates;
+use crate::request::{EXACT_UNSUPPORTED, LandmarkSource, MEDIAN_ROWS, PassShape, Resources, TrainOptions, map_shape};
+use crate::stacked_maps::StackedMaps;
+use crate::{Error, Result};
+use faer::{Mat, MatRef};
+use kapprox::kernel::{AnyKernel, Domain, Kernel};
+use kapprox::landmark::{self, LandmarkRule, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
+use kapprox::map::{Expansion, LandmarkInputs, MapConstructor, MapShape, RowFreeInputs};
+use kapprox::metric::MetricRows;
+use kapprox::{FeatureMap, Real};
+use kstore::key::{Purpose, Stream};
+use kstore::pass::Observer;
+use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, SelectedTable};
+use std::sync::Arc;
+
+/// Landmarks are chosen until the candidates' trace error is this fraction of the tolerance: the
+/// candidates are a sample, and the error on all rows may be slightly larger.
+const TOLERANCE_FRACTION: f64 = 0.9;
+
+#[derive(Debug)]
+pub struct BuiltMap<T: Real> {
+    pub map: Box<dyn FeatureMap<T>>,
+    pub kernel: Kernel,
+    /// The second view; its features follow those of the first in the map.
+    pub second_view: Option<SecondView>,
+    /// The landmarks, for a solver that combines their kernel sections itself; the map then has no
+    /// features.
+    pub landmark_set: Option<LandmarkSet<T>>,
+    /// Number of landmarks and number of candidate rows; `None` for a map without landmarks.
+    pub landmark_counts: Option<(usize, u64)>,
+    pub passes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct SecondView {
+    /// The kernel, with every parameter resolved to a number.
+    pub kernel: Kernel,
+    pub features: usize,
+    /// Number of basis functions that its features combine.
+    pub basis_functions: usize,
+}
+
+struct ResolvedKernel<T> {
+    kernel: Kernel,
+    sample: Option<RowSample<T>>,
+    passes: u64,
+}
+
+/// Landmarks, the number of their candidate rows, and the passes over the table.
+struct ChosenLandmarks<T> {
+    set: LandmarkSet<T>,
+    candidates: u64,
+    passes: u64,
+}
+
+/// Input of a feature map: n rows of a source, how they are read, the options, and the shape of the
+/// passes.
+#[derive(Debug)]
+pub struct MapBuilder<'a, T: Real> {
+    pub source: &'a dyn RowSource<T>,
+    pub n: u64,
+    pub reading: &'a Reading,
+    pub options: &'a TrainOptions,
+    pub pass_shape: PassShape,
+    pub resources: &'a Resources<'a>,
+}
+
+impl<T: Real> MapBuilder<'_, T> {
+    /// Builds the map; for two views, the features of both are concatenated.
+    pub fn build(&self) -> Result<BuiltMap<T>> {
+        let first = self.build_view()?;
+        let Some(kernel) = &self.options.second_kernel else { return Ok(first) };
+        let second_options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
+        let BuiltMap { map, kernel, passes, .. } = MapBuilder { options: &second_options, ..*self }.build_view()?;
+        let features = map.dims().1;
+        let basis_functions = match map.expand(Mat::zeros(features, 1).as_ref(), self.resources.workers) {
+            Expansion::Landmarks { landmarks, .. } => landmarks.len(),
+            Expansion::Features { .. } => features,
+        };
+        let second_view = Some(SecondView { kernel, features, basis_functions });
+        Ok(BuiltMap {
+            map: Box::new(StackedMaps(vec![first.map, map])),
+            second_view,
+            passes: first.passes + passes,
+            ..first
+        })
+    }
+
+    /// Builds the map of one view: draws candidates, resolves the kernel, and chooses landmarks if
+    /// the map needs them.
+    fn build_view(&self) -> Result<BuiltMap<T>> {
+        let Self { source, n, options, resources, .. } = *self;
+        let (d, rank) = (source.shape().inputs, self.requested_map_shape()?.p);
+        let make = match options.map.builder::<T>() {
+            MapConstructor::OnLandmarks(make) => make,
+            MapConstructor::WithoutRows(make) => {
+                let ResolvedKernel { kernel, passes, .. } = self.resolve()?;
+                let (spec, seed) = (&options.map, options.seed);
+                let map = make(&RowFreeInputs { spec, kernel: &kernel, d, rank, seed })?;
+                return Ok(BuiltMap {
+                    map,
+                    kernel,
+                    second_view: None,
+                    landmark_set: None,
+                    landmark_counts: None,
+                    passes,
+                });
+            }
+            MapConstructor::Exact => {
+                return Err(Error::option("map", "exact", EXACT_UNSUPPORTED));
+            }
+        };
+        let (ChosenLandmarks { set, candidates, mut passes }, kernel) = self.choose_landmarks()?;
+        let (any, count) = (kernel.build()?, set.len());
+        let observer = resources.stage_over("factor of the landmarks", source.range());
+        let data = Scan { source, pass: self.scan_pass(&*observer), count: n };
+        let (seed, workers) = (options.seed, resources.workers);
+        let request =
+            LandmarkInputs { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
+        passes += options.map.passes();
+        let mut map = make(request)?;
+        drop(observer);
+        passes += self.truncate_to_tolerance(&mut map)?;
+        Ok(BuiltMap {
+            map,
+            kernel,
+            second_view: None,
+            landmark_set: None,
+            landmark_counts: Some((count, candidates)),
+            passes,
+        })
+    }
+
+    /// Truncates the map to the smallest rank within the tolerance, if one is set, in one pass over
+    /// all rows; warns if no rank reaches it. Returns the number of passes.
+    ///
+    /// *Flops*: the map's. *Bytes*: a tile of features.
+    fn truncate_to_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
+        let Some(tolerance) = self.options.tolerance else { return Ok(0) };
+        let name = "rank within the tolerance";
+        let observer = self.resources.stage_over(name, self.source.range());
+        let fold = CertificateFold { map: &**map, tile: self.pass_shape.tile };
+        let (state, _) = self.pass_shape.pass(1, self.resources, &*observer).resume(name, self.source, &fold)?;
+        drop(observer);
+        let full_rank = map.dims().1;
+        match state.rank_within(tolerance) {
+            Some(rank) if rank < full_rank => {
+                map.truncate(rank);
+            }
+            Some(_) => {}
+            None => {
+                let error = state.certificate(full_rank).trace_error;
+                let remedy = match full_rank < self.options.rank {
+                    true => "raise `candidates`, or use `precision` f64",
+                    false => "raise `rank`",
+                };
+                self.resources.stage_observer.warn(format!(
+                    "the tolerance was not reached: the relative trace error at rank {full_rank} is {error:.3e}; {remedy}"
+                ));
+            }
+        }
+        Ok(1)
+    }
+
+    /// Draws candidates, resolves the kernel and chooses landmarks, without a map, for a solver
+    /// that combines the landmarks' kernel sections itself.
+    pub(crate) fn landmarks_only(&self) -> Result<BuiltMap<T>> {
+        let (ChosenLandmarks { set, candidates, passes }, kernel) = self.choose_landmarks()?;
+        let (map, landmarks) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
+        Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts: landmarks, passes })
+    }
+
+    /// Resolves the kernel, without landmarks and map, for a solver that combines the kernel
+    /// sections of all rows. One pass has loaded these rows; passes over memory are neither counted
+    /// nor journaled.
+    pub(crate) fn kernel_only(&self) -> Result<BuiltMap<T>> {
+        let resources = &Resources { journal: None, ..*self.resources };
+        let (kernel, _) = MapBuilder { resources, ..*self }.resolve_kernel()?;
+        Ok(BuiltMap {
+            map: Box::new(StackedMaps(Vec::new())),
+            kernel,
+            second_view: None,
+            landmark_set: None,
+            landmark_counts: None,
+            passes: 1,
+        })
+    }
+
+    /// Resolves every parameter of the kernel to a number; also returns the number of passes.
+    pub fn resolve_kernel(&self) -> Result<(Kernel, u64)> {
+        let ResolvedKernel { kernel, passes, .. } = self.resolve()?;
+        Ok((kernel, passes))
+    }
+
+    fn chooses_landmarks(&self) -> bool {
+        !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
+    }
+
+    fn resolve(&self) -> Result<ResolvedKernel<T>> {
+        self.options.kernel.check_input_count(self.source.shape().inputs)?;
+        let (lanes, context) = (self.pass_shape.scan_lanes, (self.pass_shape, self.resources));
+        let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), context)?;
+        // Candidates are a sample unless every row is one; the median distance always needs a
+        // sample.
+        let candidates = self.options.candidates.filter(|_| self.chooses_landmarks());
+        let mut sample = RowSample::default();
+        if candidates.is_some() || self.options.kernel.needs_median() {
+            let observer = self.resources.stage_over("sampling candidates", self.source.range());
+            let data = Scan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
+            let (size, seed) = (candidates.unwrap_or(MEDIAN_ROWS), self.options.seed);
+            sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
+            passes += 1;
+        }
+        let kernel = resolve_length_scale(&self.options.kernel, &sample, self.options.seed)?;
+        Ok(ResolvedKernel { kernel, sample: candidates.map(|_| sample), passes })
+    }
+
+    fn choose_landmarks(&self) -> Result<(ChosenLandmarks<T>, Kernel)> {
+        let ResolvedKernel { kernel, sample, passes } = self.resolve()?;
+        let chosen = self.choose_from_source(&kernel.build()?, sample)?;
+        if chosen.set.is_empty() {
+            return Err(Error::from(kapprox::Error::NoLandmarks {
+                why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
+            }));
+        }
+        Ok((ChosenLandmarks { passes: passes + chosen.passes, ..chosen }, kernel))
+    }
+
+    fn requested_map_shape(&self) -> Result<MapShape> {
+        map_shape::<T>(self.options, self.source.shape().inputs, self.n)
+    }
+
+    fn scan_pass<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
+        self.pass_shape.pass(self.pass_shape.scan_lanes, self.resources, observer)
+    }
+
+    fn choose_from_source(
+        &self,
+        kernel: &Arc<dyn AnyKernel>,
+        sample: Option<RowSample<T>>,
+    ) -> Result<ChosenLandmarks<T>> {
+        let shape = self.requested_map_shape()?;
+        let landmark_count = shape.landmarks.unwrap_or(shape.p);
+        match &self.options.landmarks {
+            LandmarkSource::Scheme(name) => self.choose_by_scheme(name, kernel, sample, landmark_count),
+            LandmarkSource::File(path) => {
+                Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it"))
+            }
+            LandmarkSource::Rows(table) => self.read_table(table, landmark_count),
+        }
+    }
+
+    /// Chooses landmarks by a scheme, from the sample or by passes over the table.
+    fn choose_by_scheme(
+        &self,
+        name: &str,
+        kernel: &Arc<dyn AnyKernel>,
+        sample: Option<RowSample<T>>,
+        landmark_count: usize,
+    ) -> Result<ChosenLandmarks<T>> {
+        let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme(name))?;
+        let chooser = scheme.typed::<T>();
+        let observer = self.resources.stage_observer.stage(&format!("landmarks ({})", scheme.name), None);
+        let Some(sample) = sample else {
+            let data = Scan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
+            let set = self.run_scheme(chooser, &data, kernel, landmark_count)?;
+            return Ok(ChosenLandmarks { candidates: self.n, passes: set.passes, set });
+        };
+        let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
+        if scheme.needs_targets {
+            candidates = candidates::with_targets(candidates, self.source, self.scan_pass(&*observer))?;
+            passes = 1;
+        }
+        let count = candidates.len() as u64;
+        let stop_only = StopOnly(&*observer);
+        // Reading rows in memory costs nothing, so one lane suffices, with all threads inside the
+        // products, as in the Gram pass. Not journaled: a resumed run draws the same rows.
+        let pass = Pass { lanes: 1, journal: None, ..self.scan_pass(&stop_only) };
+        let data = Scan { source: &candidates, pass, count };
+        let set = self.run_scheme(chooser, &data, kernel, landmark_count)?;
+        Ok(ChosenLandmarks { set, candidates: count, passes })
+    }
+
+    /// Chooses `landmark_count` landmarks among these rows, or fewer if they reach the tolerance.
+    fn run_scheme(
+        &self,
+        chooser: &dyn LandmarkRule<T>,
+        data: &Scan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        landmark_count: usize,
+    ) -> Result<LandmarkSet<T>> {
+        let seed = self.options.seed;
+        Ok(match self.options.tolerance {
+            Some(tolerance) => {
+                chooser.select_within(TOLERANCE_FRACTION * tolerance, data, kernel, landmark_count, seed)?
+            }
+            None => chooser.select(data, kernel, landmark_count, seed)?,
+        })
+    }
+
+    /// Reads the first `landmark_count` rows of a table of landmarks, scaled like the training
+    /// rows.
+    fn read_table(&self, table: &SelectedTable, landmark_count: usize) -> Result<ChosenLandmarks<T>> {
+        let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
+        let source = MetricRows::new(source, self.options.metric.provided().cloned());
+        let observer = self.resources.stage_over("landmarks (table)", source.range());
+        let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile), Vec::new());
+        let mut cursor = source.open(source.range())?;
+        // the table may have more rows than wanted
+        while points.len() < landmark_count * d && cursor.next(&mut buf)? {
+            let row_count = buf.rows.len().min(landmark_count - points.len() / d);
+            points.extend_from_slice(&buf.x[..row_count * d]);
+            observer.advance(row_count as u64);
+            if observer.should_stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+        }
+        let count = points.len() / d;
+        if count == 0 {
+            let why = "the table of landmarks has no rows; name another table, or a scheme".to_string();
+            return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
+        }
+        self.options.kernel.check_values(MatRef::from_row_major_slice(&points, count, d), 0)?;
+        let set = LandmarkSet { points, rows: vec![NO_ROW; count], d, passes: 1, evaluations: 0 };
+        Ok(ChosenLandmarks { set, candidates: count as u64, passes: 0 })
+    }
+}
+
+/// Checks the values of n rows in one pass, for kernels with a restricted domain. Returns the
+/// number of passes.
+///
+/// # Errors
+/// [`kapprox::Error::Domain`] for the first value outside the domain.
+pub fn check_values<T: Real>(
+    source: &dyn RowSource<T>,
+    kernel: &Kernel,
+    (n, lanes): (u64, usize),
+    (pass_shape, resources): (PassShape, &Resources<'_>),
+) -> Result<u64> {
+    if kernel.domain() == Domain::Any {
+        return Ok(0);
+    }
+    let observer = resources.stage_observer.stage("check of the kernel's domain", Some(n));
+    pass_shape.pass(lanes, resources, &*observer).for_each_tile(
+        source,
+        || (),
+        |(), block, _| check_block(kernel, block),
+    )?;
+    Ok(1)
+}
+
+fn check_block<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
+    let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+    kernel.check_values(x, 0).map_err(|error| match error {
+        kapprox::Error::Domain { kernel, domain, row, feature, value } => {
+            kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
+        }
+        other => other,
+    })
+}
+
+/// Sets each `median` or `auto` length scale of the kernel to the median distance in a uniform
+/// subsample.
+pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, seed: u64) -> Result<Kernel> {
+    Ok(resolve_length_scales(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
+}
+
+/// Returns a kernel for each list of factors: each `median` or `auto` length scale is the median
+/// distance in a uniform subsample, times its factor. A list has one factor for all length scales,
+/// or one for each.
+pub(crate) fn resolve_length_scales<T: Real>(
+    kernel: &Kernel,
+    sample: &RowSample<T>,
+    seed: u64,
+    factors: &[Vec<f64>],
+) -> Result<Vec<Kernel>> {
+    if !kernel.needs_median() {
+        return Ok(vec![kernel.clone(); factors.len()]);
+    }
+    let keys = Stream::new(seed, Purpose::Median, 0);
+    let mut order: Vec<usize> = (0..sample.len()).collect();
+    order.sort_by_key(|i| (keys.word(sample.rows[*i]), sample.rows[*i]));
+    order.truncate(MEDIAN_ROWS);
+    let d = sample.d;
+    let wide: Vec<f64> =
+        order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
+    let weights: Vec<f64> = order.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
+    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&wide, order.len(), d), &weights, factors)?)
+}
+
+fn unknown_scheme(name: &str) -> Error {
+    let names: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
+    Error::option("landmarks", format!("{name:?}"), format!("give one of {}", names.join(", ")))
+}

@@ -1,0 +1,316 @@
+//! Tiles and segments of a training run, and the memory of its stages.
+//!
+//! Tiles and segments are functions of the problem size and define the order of every sum. Lanes
+//! and prefetch depend on the memory budget and do not change results.
+
+use crate::certificate::CertificateState;
+use crate::features::{self, FeatureTier, GRAM_PASS};
+use crate::gram::{GramScratch, GramState};
+use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
+use kapprox::landmark::{Effort, RpCholesky};
+use kapprox::{NystromMap, map::nystrom::STRIP_ROWS};
+use kstore::MemoryPlan;
+
+/// Number of tiles per segment if every thread has a lane: small enough that lanes end together.
+/// Each segment allocates and merges one state: 24 bytes of traffic per entry and fold for 36,864
+/// rows, about 1 % of the work per fold.
+const TILES_PER_SEGMENT: usize = 16;
+
+const TILES_PER_LARGE_SEGMENT: usize = 32;
+
+/// Number of features up to which a state is small enough (512 KiB) for one lane per thread. Above
+/// it, one lane with all threads inside the products is as fast and needs fewer states.
+const LANE_FEATURES: usize = 256;
+
+/// Returns the pass shape with the most lanes that fit in the budget, and its plans. If no shape
+/// fits, returns the smallest, which the caller's check rejects.
+pub fn choose_pass_shape(
+    size: &ProblemSize,
+    last_plan: &dyn Fn(PassShape) -> MemoryPlan,
+    budget: usize,
+) -> (PassShape, Vec<MemoryPlan>) {
+    let tile = tile_rows(size.d, size.map.p, size.element_bytes);
+    let (gram_lanes, tiles) = match size.map.p <= LANE_FEATURES {
+        true => (size.threads, TILES_PER_SEGMENT),
+        false => (1, TILES_PER_LARGE_SEGMENT),
+    };
+    let segment = (tile * tiles) as u64;
+    let full = PassShape { tile, segment, scan_lanes: size.threads, gram_lanes, prefetch: 2 };
+    let tight = PassShape { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
+    for pass_shape in [full, PassShape { gram_lanes: 1, ..full }, PassShape { scan_lanes: 1, gram_lanes: 1, ..full }] {
+        let plans = stage_plans(size, last_plan, pass_shape, budget);
+        if plans.iter().all(|plan| plan.bytes() <= budget) {
+            return (pass_shape, plans);
+        }
+    }
+    (tight, stage_plans(size, last_plan, tight, budget))
+}
+
+/// Returns the plan of the solver's last stage, and where its features are stored.
+pub(crate) fn last_stage(
+    size: &ProblemSize,
+    add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
+) -> (FeatureTier, MemoryPlan) {
+    match size.stores_features {
+        true => FeatureTier::choose(
+            add(plan_feature_pass("solve", size, pass_shape, resources.memory), pass_shape),
+            size,
+            resources,
+        ),
+        false => (FeatureTier::Recomputed, add(plan_solve(size, pass_shape, resources.memory), pass_shape)),
+    }
+}
+
+/// Returns the stages of a run on features: statistics, landmarks, map, the solver's first pass
+/// over the features, and the rest of the solver. `add` adds the solver's memory to the last plan;
+/// `solver_passes` are the solver's numbers of passes before and after its first pass.
+pub(crate) fn feature_stages(
+    request: &FitRequest<'_>,
+    add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
+    solver_passes: [u64; 2],
+) -> (PassShape, Vec<Stage>) {
+    let (pass_shape, plans) = choose_pass_shape(
+        &request.size,
+        &|cut| last_stage(&request.size, add, cut, request.resources).1,
+        request.resources.memory,
+    );
+    (pass_shape, stages_with_passes(request, plans, solver_passes))
+}
+
+pub(crate) fn stages_with_passes(
+    request: &FitRequest<'_>,
+    plans: Vec<MemoryPlan>,
+    [before, after]: [u64; 2],
+) -> Vec<Stage> {
+    let [choosing, making] = request.options.map_passes();
+    let passes = [1, choosing, making, 1 + before, after];
+    plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
+}
+
+/// Returns the memory plan of each stage; `last_plan` plans the solver's work after its first pass.
+pub(crate) fn stage_plans(
+    size: &ProblemSize,
+    last_plan: &dyn Fn(PassShape) -> MemoryPlan,
+    pass_shape: PassShape,
+    budget: usize,
+) -> Vec<MemoryPlan> {
+    vec![
+        plan_scan(size, pass_shape, budget),
+        plan_landmarks(size, pass_shape, budget),
+        plan_map(size, budget),
+        if size.stores_features {
+            plan_feature_pass("features", size, pass_shape, budget)
+        } else {
+            plan_gram(size, pass_shape, budget)
+        },
+        last_plan(pass_shape),
+    ]
+}
+
+const FEWER_COLUMNS: &str = "read fewer columns (`features`)";
+pub const LOWER_RANK: &str = "lower `rank`";
+const NO_TARGET_KERNEL: &str = "leave `target_kernel` out";
+const UNIFORM_LANDMARKS: &str = "choose `landmarks` uniform or lower `rank`";
+
+/// Names of the stages of solvers that do not form the Gram matrix.
+pub(crate) const ITERATION_STAGE: &str = "conjugate gradient";
+pub const FACTOR_STAGE: &str = "Cholesky factor";
+
+pub fn base_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
+    MemoryPlan::for_process(what, budget, size.threads, size.open_file_bytes)
+}
+
+/// Adds the decoders and tiles of a pass to the plan, for numbers of `element` bytes.
+pub fn plan_rows(
+    plan: MemoryPlan,
+    size: &ProblemSize,
+    pass_shape: PassShape,
+    lanes: usize,
+    element: usize,
+) -> MemoryPlan {
+    let row = size.d * element + (size.t + 2) * 8;
+    plan.term("decoders", lanes * size.cursor.bytes_for(pass_shape.tile), FEWER_COLUMNS).term(
+        "tiles of rows",
+        lanes * (pass_shape.prefetch + 2) * pass_shape.tile * row,
+        FEWER_COLUMNS,
+    )
+}
+
+/// Returns the bytes of the f64 feature strips, which only f32 rows need.
+fn strip_bytes(size: &ProblemSize) -> usize {
+    if size.element_bytes == 8 {
+        0
+    } else {
+        size.threads * STRIP_ROWS * (size.map.p.max(size.map.landmarks.unwrap_or(0)) + size.d) * 8
+    }
+}
+
+pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    let size = &ProblemSize { d: size.columns, ..size.clone() };
+    // the rows with the smallest keys of every lane and of the merge, and a copy of the values
+    let median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
+    plan_rows(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
+        "rows for medians",
+        median_bytes,
+        FEWER_COLUMNS,
+    )
+}
+
+pub(crate) fn plan_landmarks(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    plan_selection(size, pass_shape, budget, true, LOWER_RANK)
+}
+
+/// Plans landmark selection; `factor` is true if the scheme factorises the landmarks' kernel
+/// matrix, whose size `remedy` reduces.
+fn plan_selection(
+    size: &ProblemSize,
+    pass_shape: PassShape,
+    budget: usize,
+    factor: bool,
+    remedy: &'static str,
+) -> MemoryPlan {
+    let (e, n) = (size.element_bytes, usize::try_from(size.n).unwrap_or(usize::MAX));
+    let plan = plan_rows(base_plan("landmark selection", size, budget), size, pass_shape, pass_shape.scan_lanes, e);
+    let median_rows = MEDIAN_ROWS.min(n);
+    let sample_rows = size.candidates.filter(|_| size.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
+    let plan = plan
+        // two copies: while the smallest keys are collected, and while the rows are sorted
+        .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * e + 40)), "lower `candidates`")
+        .term("distances for the length scale", median_rows * 8 * (size.d + median_rows), FEWER_COLUMNS);
+    let Some(m) = size.map.landmarks else { return plan };
+    let plan = match size.scheme_bytes {
+        0 => plan,
+        bytes => plan.term("columns of the landmark scheme", bytes, "lower `candidates`"),
+    };
+    let products = |plan: MemoryPlan| plan.term("products of the threads", size.threads * (4 << 20), "lower `threads`");
+    if !factor {
+        return products(plan);
+    }
+    let plan = plan.term("factor of the landmarks", m * m * (3 * 8 + e), remedy).term(
+        "features of a tile",
+        pass_shape.scan_lanes * pass_shape.tile * (m * e + 8) + strip_bytes(size),
+        remedy,
+    );
+    products(plan).term("proposals", RpCholesky::proposal_bytes(m, size.d, e, pass_shape.scan_lanes), remedy)
+}
+
+/// Returns the shape of passes that do not sum features: one lane, with all threads inside the
+/// products.
+pub(crate) fn one_lane_shape(size: &ProblemSize) -> PassShape {
+    let tile = tile_rows(size.d, size.map.p, size.element_bytes);
+    PassShape { tile, segment: 32 * tile as u64, scan_lanes: size.threads, gram_lanes: 1, prefetch: 2 }
+}
+
+/// Returns the stages of a solver that uses only the landmarks: statistics, landmarks, and the
+/// solver, to whose plan `add` adds the solver's memory.
+pub(crate) fn landmark_stages(
+    request: &FitRequest<'_>,
+    add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
+) -> (PassShape, Vec<Stage>) {
+    let (size, memory) = (&request.size, request.resources.memory);
+    let (pass_shape, [rounds, _]) = (one_lane_shape(size), request.options.map_passes());
+    let count = size.map.landmarks.unwrap_or_default();
+    let landmark_bytes = count.saturating_mul(size.d * size.element_bytes + 8);
+    let solve = add(base_plan("solve", size, memory).term("landmarks", landmark_bytes, LOWER_RANK), pass_shape);
+    let choose =
+        plan_choice(size, pass_shape, &request.options.landmarks, memory).term("landmarks", landmark_bytes, LOWER_RANK);
+    let stages = [(plan_scan(size, pass_shape, memory), 1), (choose, rounds), (solve, 0)];
+    (pass_shape, stages.map(|(plan, passes)| Stage { plan, passes }).into())
+}
+
+/// Plans landmark selection; only pivoted Cholesky schemes have a factor.
+pub(crate) fn plan_choice(
+    size: &ProblemSize,
+    pass_shape: PassShape,
+    landmarks: &LandmarkSource,
+    budget: usize,
+) -> MemoryPlan {
+    let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Factor);
+    plan_selection(size, pass_shape, budget, factor, UNIFORM_LANDMARKS)
+}
+
+fn plan_map(size: &ProblemSize, budget: usize) -> MemoryPlan {
+    base_plan("feature map", size, budget).term("the map", size.map.footprint.fixed, LOWER_RANK).term(
+        "matrices to build the map",
+        size.map.build_bytes,
+        LOWER_RANK,
+    )
+}
+
+fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    let (m, t, columns, lanes) = (size.map.p, size.t, size.moment_columns, pass_shape.gram_lanes);
+    let states = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment));
+    let gram_count = size.folds * size.classes;
+    let state_bytes = GramState::bytes(m, columns, gram_count) + CertificateState::bytes(m);
+    let bin_bytes = pass_shape.tile * (size.d * size.element_bytes + t * 8);
+    let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile) - size.map.footprint.fixed
+        + pass_shape.tile * (m * size.element_bytes + 8);
+    let plan = plan_rows(base_plan(GRAM_PASS, size, budget), size, pass_shape, lanes, size.element_bytes);
+    let copies = if states == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
+    let (name, remedy) = gram_term(size, &copies);
+    plan.term(name, states * state_bytes, remedy)
+        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
+        .term("features of a tile", lanes * feature_bytes + strip_bytes(size), LOWER_RANK)
+        .term("buffered rows of each fold", lanes * gram_count * bin_bytes, "lower `folds`")
+        .term("panels", lanes * panel_bytes(size, pass_shape), LOWER_RANK)
+        .term(
+            "features of the target",
+            if columns == t { 0 } else { 8 * lanes * pass_shape.tile * columns },
+            NO_TARGET_KERNEL,
+        )
+        .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
+        .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
+}
+
+/// Returns the bytes of the map from targets to target features; 0 without such a map.
+fn target_map_bytes(size: &ProblemSize) -> usize {
+    match size.moment_columns == size.t {
+        true => 0,
+        false => NystromMap::<f64>::bytes(size.moment_columns, size.t),
+    }
+}
+
+/// Returns the bytes of one lane's panels in the pass that fills the Gram matrix.
+fn panel_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
+    let bytes = if size.element_bytes == 4 { GramScratch::<f32>::bytes } else { GramScratch::<f64>::bytes };
+    bytes(size.map.p, size.moment_columns, pass_shape.tile, size.threads)
+}
+
+/// Plans the pass that stores the features, or any pass over them: two tiles of features, and the
+/// map.
+pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    let weighted = if size.weighted { usize::try_from(size.n).unwrap_or(usize::MAX) } else { 0 };
+    base_plan(what, size, budget)
+        .term("weights of all rows", weighted.saturating_mul(8) + features::values_bytes(weighted, 8), "")
+        .term("tiles of rows and of features", features::pass_bytes(size, pass_shape) + strip_bytes(size), LOWER_RANK)
+        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
+        .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
+}
+
+/// Returns name and remedy of the term for the Gram matrices; mentions folds only if there are
+/// several.
+fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
+    match (size.folds, size.classes) {
+        (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),
+        (0 | 1, classes) => {
+            (format!("Gram matrices ({classes} classes, {copies})"), "use `within` pooled or lower `rank`")
+        }
+        (folds, 2..) => {
+            (format!("Gram matrices of each class ({folds} folds, {copies})"), "use `within` pooled or lower `rank`")
+        }
+        (folds, _) => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
+    }
+}
+
+/// Plans a stage that solves from the moments gathered by a pass of this shape: moments and map.
+pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
+    let (name, remedy) = gram_term(size, "their sum");
+    base_plan("solve", size, budget)
+        .term(name, GramState::bytes(size.map.p, size.moment_columns, size.folds * size.classes), remedy)
+        .term("map of the target", target_map_bytes(size), NO_TARGET_KERNEL)
+        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
+        .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
+        .term("panels that the allocator keeps", panel_bytes(size, pass_shape), LOWER_RANK)
+}

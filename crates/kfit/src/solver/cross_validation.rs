@@ -1,0 +1,170 @@
+//! Cross-validation of regularisation parameters, for solvers that store the features.
+//!
+//! For every fold and regularisation parameter the solver learns from the rows outside the fold,
+//! and the fitted functions score the rows of the fold. So every row has, for each parameter,
+//! scores of functions that were fitted without it. The parameter whose scores have the smallest
+//! error is chosen, on ties the strongest, and the solver is refitted on all rows.
+//!
+//! *Cost*: one fit for every fold and parameter, and one more. *Bytes*: the scores of all rows for
+//! every parameter.
+
+use super::newton::{Objective, Optimum, minimise};
+use super::{Figure, Penalty};
+use crate::features::{self, FitData, StoredFeatures, Values};
+use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
+use kapprox::Real;
+use kstore::{MemoryPlan, pass::Observer};
+
+/// Suffix of the name of a figure with one cross-validated error per regularisation parameter.
+pub const EACH_PENALTY_SUFFIX: &str = "at each";
+
+/// A linear function of the features: its weights, p numbers, and its intercept.
+pub(super) type Function<'a> = (&'a [f64], f64);
+
+/// Scores of rows by functions that were fitted without them.
+pub(super) struct HeldOutScores<T> {
+    /// Number of scores per row.
+    t: usize,
+    /// Scores at every regularisation parameter, n x t row-major.
+    pub(super) scores: Vec<Vec<T>>,
+    pub(super) passes: u64,
+}
+
+/// The chosen regularisation parameter, with the scores behind the choice.
+pub(super) struct ChosenPenalty<T> {
+    pub(super) penalty: Penalty,
+    /// Scores of the rows at the chosen parameter, by functions that were fitted without them;
+    /// empty without folds.
+    pub(super) scores: Vec<T>,
+    pub(super) figures: Vec<Figure>,
+    pub(super) passes: u64,
+}
+
+/// Adds the scores of t functions at every regularisation parameter to a plan, if there are folds.
+pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, t: usize, penalties: usize) -> MemoryPlan {
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let scores = n.saturating_mul(t * penalties).saturating_mul(size.element_bytes);
+    let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), size.element_bytes));
+    plan.term_if(size.folds > 1, "scores of the validation rows", bytes, "compare fewer regularisation parameters")
+}
+
+impl<T: Real> HeldOutScores<T> {
+    pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
+        Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
+    }
+
+    /// Scores the rows of a fold by functions learned at one regularisation parameter, and stores
+    /// the scores in the columns from a first one: one pass.
+    pub(super) fn score(
+        &mut self,
+        features: &StoredFeatures<'_, T>,
+        penalty: usize,
+        first_column: usize,
+        functions: &[Function<'_>],
+        fold: u16,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let (count, t) = (functions.len(), self.t);
+        let weight = |i: usize| T::from_f64(functions[i % count].0[i / count]);
+        let weights: Vec<T> = (0..features.p * count).map(weight).collect();
+        let mut out = Vec::new();
+        let Values(scores) = features.fold("held-out rows", observer, &Values::<T>::default, |found, tile| {
+            out.resize(tile.rows() * count, T::ZERO);
+            tile.times(&weights, &mut out, features.workers());
+            let rows = out.chunks_exact(count).enumerate();
+            let fold_rows = rows.filter(|(i, _)| features.folds[tile.first + i] == fold);
+            fold_rows.for_each(|(_, values)| found.0.extend_from_slice(values));
+            Ok(())
+        })?;
+        let fold_rows = (0..features.n).filter(|row| features.folds[*row] == fold);
+        for (row, values) in fold_rows.zip(scores.chunks_exact(count)) {
+            let to = &mut self.scores[penalty][row * t + first_column..][..count];
+            for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
+                *to = T::from_f64(value.to_f64() + constant);
+            }
+        }
+        self.passes += 1;
+        Ok(())
+    }
+
+    /// Computes the weighted mean over all rows of `error` at every regularisation parameter.
+    /// `error` receives the position of a row and its scores.
+    fn errors(
+        &self,
+        weights: &RowWeights,
+        mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+    ) -> Vec<f64> {
+        let mean = |scores: &Vec<T>| {
+            let rows = scores.chunks_exact(self.t).enumerate();
+            let error =
+                |(i, row): (usize, &[T])| weights.get(i) * error(i, &mut row.iter().map(|value| value.to_f64()));
+            let sum: f64 = rows.map(error).sum();
+            sum / weights.total(0..scores.len() / self.t).max(f64::MIN_POSITIVE)
+        };
+        self.scores.iter().map(mean).collect()
+    }
+}
+
+/// For every fold and regularisation parameter, learns k functions from the rows outside the fold
+/// and scores the rows of the fold. The strongest parameter comes first; each fit starts from the
+/// previous solution. `loss` returns the loss of the rows outside a fold, and their weight.
+pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
+    features: &StoredFeatures<'_, T>,
+    data: &FitData<'_, T>,
+    (penalties, steps): (&[Penalty], usize),
+    (k, moments): (usize, &FoldGram),
+    observer: &dyn Observer,
+    loss: impl Fn(u16) -> Result<(L, f64)>,
+) -> Result<HeldOutScores<T>> {
+    let (p, mut held_out) = (features.p, HeldOutScores::new(features.n, k, penalties.len()));
+    for fold in 0..data.folds.count() as u16 {
+        let ((mut loss, weight), mut previous) = (loss(fold)?, None);
+        for (index, penalty) in penalties.iter().enumerate() {
+            let (lambda, journal) = (penalty.lambda(weight), data.resources.journal);
+            let optimum = minimise(&mut loss, moments, lambda, steps, journal, previous.as_ref())?;
+            let Optimum { w, .. } = previous.insert(optimum);
+            held_out.passes += *loss.passes_mut();
+            let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
+            let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
+            held_out.score(features, index, 0, &functions, fold, observer)?;
+        }
+    }
+    Ok(held_out)
+}
+
+/// Returns the regularisation parameter whose held-out scores have the smallest error, or the first
+/// one without folds. `error` receives the position of a row and its scores.
+pub(super) fn cross_validate<T: Real>(
+    penalties: &[Penalty],
+    data: &FitData<'_, T>,
+    weights: &RowWeights,
+    error_name: &'static str,
+    held_out: impl FnOnce() -> Result<HeldOutScores<T>>,
+    error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+) -> Result<ChosenPenalty<T>> {
+    if data.folds.count() == 1 {
+        return Ok(ChosenPenalty { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
+    }
+    let (mut held_out, weight) = (held_out()?, weights.total(0..data.rows as usize));
+    let (index, figures) = choose_penalty(penalties, weight, held_out.errors(weights, error), error_name);
+    let (penalty, scores) = (penalties[index], held_out.scores.swap_remove(index));
+    Ok(ChosenPenalty { penalty, scores, figures: figures.into(), passes: held_out.passes })
+}
+
+/// Returns the index of the regularisation parameter with the smallest error, on ties the first,
+/// which is the strongest, and two figures for the report: the parameters and the errors. NaN is
+/// worse than any number.
+pub(super) fn choose_penalty(
+    penalties: &[Penalty],
+    weight: f64,
+    errors: Vec<f64>,
+    error_name: &'static str,
+) -> (usize, [Figure; 2]) {
+    let error = |index: usize| if errors[index].is_nan() { f64::INFINITY } else { errors[index] };
+    let index = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
+    let (name, values) = match penalties.first() {
+        Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
+        _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
+    };
+    (index, [Figure { name, values }, Figure { name: error_name, values: errors }])
+}

@@ -1,0 +1,49 @@
+//! Elimination of the intercept of a ridge regression.
+//!
+//! For given w the best intercept of (1/n) Σ (y_i − c − f_i)² + lambda‖w‖² (+ lambda c² if it is
+//! penalised) is c = γ mean(y − f), with γ = 1 if it is free, n/(n + lambda n) if it is penalised,
+//! and 0 without an intercept. The remaining problem has no intercept and uses H y and H f, where
+//! H² = I − γ 11ᵀ/n:
+//!
+//! ```text
+//! Σ (y − f − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²
+//! H = I − θ 11ᵀ/n,  (1 − θ)² = 1 − γ
+//! ```
+//!
+//! The single number θ covers all three kinds of intercept: H subtracts θ times the mean.
+
+use crate::Intercept;
+use faer::{MatMut, prelude::*};
+
+/// The numbers γ and θ, which define the treatment of the intercept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Centring {
+    /// c = γ mean(y − f).
+    pub(crate) gamma: f64,
+    /// Fraction of the mean that H subtracts.
+    pub(crate) theta: f64,
+}
+
+impl Centring {
+    /// Computes the numbers for n rows and `mu` = lambda·n.
+    pub(crate) fn new(intercept: Intercept, n: usize, mu: f64) -> Self {
+        let gamma = match intercept {
+            Intercept::Free => 1.0,
+            Intercept::Penalised => n as f64 / (n as f64 + mu),
+            Intercept::None => 0.0,
+        };
+        Self { gamma, theta: 1.0 - (1.0 - gamma).max(0.0).sqrt() }
+    }
+
+    /// Replaces v by H v, for every column of n numbers.
+    pub(crate) fn apply(self, mut v: MatMut<'_, f64>) {
+        if self.theta == 0.0 {
+            return;
+        }
+        let n = v.nrows() as f64;
+        for column in v.rb_mut().col_iter_mut() {
+            let shift = self.theta * column.rb().iter().sum::<f64>() / n;
+            column.iter_mut().for_each(|v| *v -= shift);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The result of a solver: functions of the features, and the numbers of its report.
+
+use crate::model::{Basis, BasisTransform, Leaves};
+use crate::{CertificateState, LinearHead, Link, Surface, Task, quadratic::Quadratic};
+use faer::Mat;
+use kapprox::metric::Metric;
+use std::sync::Arc;
+
+/// The functions that a solver learned, with its report.
+#[derive(Debug)]
+pub struct Solution<T> {
+    /// Weights w, r x t: of the leading r features, or dual coefficients of the functions of
+    /// `basis`.
+    pub weights: Mat<f64>,
+    /// Intercepts c, t numbers.
+    pub intercept: Vec<f64>,
+    /// Kernel functions that the coefficients multiply, for a solver that combines them itself.
+    pub basis: Option<Basis<T>>,
+    /// Transformation of the features or kernel functions before the coefficients multiply them.
+    pub form: BasisTransform,
+    /// True if predictions must evaluate the kernel functions in f64 although the rows are f32.
+    pub needs_f64: bool,
+    /// Meaning of the functions if it differs from the task of the fit: components learned from a
+    /// target.
+    pub task: Option<Task>,
+    /// Directions in the space of the scaled rows; if present, the model projects rows on them
+    /// instead of using functions of the features.
+    pub projection: Option<Projection>,
+    /// Root mean square slope of the functions along each input, d numbers, if requested.
+    pub slopes: Option<Vec<f64>>,
+    /// Function that maps scores to probabilities.
+    pub link: Option<Link>,
+    /// True if the scores belong to pairs of classes (one-vs-one).
+    pub one_vs_one: bool,
+    /// A quadratic function of the features that the model stores with the linear ones.
+    pub quadratic: Option<Quadratic>,
+    /// Functions of the features that give coordinates of the rows, which the model stores in
+    /// addition to the predictive functions.
+    pub components: Option<LinearHead>,
+    /// Local models in cells of the input space; the splits are functions of the features.
+    pub leaves: Option<Leaves<T>>,
+    /// Residuals of the map at every rank, if the solver's passes computed them.
+    pub certificate: Option<CertificateState>,
+    /// Ranks to certify; empty for the rank of the weights alone.
+    pub certified_ranks: Vec<usize>,
+    /// Regularisation parameter, if the solver has one.
+    pub lambda: Option<f64>,
+    /// Cross-validated errors of every rank and regularisation parameter that were compared.
+    pub surface: Surface,
+    /// How the system was solved and why, if there are several ways.
+    pub method: Option<SolveMethod>,
+    /// Leave-one-out mean squared error.
+    pub loo_mse: Option<f64>,
+    /// Mean squared error of the training rows, and the fraction of variance explained.
+    pub train_score: Option<(f64, Option<f64>)>,
+    /// Further numbers for the report, such as eigenvalues, gradient norm or duality gap.
+    pub figures: Vec<Figure>,
+    /// Number of passes over the rows.
+    pub passes: u64,
+}
+
+impl<T> Default for Solution<T> {
+    fn default() -> Self {
+        Self {
+            weights: Mat::new(),
+            intercept: Vec::new(),
+            basis: None,
+            form: BasisTransform::default(),
+            needs_f64: false,
+            task: None,
+            projection: None,
+            slopes: None,
+            link: None,
+            one_vs_one: false,
+            quadratic: None,
+            components: None,
+            leaves: None,
+            certificate: None,
+            certified_ranks: Vec::new(),
+            lambda: None,
+            surface: Surface::default(),
+            method: None,
+            loo_mse: None,
+            train_score: None,
+            figures: Vec::new(),
+            passes: 0,
+        }
+    }
+}
+
+/// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its
+/// features.
+#[derive(Debug)]
+pub struct Projection {
+    /// Name of the solver.
+    pub solver: &'static str,
+    /// The directions, as the rows of a metric.
+    pub metric: Arc<Metric>,
+    /// Importance of each input for the directions, d numbers that sum to 1.
+    pub importance: Vec<f64>,
+}
+
+/// Named numbers of a solver's report.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Figure {
+    /// Name of the numbers in the report.
+    pub name: &'static str,
+    /// The numbers: one, or one for each component.
+    pub values: Vec<f64>,
+}
+
+impl Figure {
+    pub(crate) fn single(name: &'static str, value: f64) -> Self {
+        Self { name, values: vec![value] }
+    }
+}
+
+/// The method by which a system was solved.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct SolveMethod {
+    /// Name of the method, such as `direct` or `pcg`.
+    pub name: &'static str,
+    /// Why this method was chosen, and with what settings; a sentence for the report.
+    pub why: String,
+}
+
+/// Returns the mean squared error, averaged over targets, and R², the fraction of explained
+/// variance. `mse` and `variance` are sums over the targets.
+pub fn mse_and_r2(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
+    (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
+}

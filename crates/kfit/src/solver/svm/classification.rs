@@ -1,0 +1,350 @@
+//! Support vector classification: one-vs-rest or one-vs-one, with the regularisation parameter
+//! chosen by cross-validation, and probabilities.
+//!
+//! In a one-vs-rest SVM the held-out rows have cost 0, so that all SVMs share the passes over the
+//! features. A one-vs-one SVM has its own copy of the rows of its two classes
+//! ([`StoredFeatures::only`]). Along a path of regularisation parameters each fit starts from the
+//! multipliers of the stronger parameter, which are feasible within its wider bounds. SVMs fitted
+//! without a fold score its rows; the parameter with the fewest errors is chosen, on ties the
+//! strongest, and refitted on all rows. The scores also calibrate the probabilities ([Platt
+//! scaling](kmodel::platt)).
+//!
+//! *Cost*: one fit for every fold and parameter (less with warm starts), and one more. *Bytes*: in
+//! addition to a fit, the scores of all rows for every parameter.
+
+use super::lagrangian::{Problem, RowFn};
+use super::loss::{Loss, Row};
+use super::problem_group::{SolveContext, solve_group, start_at};
+use super::sample::{self, RowSample};
+use super::workspace::Workspace;
+use super::{
+    CertifiedPoint, FITTED_WITHOUT_FOLD, LOSS, PAIRS, SolvedProblems, Terms, group_size, plan, solution_of, solve_all,
+    stages, warn_of_gap,
+};
+use crate::features::{self, FitData, GatherOptions, StoredFeatures};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::solver::cross_validation::{self, ChosenPenalty, Function, HeldOutScores};
+use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
+use crate::solver::{ClassWeight, Penalty, Settings, Solution, Solver, SolverFacts, reject_if};
+use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
+use kapprox::Real;
+use kstore::MemoryPlan;
+
+#[derive(Clone, Debug)]
+pub(super) struct Svm {
+    pub(super) penalties: Vec<Penalty>,
+    /// True for one-vs-one, false for one-vs-rest.
+    one_vs_one: bool,
+    /// True if validation rows calibrate probabilities.
+    probabilities: bool,
+    pub(super) intercept: Intercept,
+    pub(super) class_weight: ClassWeight,
+    /// True for the squared hinge loss, false for the hinge loss.
+    pub(super) squared_hinge: bool,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
+}
+
+/// Returns the rows of the SVM of a class: y = 1 for its class, −1 for all others, and cost 0 in
+/// the held-out fold. `costs` are indexed by class.
+fn class_rows<'k, T: Real>(
+    features: &'k StoredFeatures<'_, T>,
+    held_fold: Option<u16>,
+    class: u32,
+    costs: &'k [f64],
+) -> impl RowFn + use<'k, T> {
+    let (codes, folds, weights) = (&features.codes[..], &features.folds[..], &features.weights);
+    move |i| {
+        let code = codes[i];
+        let is_held_out = held_fold.is_some_and(|fold| folds[i] == fold);
+        let c = if is_held_out { 0.0 } else { costs[code as usize] * weights.get(i) };
+        Row { y: if code == class { 1.0 } else { -1.0 }, c }
+    }
+}
+
+impl Svm {
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        let svm = Self {
+            penalties: settings.penalties(),
+            one_vs_one: settings.flag(&PAIRS),
+            probabilities: settings.flag(&PROBABILITIES),
+            intercept: settings.intercept(),
+            class_weight: settings.class_weight(),
+            squared_hinge: settings.word(&LOSS) == Some("squared-hinge"),
+            gap: settings.required(&GAP, Settings::number),
+            steps: settings.required(&STEPS, Settings::count),
+        };
+        let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
+        reject_if(svm.one_vs_one && svm.probabilities, PROBABILITIES.name, "with `pairs`", why)?;
+        let why = "validation rows choose the regularisation parameter and calibrate probabilities; set `folds`, or \
+            give one parameter and no `probabilities`";
+        let needs_validation = svm.penalties.len() > 1 || svm.probabilities;
+        reject_if(needs_validation && settings.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
+        Ok(svm)
+    }
+
+    pub(super) fn terms(&self, cost: f64) -> Terms {
+        let loss = if self.squared_hinge { Loss::SquaredHinge } else { Loss::Hinge };
+        Terms { cost, ..Terms::new(loss, self.intercept, self.gap) }
+    }
+
+    /// Returns for each score its class, and the opposing class; `None` for one-vs-rest.
+    pub(super) fn classifiers(&self, k: usize) -> Vec<(u32, Option<u32>)> {
+        match k {
+            0..=2 => vec![(1, None)],
+            _ if self.one_vs_one => Classes::pairs(k).map(|(a, b)| (b as u32, Some(a as u32))).collect(),
+            _ => (0..k as u32).map(|class| (class, None)).collect(),
+        }
+    }
+
+    /// Returns the number of SVMs that are solved together: one-vs-rest SVMs share their rows, a
+    /// one-vs-one SVM has its own.
+    fn svms_per_group(&self, n: usize, p: usize, svms: usize) -> usize {
+        if self.one_vs_one { 1 } else { group_size(n, p, svms) }
+    }
+
+    /// Solves some SVMs without a fold's rows, at every regularisation parameter; also returns the
+    /// number of passes. `sample` is a sample of the same rows.
+    #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
+    fn solve_path<'k, T: Real>(
+        &self,
+        features: &StoredFeatures<'k, T>,
+        sample: &mut Option<RowSample<'k, T>>,
+        data: &FitData<'_, T>,
+        svm_classes: &[u32],
+        fold: u16,
+        costs: &[(f64, Vec<f64>)],
+        workspace: &mut Workspace<T>,
+        context: SolveContext<'_>,
+    ) -> Result<(Vec<Vec<CertifiedPoint>>, u64)> {
+        let rows = |penalty: usize| {
+            svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty].1))
+        };
+        let terms = self.terms(costs[0].0);
+        // solves the sample before the problems of all rows are allocated, so that their equations
+        // never coexist
+        let starts = RowSample::starts(sample, features, &rows(0).collect::<Vec<_>>(), terms, workspace, context)?;
+        let mut passes = sample::passes(features.n, features.p);
+        let mut problems: Vec<_> = rows(0).map(|rows| Problem::new(rows, terms, features.n, workspace)).collect();
+        start_at(features, &mut problems, &starts, context.observer)?;
+        let mut path = Vec::new();
+        for (penalty, (cost, _)) in costs.iter().enumerate() {
+            let terms = self.terms(*cost);
+            if penalty > 0 {
+                problems.iter_mut().zip(rows(penalty)).for_each(|(problem, rows)| problem.restart(rows, terms));
+            }
+            passes += solve_group(features, &mut problems, self.steps, workspace, context)?.passes;
+            let best: Vec<CertifiedPoint> = problems.iter().map(|problem| problem.best.clone()).collect();
+            warn_of_gap(&best, self.steps, terms, data, FITTED_WITHOUT_FOLD);
+            path.push(best);
+        }
+        problems.into_iter().for_each(|problem| drop(problem.into_best(workspace)));
+        Ok((path, passes))
+    }
+
+    /// Solves every fold's SVMs at every regularisation parameter, and scores the rows of the fold
+    /// with them.
+    fn held_out_scores<T: Real>(
+        &self,
+        features: &StoredFeatures<'_, T>,
+        data: &FitData<'_, T>,
+        classes: &Classes,
+        weights: &[f64],
+    ) -> Result<HeldOutScores<T>> {
+        let classifiers = self.classifiers(classes.labels().len());
+        let t = classifiers.len();
+        let mut scores = HeldOutScores::new(features.n, t, self.penalties.len());
+        let (stage, mut workspace) =
+            (data.resources.stage_observer.stage("held-out rows", None), Workspace::new(features.p));
+        let context = SolveContext { observer: &*stage, journal: data.resources.journal };
+        let per_group = self.svms_per_group(features.n, features.p, t);
+        // one sample for all folds and SVMs that share the rows
+        let mut sample = None;
+        scores.passes += if self.one_vs_one && t > 1 { 0 } else { sample::passes(features.n, features.p) };
+        for fold in 0..data.folds.count() as u16 {
+            let (weight, mean) = (features.weight_outside(Some(fold)), features.mean_weight(Some(fold)));
+            let penalties = self.penalties.iter().map(|penalty| penalty.c(weight));
+            let costs = penalties.map(|c| (c * mean, weights.iter().map(|w| c * w).collect()));
+            let costs: Vec<(f64, Vec<f64>)> = costs.collect();
+            for (first, group) in (0..t).step_by(per_group).zip(classifiers.chunks(per_group)) {
+                let pair_features = match group {
+                    [(class, Some(other))] => {
+                        Some(features.only_classes(|code| code == *class || code == *other, &*stage)?)
+                    }
+                    _ => None,
+                };
+                let group_classes: Vec<u32> = group.iter().map(|(class, _)| *class).collect();
+                let (path, passes) = match &pair_features {
+                    Some(pair_features) => {
+                        scores.passes += sample::passes(pair_features.n, pair_features.p);
+                        self.solve_path(
+                            pair_features,
+                            &mut None,
+                            data,
+                            &group_classes,
+                            fold,
+                            &costs,
+                            &mut workspace,
+                            context,
+                        )?
+                    }
+                    None => self.solve_path(
+                        features,
+                        &mut sample,
+                        data,
+                        &group_classes,
+                        fold,
+                        &costs,
+                        &mut workspace,
+                        context,
+                    )?,
+                };
+                scores.passes += passes;
+                for (penalty, best) in path.iter().enumerate() {
+                    let functions: Vec<Function<'_>> = best.iter().map(|best| (&best.w[..], best.b)).collect();
+                    scores.score(features, penalty, first, &functions, fold, &*stage)?;
+                }
+            }
+        }
+        Ok(scores)
+    }
+
+    pub(super) fn compare<T: Real>(
+        &self,
+        data: &FitData<'_, T>,
+        classes: &Classes,
+        (codes, weights): (&[u32], &RowWeights),
+        held_out_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
+    ) -> Result<ChosenPenalty<T>> {
+        let decider = if self.one_vs_one { classes.clone().one_vs_one() } else { classes.clone() };
+        let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            f64::from(u8::from(decider.decide(scores) != codes[i] as usize))
+        };
+        cross_validation::cross_validate(
+            &self.penalties,
+            data,
+            weights,
+            "held-out error at each",
+            held_out_scores,
+            error,
+        )
+    }
+
+    /// Adds the comparison of regularisation parameters and the probabilities to a solution.
+    pub(super) fn add_comparison<T: Real>(
+        &self,
+        mut solution: Solution<T>,
+        comparison: ChosenPenalty<T>,
+        (codes, weights): (&[u32], &RowWeights),
+        (classes, data): (&Classes, &FitData<'_, T>),
+    ) -> Solution<T> {
+        let k = classes.labels().len();
+        solution.one_vs_one = self.one_vs_one && k > 2;
+        solution.passes += comparison.passes;
+        if self.probabilities && !comparison.scores.is_empty() {
+            let (classifiers, stages) = (self.classifiers(k), data.resources.stage_observer);
+            let (a, b) = calibrate(&classifiers, &comparison.scores, codes, weights);
+            for (_, (class, _)) in a.iter().zip(&classifiers).filter(|(a, _)| **a == 0.0) {
+                let class = &classes.labels()[*class as usize];
+                stages.warn(format!(
+                    "held-out scores do not separate class {class} from the others: its probability is the same for \
+                     every row"
+                ));
+            }
+            solution.link = Some(Link::Platt { a, b });
+        }
+        solution.figures.extend(comparison.figures);
+        solution
+    }
+
+    fn final_fit<T: Real>(
+        &self,
+        features: &StoredFeatures<'_, T>,
+        data: &FitData<'_, T>,
+        c: f64,
+        costs: &[f64],
+        k: usize,
+    ) -> Result<SolvedProblems> {
+        let terms = self.terms(c * features.mean_weight(None));
+        let stage = data.resources.stage_observer.stage("newton", None);
+        let context = SolveContext { observer: &*stage, journal: data.resources.journal };
+        let (mut workspace, mut solved) = (Workspace::new(features.p), SolvedProblems::default());
+        let classifiers = self.classifiers(k);
+        let one_vs_rest = classifiers.iter().filter(|(_, other)| other.is_none());
+        let rows: Vec<_> = one_vs_rest.map(|(class, _)| class_rows(features, None, *class, costs)).collect();
+        if !rows.is_empty() {
+            solved.append(solve_all(features, terms, self.steps, rows, &mut workspace, context)?);
+        }
+        for (class, other) in classifiers.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
+            let pair_features = features.only_classes(|code| code == class || code == other, &*stage)?;
+            let rows = vec![class_rows(&pair_features, None, class, costs)];
+            solved.append(solve_all(&pair_features, terms, self.steps, rows, &mut workspace, context)?);
+        }
+        warn_of_gap(&solved.best, solved.steps, terms, data, "");
+        Ok(solved)
+    }
+}
+
+impl<T: Real> Solver<T> for Svm {
+    fn facts(&self) -> SolverFacts {
+        SolverFacts {
+            stores_features: true,
+            uses_validation_rows: true,
+            row_weights: true,
+            exact_kernel: true,
+            ..SolverFacts::default()
+        }
+    }
+
+    fn has_probabilities(&self) -> bool {
+        self.probabilities
+    }
+
+    fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
+        let problems = self.classifiers(if size.t == 1 { 2 } else { size.t }).len();
+        let (target_bytes, problems_at_once) = if self.one_vs_one { (20, 1) } else { (6, problems) };
+        let tile_bytes = features::selection_bytes(size.map.p, size.element_bytes);
+        let plan = self::plan(plan, size, pass_shape, target_bytes, problems_at_once);
+        let plan = plan.term_if(self.one_vs_one, "tile of a one-vs-one SVM", tile_bytes, "lower `rank`");
+        cross_validation::plan(plan, size, problems, self.penalties.len())
+    }
+
+    fn stages(&self, access: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        let problems = self.classifiers(if request.size.t == 1 { 2 } else { request.size.t }).len();
+        let at_once = if self.one_vs_one { request.size.threads } else { 1 };
+        Ok(stages::<T>(self, access, request, (problems, at_once, self.penalties.len())))
+    }
+
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
+        if let Some(solution) = self.fit_exactly(data)? {
+            return Ok(solution);
+        }
+        let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
+        let Some(classes) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
+        let k = classes.labels().len();
+        let weights = self.class_weight.by_code(&features.codes, &features.weights, classes)?;
+        let held_out_scores = || self.held_out_scores(&features, data, classes, &weights);
+        let comparison = self.compare(data, classes, (&features.codes, &features.weights), held_out_scores)?;
+        let n = features.weight_outside(None);
+        let (lambda, c) = (comparison.penalty.lambda(n), comparison.penalty.c(n));
+        let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
+        let solved = self.final_fit(&features, data, c, &costs, k)?;
+        let solution = solution_of(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
+        Ok(self.add_comparison(solution, comparison, (&features.codes, &features.weights), (classes, data)))
+    }
+}
+
+/// Fits the numbers a and b that map the scores of every SVM to probabilities, to held-out scores.
+fn calibrate<T: Real>(
+    classifiers: &[(u32, Option<u32>)],
+    scores: &[T],
+    codes: &[u32],
+    weights: &RowWeights,
+) -> (Vec<f64>, Vec<f64>) {
+    let t = classifiers.len();
+    let fits = classifiers.iter().enumerate().map(|(j, (class, _))| {
+        let rows = scores.iter().skip(j).step_by(t).zip(codes).enumerate();
+        platt::fit(rows.map(|(i, (score, code))| (score.to_f64(), code == class, weights.get(i))))
+    });
+    fits.unzip()
+}

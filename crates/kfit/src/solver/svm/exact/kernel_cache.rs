@@ -1,0 +1,281 @@
+//! Kernel values between the rows of an SVM: the whole matrix, or the rows of the working set.
+//!
+//! The values are bit-identical for any cache size: a row of the matrix is always computed between
+//! its row and all rows of the SVM.
+
+use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
+use faer::{MatMut, MatRef, prelude::*};
+use kapprox::{KernelFunction, Real};
+use kstore::Workers;
+use std::ops::Range;
+
+/// Maximum number of rows with a stored whole matrix: 67 MB in f32. With more rows of `dsa` the
+/// working sets are faster.
+pub(super) const MAX_WHOLE_ROWS: usize = 4096;
+
+/// Size of the working set without a whole matrix.
+pub(super) const WORKING_SET: usize = 1024;
+
+/// Side of the square blocks by which a matrix is mirrored.
+const MIRROR_BLOCK: usize = 64;
+
+/// Rows whose kernel values are computed together.
+const ROWS_AT_ONCE: usize = 128;
+
+pub(super) enum Gram<'a, T: Real> {
+    Matrix(Vec<T>),
+    /// The most recently used rows of the matrix.
+    Cache(RowCache<'a, T>),
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct KernelPoints<'a, T: Real> {
+    pub(super) kernel: &'a dyn KernelFunction<T>,
+    /// n x d.
+    pub(super) x: MatRef<'a, T>,
+    /// Number added to every kernel value: 1 for a penalised intercept, else 0.
+    pub(super) shift: T,
+}
+
+/// Returns the minimum bytes of the kernel values of an SVM on n rows.
+pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
+    match n <= MAX_WHOLE_ROWS {
+        true => n * n * element,
+        false => element * ((WORKING_SET + ROWS_AT_ONCE) * n + WORKING_SET * WORKING_SET + ROWS_AT_ONCE * d) + 16 * n,
+    }
+}
+
+/// Returns the number of rounds in a sweep, in which as many rows enter the working set as the SVM
+/// has.
+pub(super) fn rounds_per_sweep(n: usize) -> usize {
+    if n <= MAX_WHOLE_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
+}
+
+impl<'a, T: Real> Gram<'a, T> {
+    /// Builds the matrix of the rows in `memory`, or a cache of its rows with this many bytes.
+    /// The rows come in consecutive parts of the given sizes, with the kernel matrices of the parts
+    /// that were already computed.
+    pub(super) fn new(
+        points: KernelPoints<'a, T>,
+        (part_sizes, part_matrices): (&[usize], &[Option<&[T]>]),
+        mut memory: Vec<T>,
+        cache_bytes: usize,
+        workers: &Workers,
+    ) -> Self {
+        let n = points.x.nrows();
+        match n <= MAX_WHOLE_ROWS {
+            true => {
+                fill_matrix(points, part_sizes, part_matrices, &mut memory, workers);
+                Self::Matrix(memory)
+            }
+            false => Self::Cache(RowCache::new(points, cache_bytes / (n * size_of::<T>()))),
+        }
+    }
+
+    /// Returns the memory of the matrix for the next SVM: the system would have to clear the pages
+    /// of new memory.
+    pub(super) fn into_memory(self) -> Vec<T> {
+        match self {
+            Self::Matrix(memory) => memory,
+            Self::Cache(_) => Vec::new(),
+        }
+    }
+}
+
+/// Computes the n x n kernel matrix `k` between the rows, which come in parts of the given sizes:
+/// evaluated below the diagonal, mirrored above it.
+pub(super) fn fill_matrix<T: Real>(
+    KernelPoints { kernel, x, shift }: KernelPoints<'_, T>,
+    part_sizes: &[usize],
+    part_matrices: &[Option<&[T]>],
+    k: &mut Vec<T>,
+    workers: &Workers,
+) {
+    let n = x.nrows();
+    k.resize(n * n, T::ZERO);
+    let (mut columns, mut rest) = (Vec::new(), &mut k[..]);
+    let ranges = part_sizes.iter().scan(0, |end, count| {
+        *end += count;
+        Some(*end - count..*end)
+    });
+    let parts: Vec<Range<usize>> = ranges.collect();
+    for (j, part) in parts.iter().enumerate() {
+        let (part_columns, remaining) = rest.split_at_mut(part.len() * n);
+        columns.push((part, part_matrices.get(j).copied().flatten(), part_columns));
+        rest = remaining;
+    }
+    workers.for_each(columns, |(part, part_matrix, columns)| {
+        let mut out = MatMut::from_column_major_slice_mut(columns, n, part.len());
+        let z = x.subrows(part.start, part.len());
+        let first_computed = match part_matrix {
+            Some(part_matrix) => {
+                let diagonal_block = MatRef::from_column_major_slice(part_matrix, part.len(), part.len());
+                out.rb_mut().subrows_mut(part.start, part.len()).copy_from(diagonal_block);
+                part.end
+            }
+            None => part.start,
+        };
+        let mut computed = out.subrows_mut(first_computed, n - first_computed);
+        kernel.block(x.subrows(first_computed, n - first_computed), z, computed.rb_mut());
+        if shift != T::ZERO {
+            computed.col_iter_mut().for_each(|column| column.iter_mut().for_each(|value| *value += shift));
+        }
+    });
+    for (j, part) in parts.iter().enumerate() {
+        let has_matrix = part_matrices.get(j).is_some_and(Option::is_some);
+        mirror(k, n, part, if has_matrix { part.end } else { part.start });
+    }
+}
+
+/// Copies the entries below the diagonal of some columns of a column-major matrix, from row `top`,
+/// above it.
+fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
+    for left in columns.clone().step_by(MIRROR_BLOCK) {
+        for top in (top..n).step_by(MIRROR_BLOCK) {
+            for j in left..columns.end.min(left + MIRROR_BLOCK) {
+                for i in top.max(j + 1)..n.min(top + MIRROR_BLOCK) {
+                    k[i * n + j] = k[j * n + i];
+                }
+            }
+        }
+    }
+}
+
+/// The most recently used rows of an SVM's kernel matrix.
+pub(super) struct RowCache<'a, T: Real> {
+    points: KernelPoints<'a, T>,
+    capacity: usize,
+    /// Stored rows, n numbers each.
+    stored_rows: Vec<Vec<T>>,
+    /// Index of each stored row, and the time of its last use.
+    slots: Vec<(usize, u64)>,
+    slot_of_row: Vec<Option<u32>>,
+    clock: u64,
+}
+
+impl<'a, T: Real> RowCache<'a, T> {
+    pub(super) fn new(points: KernelPoints<'a, T>, capacity: usize) -> Self {
+        let n = points.x.nrows();
+        let capacity = capacity.clamp(WORKING_SET, n);
+        Self { points, capacity, stored_rows: Vec::new(), slots: Vec::new(), slot_of_row: vec![None; n], clock: 0 }
+    }
+
+    /// Loads the rows of a working set into the cache; returns false if `stop` ended this early.
+    pub(super) fn load(&mut self, rows: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
+        self.clock += 1;
+        for row in rows {
+            if let Some(slot) = self.slot_of_row[*row] {
+                self.slots[slot as usize].1 = self.clock;
+            }
+        }
+        let missing: Vec<usize> = rows.iter().copied().filter(|row| self.slot_of_row[*row].is_none()).collect();
+        let n = self.points.x.nrows();
+        let mut replaceable: Vec<usize> =
+            (0..self.slots.len()).filter(|place| self.slots[*place].1 < self.clock).collect();
+        // the least recently used row last
+        replaceable.sort_by_key(|place| std::cmp::Reverse(self.slots[*place].1));
+        let (mut new_rows, mut x) = (Vec::new(), Vec::new());
+        for batch in missing.chunks(ROWS_AT_ONCE) {
+            if stop() {
+                return false;
+            }
+            x.clear();
+            batch.iter().for_each(|row| x.extend(self.points.x.row(*row).iter().copied()));
+            new_rows.resize(batch.len() * n, T::ZERO);
+            let batch_points = MatRef::from_row_major_slice(&x, batch.len(), self.points.x.ncols());
+            kernel_with_rows(self.points, batch_points, &mut new_rows, workers);
+            for (row, values) in batch.iter().zip(new_rows.chunks_exact(n)) {
+                let slot = if self.slots.len() < self.capacity {
+                    self.stored_rows.push(values.to_vec());
+                    self.slots.push((*row, self.clock));
+                    self.slots.len() - 1
+                } else {
+                    let Some(slot) = replaceable.pop() else { continue };
+                    self.slot_of_row[self.slots[slot].0] = None;
+                    self.stored_rows[slot].copy_from_slice(values);
+                    self.slots[slot] = (*row, self.clock);
+                    slot
+                };
+                self.slot_of_row[*row] = Some(slot as u32);
+            }
+        }
+        true
+    }
+
+    pub(super) fn row(&self, row: usize) -> &[T] {
+        self.slot_of_row[row].map_or(&[], |place| &self.stored_rows[place as usize])
+    }
+
+    /// Returns the matrix between some rows in the cache.
+    pub(super) fn submatrix(&self, rows: &[usize], workers: &Workers) -> Vec<T> {
+        let mut k = vec![T::ZERO; rows.len() * rows.len()];
+        for_each_strip(workers, &mut k, rows.len(), |i, values| {
+            let row = self.row(rows[i]);
+            values.iter_mut().zip(rows).for_each(|(to, j)| *to = row[*j]);
+        });
+        k
+    }
+}
+
+/// Computes the b x n kernel values between some points and all rows. Threads process strips of the
+/// points.
+pub(super) fn kernel_with_rows<T: Real>(
+    points: KernelPoints<'_, T>,
+    queries: MatRef<'_, T>,
+    values: &mut [T],
+    workers: &Workers,
+) {
+    let (KernelPoints { kernel, x, shift }, n) = (points, points.x.nrows());
+    let height = queries.nrows().div_ceil(workers.threads()).max(1);
+    for_each_strip(workers, values, height * n, |strip, made| {
+        let strip_queries = queries.subrows(strip * height, made.len() / n);
+        kernel_rows(kernel, strip_queries, x, made, &Workers::sequential());
+        if shift != T::ZERO {
+            made.iter_mut().for_each(|value| *value += shift);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(n: usize) -> Vec<f64> {
+        (0..n * 3).map(|i| ((i * 37 % 101) as f64 * 0.618).sin()).collect()
+    }
+
+    #[test]
+    fn a_matrix_of_parts_equals_the_symmetric_kernel_matrix() {
+        let kernel = kapprox::Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let (n, all) = (150, points(150));
+        let x = MatRef::from_row_major_slice(&all, n, 3);
+        let kernel_points = |shift: f64, x| KernelPoints { kernel: &*kernel, x, shift };
+        let (mut part_matrix, mut k) = (Vec::new(), vec![f64::NAN; 7]);
+        fill_matrix(kernel_points(1.0, x.subrows(0, 70)), &[70], &[], &mut part_matrix, &Workers::sequential());
+        fill_matrix(kernel_points(1.0, x), &[70, 80], &[Some(&part_matrix), None], &mut k, &Workers::new(2));
+        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let square: f64 = (0..3).map(|c| (x[(i, c)] - x[(j, c)]).powi(2)).sum();
+            assert!((k[i * n + j] - 1.0 - (-square / 4.5).exp()).abs() < 1e-14, "{i}, {j}");
+            assert_eq!(k[i * n + j], k[j * n + i]);
+        }
+    }
+
+    #[test]
+    fn a_small_cache_returns_the_rows_of_a_large_one() {
+        let kernel = kapprox::Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let (n, all) = (WORKING_SET + 300, points(WORKING_SET + 300));
+        let points = KernelPoints { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
+        let (mut small, mut large) = (RowCache::new(points, 0), RowCache::new(points, n));
+        for (first, step, count) in [(0, 1, WORKING_SET), (300, 1, WORKING_SET), (1, 3, 400), (0, 1, WORKING_SET)] {
+            let rows: Vec<usize> = (0..count).map(|i| first + i * step).collect();
+            assert!(small.load(&rows, &Workers::sequential(), &|| false));
+            assert!(large.load(&rows, &Workers::new(2), &|| false));
+            assert!(small.slots.len() <= WORKING_SET);
+            for row in &rows {
+                assert_eq!((small.row(*row).len(), small.row(*row)), (n, large.row(*row)), "{row}");
+            }
+            let k = small.submatrix(&rows[..5], &Workers::sequential());
+            assert_eq!(k[7], large.row(rows[1])[rows[2]]);
+        }
+    }
+}

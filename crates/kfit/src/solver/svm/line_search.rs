@@ -1,0 +1,184 @@
+//! Minimisation of a convex piecewise quadratic function of one number, by bracketed Newton steps
+//! on its derivative; and the middle of the minima of a piecewise linear function.
+
+/// The derivative `slope` of a convex function at a point, and its second derivative.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Derivatives {
+    pub(super) slope: f64,
+    pub(super) curvature: f64,
+}
+
+/// Maximum number of evaluations: the bracket has then shrunk to the rounding of its ends.
+const MAX_EVALUATIONS: usize = 100;
+
+/// A line search ends when the slope has fallen to this fraction of its initial value.
+const SLOPE_FRACTION: f64 = 0.01;
+
+const MAX_STEP: f64 = 64.0;
+
+/// Returns the next point between `low` and `high`: the Newton point if it is inside, else the
+/// middle.
+fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> f64 {
+    let newton = x - derivatives.slope / derivatives.curvature;
+    let margin = 0.01 * (high - low);
+    let inside = newton.is_finite() && newton > low && newton < high;
+    if !inside {
+        return 0.5 * (low + high);
+    }
+    // keeps a small distance to both ends, because the bracket may otherwise close from one side
+    // only
+    newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
+}
+
+/// Returns the zero of an increasing derivative, up to a tolerance on the derivative or the
+/// rounding of the point. Starts at `start`, with steps of `width`.
+pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative: impl Fn(f64) -> Derivatives) -> f64 {
+    let mut derivatives = derivative(start);
+    if derivatives.slope.abs() <= tolerance {
+        return start;
+    }
+    let (mut low, mut high) = (start, start);
+    let (mut step, mut x) = (width.max(f64::MIN_POSITIVE), start);
+    // moves outwards until the sign changes
+    let root_is_above = derivatives.slope < 0.0;
+    for _ in 0..MAX_EVALUATIONS {
+        (low, high) = if root_is_above { (high, high + step) } else { (low - step, low) };
+        x = if root_is_above { high } else { low };
+        derivatives = derivative(x);
+        // a derivative near 0 counts as a sign change
+        if derivatives.slope.abs() <= tolerance || (derivatives.slope < 0.0) != root_is_above {
+            break;
+        }
+        step *= 2.0;
+    }
+    for _ in 0..MAX_EVALUATIONS {
+        if derivatives.slope.abs() <= tolerance {
+            return x;
+        }
+        x = safeguarded_newton(low, high, x, derivatives);
+        if x <= low || x >= high {
+            break;
+        }
+        derivatives = derivative(x);
+        if derivatives.slope < 0.0 { low = x } else { high = x }
+    }
+    x
+}
+
+/// Returns the step t near the minimum along a descent direction; 0 if the slope at 0 is not
+/// negative.
+pub(super) fn descent_step(derivative: impl Fn(f64) -> Derivatives) -> f64 {
+    let at_zero = derivative(0.0);
+    if at_zero.slope >= 0.0 {
+        // the remaining gradient is rounding
+        return 0.0;
+    }
+    let tolerance = SLOPE_FRACTION * at_zero.slope.abs();
+    let (mut low, mut high, mut x) = (0.0, f64::INFINITY, 1.0);
+    for _ in 0..MAX_EVALUATIONS {
+        let derivatives = derivative(x);
+        if derivatives.slope.abs() <= tolerance {
+            return x;
+        }
+        (low, high) = if derivatives.slope < 0.0 { (x, high) } else { (low, x) };
+        if low >= MAX_STEP {
+            return low;
+        }
+        x = if high.is_finite() { safeguarded_newton(low, high, x, derivatives) } else { 2.0 * low };
+        if x <= low || x >= high {
+            break;
+        }
+    }
+    if low > 0.0 { low } else { x }
+}
+
+/// Returns the middle of the interval on which an increasing step function is 0 up to a tolerance,
+/// or its end if it is unbounded on one side; `None` if it has no end. Starts at `start`, with
+/// steps of `width`.
+pub(super) fn middle_of_zeros(start: f64, width: f64, tolerance: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
+    let low = threshold(start, width, |x| derivative(x) >= -tolerance);
+    let high = threshold(start, width, |x| derivative(x) > tolerance);
+    low.zip(high).map(|(low, high)| 0.5 * low + 0.5 * high).or(low).or(high)
+}
+
+/// Returns the point, up to rounding, above which a monotone condition holds.
+fn threshold(start: f64, width: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
+    let (is_above, mut step) = (!holds(start), width.max(f64::MIN_POSITIVE));
+    let (mut low, mut high) = (start, start);
+    let mut attempts = MAX_EVALUATIONS;
+    while attempts > 0 {
+        (low, high) = if is_above { (high, high + step) } else { (low - step, low) };
+        if holds(if is_above { high } else { low }) == is_above {
+            break;
+        }
+        (step, attempts) = (2.0 * step, attempts - 1);
+    }
+    if attempts == 0 || !low.is_finite() || !high.is_finite() {
+        return None;
+    }
+    loop {
+        let x = 0.5 * low + 0.5 * high;
+        if x <= low || x >= high {
+            return Some(high);
+        }
+        if holds(x) { high = x } else { low = x }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Σ a |x − k|: the minima lie between the two middle kinks if their number is even, at the
+    /// middle kink if it is odd.
+    #[test]
+    fn middles_of_medians() {
+        for (kinks, expected) in [
+            (&[(1.0, -3.0), (1.0, 2.0), (1.0, 7.0), (1.0, 1e3)][..], 4.5),
+            (&[(1.0, -3.0), (1.0, 2.0), (1.0, 7.0)], 2.0),
+            (&[(0.1, 1e-9), (0.2, 3e-9), (0.3, 5e-9)], 4e-9),
+            (&[(1e8, -2.0)], -2.0),
+        ] {
+            for (start, width) in [(0.0, 1.0), (-1e6, 1e-3), (50.0, 1e3)] {
+                let total: f64 = kinks.iter().map(|(a, _)| a).sum();
+                let slope = |x: f64| kinks.iter().map(|(a, k)| if x < *k { -a } else { *a }).sum::<f64>();
+                let minimum = middle_of_zeros(start, width, 1e-13 * total, slope).unwrap();
+                assert!((minimum - expected).abs() <= 1e-15 * expected.abs(), "{kinks:?}: {minimum}");
+            }
+        }
+        // a function that only falls has no minimum; an interval unbounded on one side returns its
+        // end
+        assert_eq!(middle_of_zeros(0.0, 1.0, 1e-13, |_| -1.0), None);
+        assert_eq!(middle_of_zeros(0.0, 1.0, 1e-13, |x| if x < 3.0 { -1.0 } else { 0.0 }), Some(3.0));
+        assert_eq!(middle_of_zeros(0.0, 1.0, 1e-13, |x| if x <= 3.0 { 0.0 } else { 1.0 }), Some(3f64.next_up()));
+    }
+
+    /// Σ a max(0, x − k)²/2 − slope x, whose derivative is piecewise linear.
+    fn curve(pieces: &[(f64, f64)], slope: f64) -> impl Fn(f64) -> Derivatives + '_ {
+        move |x| Derivatives {
+            slope: pieces.iter().map(|(a, k)| a * (x - k).max(0.0)).sum::<f64>() - slope,
+            curvature: pieces.iter().filter(|(_, k)| x > *k).map(|(a, _)| a).sum(),
+        }
+    }
+
+    #[test]
+    fn roots_of_piecewise_linear_functions() {
+        let pieces = [(1.0, 0.0), (1e6, 3.0), (2.0, -7.0)];
+        for (slope, start, width) in [(0.5, 0.0, 1.0), (20.0, 50.0, 1e-3), (1e5, -30.0, 4.0), (1e-9, 2.0, 1.0)] {
+            let derivative = curve(&pieces, slope);
+            let x = increasing_root(start, width, 1e-12 * slope, &derivative);
+            assert!(derivative(x).slope.abs() <= 1e-9 * slope.max(1.0), "{slope}: {x}, {:?}", derivative(x));
+        }
+    }
+
+    #[test]
+    fn line_searches_descend() {
+        let pieces = [(1.0, 0.0), (1e6, 3.0)];
+        for slope in [1e-3, 0.5, 2.9, 4.0, 1e6] {
+            let derivative = curve(&pieces, slope);
+            let x = descent_step(&derivative);
+            assert!(x > 0.0 && derivative(x).slope.abs() <= 0.01 * slope, "{slope}: {x}");
+        }
+        assert_eq!(descent_step(curve(&pieces, 0.0)), 0.0);
+    }
+}

@@ -1,0 +1,164 @@
+//! Problems that are solved together, with common passes over the features.
+
+use super::lagrangian::{Problem, RowFn, Snapshot, Terms};
+use super::passes;
+use super::workspace::{CertifiedPoint, Workspace};
+use crate::{Result, features::StoredFeatures};
+use kapprox::Real;
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use kstore::pass::Observer;
+
+/// Gaps and number of passes of a group of problems.
+#[derive(Default)]
+pub(super) struct GroupOutcome {
+    /// Largest gap of all problems before every step, and at the end.
+    pub(super) gaps: Vec<f64>,
+    pub(super) passes: u64,
+}
+
+struct ProblemGroup<'g, T, R> {
+    problems: &'g mut [Problem<T, R>],
+    outcome: GroupOutcome,
+}
+
+impl<T: Real, R> Persist for ProblemGroup<'_, T, R> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        for (i, problem) in self.problems.iter().enumerate() {
+            out.within(&i.to_string(), |out| problem.save(out));
+        }
+        out.put("gaps", &self.outcome.gaps);
+        out.one("passes", self.outcome.passes);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        for (i, problem) in self.problems.iter_mut().enumerate() {
+            from.within(&i.to_string(), |from| problem.load(from))?;
+        }
+        self.outcome = GroupOutcome { gaps: from.read("gaps")?, passes: from.one("passes")? };
+        Ok(())
+    }
+}
+
+pub(super) const JOURNAL_NAME: &str = "newton";
+
+#[derive(Clone, Copy)]
+pub(super) struct SolveContext<'a> {
+    pub(super) observer: &'a dyn Observer,
+    pub(super) journal: Option<&'a Journal<'a>>,
+}
+
+/// Starts the problems at the solutions in `starts`, unless it is empty: one pass.
+pub(super) fn start_at<T: Real, R: RowFn>(
+    features: &StoredFeatures<'_, T>,
+    problems: &mut [Problem<T, R>],
+    starts: &[CertifiedPoint],
+    observer: &dyn Observer,
+) -> Result<()> {
+    if starts.is_empty() {
+        return Ok(());
+    }
+    problems.iter_mut().zip(starts).for_each(|(problem, start)| problem.set_start(start));
+    move_to_starts(features, problems, observer)
+}
+
+/// Moves each problem to the point in its field `direction`: one pass.
+fn move_to_starts<T: Real, R: RowFn>(
+    features: &StoredFeatures<'_, T>,
+    problems: &mut [Problem<T, R>],
+    observer: &dyn Observer,
+) -> Result<()> {
+    passes::direction_values(features, &mut problems.iter_mut().collect::<Vec<_>>(), observer)?;
+    problems.iter_mut().for_each(Problem::move_to_start);
+    Ok(())
+}
+
+/// Certifies the best points in f64: values, sums and Newton's equations are recomputed from the
+/// features. If a gap is larger than requested, the problem continues from there in f64. The
+/// reported gap is therefore the gap of the returned SVM.
+pub(super) fn certify_in_f64<T: Real, R: RowFn>(
+    features: &StoredFeatures<'_, T>,
+    problems: Vec<Problem<T, R>>,
+    terms: Terms,
+    max_steps: usize,
+    narrow_workspace: &mut Workspace<T>,
+    context: SolveContext<'_>,
+) -> Result<(Vec<Problem<f64, R>>, GroupOutcome)> {
+    let (features, mut total) = (features.widened(), GroupOutcome::default());
+    let mut workspace = narrow_workspace.lend();
+    let mut problems: Vec<Problem<f64, R>> =
+        problems.into_iter().map(|problem| problem.widen(terms, &mut workspace)).collect();
+    loop {
+        let steps_before: usize = problems.iter().map(|problem| problem.steps).sum();
+        problems.iter_mut().for_each(Problem::return_to_best);
+        // a checkpoint already contains the values at these points
+        if !Steps::has_saved_state(context.journal, JOURNAL_NAME) {
+            move_to_starts(&features, &mut problems, context.observer)?;
+        }
+        let GroupOutcome { gaps, passes } = solve_group(&features, &mut problems, max_steps, &mut workspace, context)?;
+        total.gaps.extend(gaps);
+        total.passes += 1 + passes;
+        // steps update the values incrementally, so their result must be certified again
+        if problems.iter().map(|problem| problem.steps).sum::<usize>() == steps_before {
+            narrow_workspace.matrix = workspace.matrix;
+            return Ok((problems, total));
+        }
+    }
+}
+
+/// Solves all problems in common passes over the features, with at most this many steps each. A
+/// journal stores the steps; a resumed run continues after the last one, bit-identically.
+pub(super) fn solve_group<T: Real, R: RowFn>(
+    features: &StoredFeatures<'_, T>,
+    problems: &mut [Problem<T, R>],
+    max_steps: usize,
+    workspace: &mut Workspace<T>,
+    SolveContext { observer, journal }: SolveContext<'_>,
+) -> Result<GroupOutcome> {
+    let mut group = ProblemGroup { problems, outcome: GroupOutcome::default() };
+    let mut steps = Steps::resume(journal, JOURNAL_NAME, &mut group)?;
+    while !steps.is_complete() {
+        let snapshots: Vec<Snapshot> = group.problems.iter().map(Problem::snapshot).collect();
+        match group.step(features, max_steps, workspace, observer) {
+            Ok(true) => steps.record_step(&group),
+            Ok(false) => {
+                steps.complete(&group);
+                break;
+            }
+            Err(error) => {
+                // a repeated step recomputes all other state identically
+                group.problems.iter_mut().zip(snapshots).for_each(|(problem, snapshot)| problem.restore(snapshot));
+                steps.save_before_stop(&group);
+                return Err(error);
+            }
+        }
+    }
+    Ok(group.outcome)
+}
+
+impl<T: Real, R: RowFn> ProblemGroup<'_, T, R> {
+    /// Makes a step of all open problems; returns false if none is open.
+    fn step(
+        &mut self,
+        features: &StoredFeatures<'_, T>,
+        max_steps: usize,
+        Workspace { matrix, panels, .. }: &mut Workspace<T>,
+        observer: &dyn Observer,
+    ) -> Result<bool> {
+        let workers = features.workers();
+        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.open).collect();
+        workers.for_each(open.iter_mut().collect(), |problem| problem.minimise_intercept());
+        passes::gather_sums(features, &mut open, panels, observer)?;
+        workers.for_each(open.iter_mut().collect(), |problem| problem.certify(max_steps));
+        let gap = self.problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max);
+        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.open).collect();
+        let any_open = !open.is_empty();
+        if any_open {
+            open.iter_mut().for_each(|problem| problem.solve_direction(matrix, panels, workers));
+            passes::direction_values(features, &mut open, observer)?;
+            workers.for_each(open.iter_mut().collect(), |problem| problem.advance());
+        }
+        self.outcome.gaps.push(gap);
+        self.outcome.passes += 1 + u64::from(any_open);
+        Ok(any_open)
+    }
+}

@@ -1,0 +1,58 @@
+//! A point with its certificate, and the buffers that problems share.
+
+use super::newton_equations::NewtonEquations;
+use crate::linalg::strips::Pool;
+use kapprox::gram::Panels;
+
+#[derive(Clone, Debug)]
+pub(super) struct CertifiedPoint {
+    pub(super) w: Vec<f64>,
+    pub(super) b: f64,
+    pub(super) primal: f64,
+    pub(super) dual: f64,
+    /// Number of support vectors: rows with β⁺ ≠ 0 at the last step.
+    pub(super) support_vectors: usize,
+}
+
+impl CertifiedPoint {
+    pub(super) fn without_certificate(&self) -> Self {
+        Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
+    }
+
+    /// Returns the relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the
+    /// optimum.
+    pub(super) fn gap(&self) -> f64 {
+        let is_certified = self.primal.is_finite() && self.dual.is_finite();
+        if is_certified { relative_gap(self.primal, self.dual) } else { f64::INFINITY }
+    }
+}
+
+pub(super) fn relative_gap(primal: f64, dual: f64) -> f64 {
+    ((primal - dual) / primal.abs().max(dual.abs()).max(f64::MIN_POSITIVE)).max(0.0)
+}
+
+pub(super) struct Workspace<T> {
+    pub(super) p: usize,
+    /// A factor of Newton's equations, p x p.
+    pub(super) matrix: Vec<f64>,
+    pub(super) panels: Pool<Panels<T>>,
+    /// Unused equations, for reuse: newly allocated ones would be pages that the system must clear.
+    pub(super) spare_equations: Vec<NewtonEquations<T>>,
+}
+
+impl<T> Workspace<T> {
+    pub(super) fn new(p: usize) -> Self {
+        Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare_equations: Vec::new() }
+    }
+
+    /// Lends the matrix to buffers for another type, and frees the other buffers.
+    pub(super) fn lend<U>(&mut self) -> Workspace<U> {
+        (self.spare_equations, self.panels) = (Vec::new(), Pool::default());
+        Workspace {
+            p: self.p,
+            matrix: std::mem::take(&mut self.matrix),
+            panels: Pool::default(),
+            spare_equations: Vec::new(),
+        }
+    }
+}

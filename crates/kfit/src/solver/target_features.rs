@@ -1,0 +1,128 @@
+//! Target features, for solvers with a kernel on the target: a Nyström map whose landmarks are a
+//! sample of the targets.
+
+use super::parameter::{COMPONENTS, Parameter, ParameterKind};
+use crate::features::{FitData, Values};
+use crate::prepare::fold_fn::FoldFn;
+use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::reject_if};
+use faer::{MatMut, MatRef};
+use kapprox::kernel::{Kernel, KernelFunction};
+use kapprox::landmark::{LandmarkSet, NO_ROW};
+use kapprox::matrix::{self, Entries};
+use kapprox::{NystromMap, Real};
+use kstore::key::{Purpose, Stream};
+use kstore::{MemoryPlan, RowBlock, Workers};
+use std::{ops::Range, sync::Arc};
+
+pub(super) const TARGET_KERNEL: Parameter = Parameter {
+    name: "target_kernel",
+    kind: ParameterKind::Kernel,
+    default: None,
+    help: "Kernel on the target, such as gaussian() for dependence of any kind [default: \
+        linear() for regression (kdr: gaussian()), delta() for classification]",
+};
+
+pub(super) const MAX_FEATURES: usize = 200;
+
+/// Approximate size of the uniform sample of targets.
+pub(super) const SAMPLE_SIZE: usize = 2000;
+
+/// A target that varies by less than this many roundings is constant.
+const MIN_VARIATION: f64 = 64.0;
+
+/// Residual of the trace, as a fraction, below which no more target features are added.
+const TRACE_TOLERANCE: f64 = 1e-13;
+
+/// Returns the kernel on the targets if it needs a map; `None` if the targets or their codes are
+/// its features.
+pub(super) fn mapped_kernel(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
+    let unmapped = if task == Task::Classification { "delta" } else { "linear" };
+    kernel.filter(|kernel| kernel.name() != Some(unmapped))
+}
+
+pub(crate) fn sample_passes(kernel: Option<&Kernel>, task: Task) -> u64 {
+    u64::from(mapped_kernel(kernel, task).is_some())
+}
+
+pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
+    let Some(kernel) = mapped_kernel(kernel, task) else { return Ok(()) };
+    let why = "labels are equal or not, so classification uses delta(); leave it out, or use a numeric target (`task` regression)";
+    reject_if(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
+    let why = "expected a positive definite kernel that reads all targets";
+    reject_if(kernel.restricts_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
+}
+
+/// Rejects targets whose values, or whose features, vary by no more than rounding.
+pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
+    let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
+    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    let varies = squares > MIN_VARIATION * f64::EPSILON * total;
+    let why = "the target does not vary, so no direction can predict it; check the target";
+    reject_if(!varies, COMPONENTS.name, components, why)
+}
+
+/// Returns the number of moment columns for t targets: the maximum number of target features, or t
+/// if the targets need no map.
+pub(super) fn moment_columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
+    mapped_kernel(kernel, task).map_or(t, |_| MAX_FEATURES)
+}
+
+/// Adds the memory of the target features to a plan: the sample and its factor.
+pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize) -> MemoryPlan {
+    let (is_mapped, sample) = (size.moment_columns != size.t, 8 * SAMPLE_SIZE * (4 * size.t + 2 + MAX_FEATURES));
+    plan.term_if(is_mapped, "sample of the target", sample, "leave `target_kernel` out")
+}
+
+/// Builds the map of a kernel on the centred targets from a sample of them: one pass over the rows.
+pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
+    let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
+    let fraction = (SAMPLE_SIZE as f64 / data.rows.max(1) as f64).min(1.0);
+    let sample_fold = FoldFn::new(|Values(sample): &mut Values<f64>, block: &RowBlock<'_, T>| {
+        let mut selected = (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) < fraction);
+        selected.try_for_each(|i| data.targets.append_to(block, i, sample))
+    });
+    let Values(sample) = data.fold("sample of the target", &sample_fold)?;
+    let n = sample.len() / t.max(1);
+    if n < 2 {
+        return Err(Error::TooFewRowsFor { what: "features of the target", needed: 2, rows: n as u64 });
+    }
+    let points = MatRef::from_row_major_slice(&sample, n, t);
+    let resolved = kernel.resolve_median(points)?;
+    resolved.check_input_count(t)?;
+    let kernel = resolved.build()?;
+    let entries = PointKernelMatrix { kernel: kernel.typed::<f64>(), points };
+    let cholesky = matrix::greedy(&entries, MAX_FEATURES.min(n), TRACE_TOLERANCE, data.resources.workers)?;
+    let pivots = cholesky.pivots;
+    let landmarks = LandmarkSet {
+        points: pivots.iter().flat_map(|i| &sample[*i as usize * t..][..t]).copied().collect(),
+        rows: vec![NO_ROW; pivots.len()],
+        d: t,
+        passes: 1,
+        evaluations: cholesky.evaluations,
+    };
+    Ok(NystromMap::new(&kernel, landmarks, &Workers::sequential())?)
+}
+
+/// The kernel matrix of points, n x t row-major, evaluated on demand.
+struct PointKernelMatrix<'a> {
+    kernel: Arc<dyn KernelFunction<f64>>,
+    points: MatRef<'a, f64>,
+}
+
+impl Entries for PointKernelMatrix<'_> {
+    fn size(&self) -> u64 {
+        self.points.nrows() as u64
+    }
+    fn diagonal(&self, out: &mut [f64]) -> kapprox::Result<()> {
+        self.kernel.diag(self.points, out);
+        Ok(())
+    }
+    fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> kapprox::Result<()> {
+        let t = self.points.ncols();
+        let column_points: Vec<f64> =
+            columns.iter().flat_map(|j| self.points.row(*j as usize).iter().copied()).collect();
+        let rows = self.points.subrows(rows.start as usize, (rows.end - rows.start) as usize);
+        self.kernel.block(rows, MatRef::from_row_major_slice(&column_points, columns.len(), t), out);
+        Ok(())
+    }
+}

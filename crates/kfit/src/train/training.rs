@@ -1,0 +1,93 @@
+//! The run of any solver: one list of stages, one sequence of passes.
+
+use super::forecast::{self, all_stages, supported_folds};
+use super::trained::{Trained, TrainedParts};
+use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
+use crate::solver::{Solution, Solver};
+use crate::train::prepared::{self, Prepared};
+use crate::{Certificate, Error, Result, features::FeatureTier, prepare::stage_plans::last_stage};
+use kapprox::Real;
+use kstore::{MemoryPlan, SelectedTable};
+
+/// Learns with a solver.
+///
+/// *Passes*: one over the labels alone, if there are any; statistics; candidates, or one pass per
+/// round of a landmark scheme on all rows; the solver's passes. *Bytes*: as planned by
+/// [`super::forecast()`].
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the budget; invalid rows
+/// with their position; fewer than two rows or classes; a kernel that is zero or not finite; errors
+/// of the solver.
+pub fn train<T: Real>(
+    selected: &SelectedTable,
+    options: &TrainOptions,
+    solver: &dyn Solver<T>,
+    resources: &Resources<'_>,
+) -> Result<Trained<T>> {
+    options.check()?;
+    let solver_options = &*supported_folds(options, solver)?;
+    let request_for = |counts| FitRequest::new::<T>(selected, solver_options, resources, counts, solver);
+    // reject contradictory options before reading a row
+    let unread_request = request_for((1, 1))?;
+    if !solver.facts().row_weights {
+        unread_request.reject_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
+    }
+    solver.check(&unread_request)?;
+    let planned_request = request_for(prepared::count_targets(selected, solver_options, resources)?)?;
+    let access = solver.access(&planned_request)?;
+    let (pass_shape, stages) = all_stages(solver, access, &planned_request)?;
+    forecast::report_forecast(selected, solver, access, &planned_request)?;
+    let mut prepared =
+        prepared::prepare::<T>(selected, &planned_request.options, access, resources, (pass_shape, plans(stages)))?;
+    prepared.hold_out_unseen(solver.facts(), resources);
+    let request = request_for((prepared.targets.count(), prepared.folds.count()))?;
+    let add = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
+    let (tier, plan) = match access {
+        RowAccess::Rows => {
+            (FeatureTier::Recomputed, largest_plan(plans(all_stages(solver, access, &request)?.1), resources.memory))
+        }
+        RowAccess::Features | RowAccess::Landmarks => last_stage(&request.size, &add, prepared.pass_shape, resources),
+    };
+    if solver.facts().stores_features && access == RowAccess::Features {
+        tier.warning(&request.size).into_iter().for_each(|text| resources.stage_observer.warn(text));
+    }
+    let fit = |prepared: &Prepared<T>| {
+        let solution = solver.fit(&prepared.features(tier, &plan, prepared.points(&request.size), resources))?;
+        let certificates = rank_certificates(access, &solution)?;
+        Ok((solution, certificates))
+    };
+    let (requested, mut extra_passes) = (prepared.mapped.map.dims().1, 0);
+    let (mut solution, certificates) = loop {
+        match fit(&prepared) {
+            // because of rounding the features exceed the kernel: repeat with a more accurate map
+            Err(Error::Overshoot { .. }) if prepared.mapped.map.raise_precision() => extra_passes += 1,
+            result => break result?,
+        }
+    };
+    let rank = prepared.mapped.map.dims().1;
+    if rank < requested {
+        let why = "more would add only rounding errors";
+        resources.stage_observer.warn(format!("rank reduced from {requested} to {rank}: {why}"));
+    }
+    solution.passes += prepared.passes() + extra_passes;
+    Ok(TrainedParts { selected, options, prepared: &prepared, access, solution, certificates }
+        .assemble(resources.workers))
+}
+
+fn largest_plan(plans: Vec<MemoryPlan>, budget: usize) -> MemoryPlan {
+    plans.into_iter().max_by_key(MemoryPlan::bytes).unwrap_or_else(|| MemoryPlan::new("", budget))
+}
+
+fn rank_certificates<T>(access: RowAccess, solution: &Solution<T>) -> Result<Vec<(usize, Certificate)>> {
+    let rank = solution.weights.nrows();
+    match (access, &solution.certificate) {
+        // an exact kernel is not approximated
+        (RowAccess::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
+        (_, None) => Ok(Vec::new()),
+        (_, Some(state)) => {
+            let ranks = if solution.certified_ranks.is_empty() { &[rank][..] } else { &solution.certified_ranks };
+            ranks.iter().map(|rank| Ok((*rank, state.checked_certificate(*rank)?))).collect()
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The terminal display of `kmill tune`.
+
+use crate::args::Run;
+use crate::interrupt;
+use crate::pipeline::FirstStages;
+use crate::progress::RunCounter;
+use ksolve::job::StageObserver;
+use ksolve::tune::{SearchListener, SearchPart, TimeBudget};
+use kstore::pass::Observer;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Shows the stages until the first steps begin; afterwards shows the steps, without their stages
+/// and warnings.
+pub(super) struct SearchStages<'a> {
+    run: &'a Run,
+    time_budget: &'a TimeBudget,
+    first_stages: FirstStages<'a>,
+    steps: Mutex<Option<RunCounter<'a>>>,
+}
+
+impl<'a> SearchStages<'a> {
+    pub(super) fn new(run: &'a Run, time_budget: &'a TimeBudget) -> Self {
+        let first_stages = FirstStages::new(&run.progress);
+        Self { run, time_budget, first_stages, steps: Mutex::new(None) }
+    }
+
+    fn lock_steps(&self) -> MutexGuard<'_, Option<RunCounter<'a>>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StageObserver for SearchStages<'_> {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        self.first_stages.stage(name, rows)
+    }
+    fn warn(&self, text: String) {
+        if !self.first_stages.have_ended() {
+            self.first_stages.warn(text);
+        }
+    }
+}
+
+impl SearchListener for SearchStages<'_> {
+    fn begin(&self, part: SearchPart, steps: u64) {
+        self.first_stages.end();
+        *self.lock_steps() = Some(self.run.progress.runs(&part.to_string(), steps, 0));
+    }
+    fn next(&self, what: &str) -> ksolve::Result<()> {
+        if interrupt::is_requested() {
+            return Err(kstore::Error::Interrupted.into());
+        }
+        self.lock_steps().iter().for_each(|work| work.begin(what));
+        Ok(())
+    }
+    fn done(&self, what: &str, took: Duration) {
+        self.lock_steps().iter().for_each(|work| work.end(what, took));
+    }
+    fn end(&self) {
+        self.lock_steps().take().into_iter().for_each(RunCounter::finish);
+    }
+    fn is_late(&self, part: SearchPart, next: Duration) -> bool {
+        self.time_budget.is_exceeded(part, next)
+    }
+    fn warn(&self, text: &str) {
+        StageObserver::warn(&self.run.progress, text.to_string());
+    }
+}

@@ -1,0 +1,149 @@
+//! The metadata of a model: options, names and classes, and the treatment of the intercept.
+
+use crate::{Certificate, Link, Result, Task};
+use faer::Mat;
+use kapprox::Kernel;
+use kstore::{Encoding, Label, Missing, TextReading, sparse::SparseShape};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Name of the solver whose outputs are the features of the map.
+pub const FEATURES_SOLVER: &str = "features";
+
+/// The metadata of a model: the options that affect its result, and names.
+///
+/// It contains no path, thread count, memory size, time, host or file format of the rows, so that
+/// equal results are identical files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelMetadata {
+    /// Learning task, such as regression or components.
+    pub task: Task,
+    /// Name of the solver: `ridge`.
+    pub solver: String,
+    /// Kernel, as an expression that can be parsed.
+    pub kernel: String,
+    /// Second of two views, whose kernel functions come last; absent for one view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<SecondView>,
+    /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks
+    /// require it.
+    pub precision: String,
+    /// Feature map, as an expression that can be parsed.
+    pub map: String,
+    /// Number of features.
+    pub rank: usize,
+    /// Regularisation parameter of (1/n)Σloss + lambda‖w‖²; `None` for solvers without.
+    pub lambda: Option<f64>,
+    /// Treatment of the intercept.
+    pub intercept: Intercept,
+    /// Feature names, in the order of the columns.
+    pub features: Vec<String>,
+    /// Encoding of the table columns as features; absent if every feature is a numeric column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Arc<Encoding>>,
+    /// Number and date formats of these columns and the targets in text files, and the words for
+    /// missing values; absent for the defaults.
+    #[serde(default, skip_serializing_if = "TextReading::is_default")]
+    pub reading: TextReading,
+    /// Target names; for a classification the name of the class column.
+    pub targets: Vec<String>,
+    /// Class labels, by code; empty for a regression.
+    pub classes: Vec<Label>,
+    /// Link from scores to probabilities; absent if the model has no probabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// True for one-vs-one scores.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pairs: bool,
+    /// Certificate at this rank; null for maps without one.
+    pub certificate: Option<Certificate>,
+    /// Number of training rows.
+    pub rows: u64,
+    /// Number of rows learned online afterwards; the certificate does not cover them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub learned: u64,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Landmark selection: `rpcholesky`; `None` for a map without landmarks.
+    pub landmarks: Option<String>,
+    /// True if features are transformed by asinh after centring and scaling.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asinh: bool,
+    /// Training range of each feature, in the units of the table, to which new rows are clipped;
+    /// empty if they are not clipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<[f64; 2]>,
+    /// Other options that define the result, under the caller's names.
+    pub options: serde_json::Value,
+}
+
+/// The second view of a model of two sets of columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondView {
+    /// Kernel, as an expression that can be parsed.
+    pub kernel: String,
+    /// Number of its kernel functions; all others belong to the first view.
+    pub functions: usize,
+}
+
+pub(crate) fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
+    *count == N::default()
+}
+
+impl ModelMetadata {
+    /// Returns how the fit treated missing values, the default for new rows.
+    pub fn missing(&self) -> Missing {
+        self.options["missing"].as_str().and_then(Missing::from_name).unwrap_or(Missing::Error)
+    }
+
+    /// Returns the shape of the rows, if they are sparse.
+    pub fn sparse(&self) -> Option<SparseShape> {
+        self.encoding.as_ref()?.sparse()
+    }
+
+    /// Returns the number of features of a row, including the zeros of sparse rows.
+    pub fn width(&self) -> usize {
+        self.sparse().map_or(self.features.len(), |shape| shape.width)
+    }
+
+    pub(crate) fn parse_kernel(&self, kernel: &str) -> Result<Kernel> {
+        Ok(Kernel::parse(kernel)?.on_rows(&self.features, self.sparse().map(|shape| shape.width))?)
+    }
+
+    /// Returns true if the outputs are the features of the map.
+    pub(crate) fn has_feature_outputs(&self) -> bool {
+        self.solver == FEATURES_SOLVER
+    }
+}
+
+/// Treatment of the intercept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Intercept {
+    /// Fitted without a penalty.
+    #[default]
+    Free,
+    /// Weight of a constant feature 1, penalised like the others.
+    Penalised,
+    /// No intercept.
+    None,
+}
+
+crate::enum_of_words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
+
+impl Intercept {
+    /// Returns the number of leading constant features: 0 or 1.
+    #[doc(hidden)]
+    pub fn constant_features(self) -> usize {
+        usize::from(self == Self::Penalised)
+    }
+}
+
+/// Linear functions of the features, f(x) = wᵀφ(x) + c, one per target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearHead {
+    /// Weights w of the leading r features, r x t.
+    pub weights: Mat<f64>,
+    /// Intercepts c, length t, for the targets before any shift.
+    pub intercept: Vec<f64>,
+}

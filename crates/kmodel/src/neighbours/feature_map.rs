@@ -1,0 +1,84 @@
+//! Basis functions of a row computed from its nearest nodes, as a feature map for graph models.
+
+use super::{Nodes, Reconstruction, nearest};
+use crate::linalg::strips::row_strips;
+use faer::{Mat, MatMut, MatRef};
+use kapprox::{FeatureMap, Real};
+use kstore::{Footprint, Workers};
+
+/// Rows per work unit of a thread.
+const STRIP_ROWS: usize = 64;
+
+/// Functions of the k nearest nodes of a row x.
+///
+/// Without paths, function j is the weight of node j in the reconstruction of x, 0 unless node j is
+/// among the neighbours of x. With paths, function l is the squared length of the shortest path to
+/// landmark l, min over the neighbours j of (‖x − x_j‖ + g_lj)².
+/// *Cost*: 3Nd flops per row, plus k³/3 + k²d or km.
+#[derive(Debug)]
+pub struct NeighbourFunctions {
+    nodes: Nodes,
+    neighbours: usize,
+    /// Path lengths g, m x N.
+    paths: Option<Mat<f64>>,
+}
+
+impl NeighbourFunctions {
+    /// Returns the functions of these nodes, N x d row-major.
+    pub fn new<T: Real>(points: &[T], d: usize, neighbours: usize, paths: Option<Mat<f64>>) -> Self {
+        Self { nodes: Nodes::new(points, d), neighbours, paths }
+    }
+
+    fn evaluate_row<T: Real>(&self, x: &[f64], buffers: &mut Buffers, mut out: impl FnMut(usize, T)) {
+        self.nodes.squares(x, &mut buffers.squares);
+        nearest(&buffers.squares, self.neighbours, None, &mut buffers.neighbours);
+        let Some(paths) = &self.paths else {
+            (0..self.nodes.count()).for_each(|j| out(j, T::ZERO));
+            buffers.reconstruction.weights(&self.nodes, x, &buffers.neighbours, &mut buffers.values);
+            buffers.neighbours.iter().zip(&buffers.values).for_each(|((_, j), w)| out(*j, T::from_f64(*w)));
+            return;
+        };
+        buffers.values.clear();
+        buffers.values.resize(paths.nrows(), f64::INFINITY);
+        for (square, j) in &buffers.neighbours {
+            let (distance, paths) = (square.sqrt(), paths.col_as_slice(*j));
+            buffers.values.iter_mut().zip(paths).for_each(|(least, path)| *least = least.min(distance + path));
+        }
+        buffers.values.iter().enumerate().for_each(|(l, length)| out(l, T::from_f64(length * length)));
+    }
+}
+
+struct Buffers {
+    squares: Vec<f64>,
+    neighbours: Vec<super::Neighbour>,
+    values: Vec<f64>,
+    reconstruction: Reconstruction,
+}
+
+impl Buffers {
+    fn new(nodes: usize) -> Self {
+        let (neighbours, values) = (Vec::new(), Vec::new());
+        Self { squares: vec![0.0; nodes], neighbours, values, reconstruction: Reconstruction::for_rows() }
+    }
+}
+
+impl<T: Real> FeatureMap<T> for NeighbourFunctions {
+    fn dims(&self) -> (usize, usize) {
+        (self.nodes.d, self.paths.as_ref().map_or(self.nodes.count(), Mat::nrows))
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        workers.for_each(row_strips(out, STRIP_ROWS), |(first, mut out)| {
+            let mut buffers = Buffers::new(self.nodes.count());
+            for i in 0..out.nrows() {
+                let x: Vec<f64> = x.row(first + i).iter().map(|v| v.to_f64()).collect();
+                self.evaluate_row(&x, &mut buffers, |j, value| out[(i, j)] = value);
+            }
+        });
+    }
+
+    fn footprint(&self) -> Footprint {
+        let paths = self.paths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
+        Footprint { fixed: Nodes::bytes(self.nodes.count(), self.nodes.d) + paths, per_row: 0 }
+    }
+}

@@ -1,0 +1,101 @@
+//! Weights that reconstruct a point from its neighbours.
+//!
+//! For a point x with k neighbours z_j the weights w, of sum 1, minimise ‖x − Σ_j w_j z_j‖² + r‖w‖²
+//! with r = 1e-3 tr C and C_ij = (z_i − x)ᵀ(z_j − x). At the minimum all entries of (C + rI)w are
+//! equal. The penalty term makes the solution unique if there are more neighbours than features.
+//!
+//! For new rows ([`Reconstruction::for_rows`]), the penalty of a neighbour that is much nearer than
+//! the others decreases with its squared distance. A row equal to a node is then reconstructed from
+//! this node alone. With a uniform penalty it would be a mixture of its neighbours, up to a tenth
+//! of the embedding away from the node. Nodes use a uniform penalty: otherwise two equal nodes
+//! would be reconstructed only from each other.
+//!
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
+//! Science 290, 2000; the penalty is the one of scikit-learn.
+
+use super::{Neighbour, Nodes};
+
+/// Penalty r as a fraction of tr C.
+const RIDGE_FRACTION: f64 = 1e-3;
+
+/// A neighbour is much nearer if its squared distance is below this fraction of the mean.
+const NEAR_FRACTION: f64 = 1e-6;
+
+/// Smallest factor of a reduced penalty; with it, neighbours equal to the point get equal weights.
+const MIN_RIDGE_FACTOR: f64 = 1e-9;
+
+/// Buffers for the weights of one point at a time.
+#[derive(Debug, Default)]
+pub struct Reconstruction {
+    /// Differences z_j − x, k x d.
+    differences: Vec<f64>,
+    /// (C + rI) / tr C, then its Cholesky factor, k x k row-major, lower triangle.
+    gram: Vec<f64>,
+    /// A neighbour is much nearer if its squared distance is below this fraction of the mean; 0
+    /// disables the test.
+    near_fraction: f64,
+}
+
+impl Reconstruction {
+    pub fn for_rows() -> Self {
+        Self { near_fraction: NEAR_FRACTION, ..Self::default() }
+    }
+
+    /// Computes the weights of the `neighbours` of x. k²d + k³/3 flops.
+    pub fn weights(&mut self, nodes: &Nodes, x: &[f64], neighbours: &[Neighbour], weights: &mut Vec<f64>) {
+        let (k, d) = (neighbours.len(), x.len());
+        self.differences.clear();
+        for (_, node) in neighbours {
+            self.differences.extend(x.iter().enumerate().map(|(c, x)| nodes.value(*node, c) - x));
+        }
+        let differences = &self.differences;
+        let dot = |i: usize, j: usize| (0..d).map(|c| differences[i * d + c] * differences[j * d + c]).sum::<f64>();
+        let trace: f64 = (0..k).map(|i| dot(i, i)).sum();
+        // neighbours that all equal the point get equal weights
+        let scale = if trace >= f64::MIN_POSITIVE { trace } else { f64::INFINITY };
+        self.gram.clear();
+        self.gram.resize(k * k, 0.0);
+        for i in 0..k {
+            for j in 0..=i {
+                self.gram[i * k + j] = dot(i, j) / scale;
+            }
+            // C_ii over `near_fraction` times the mean, tr C/k
+            let ridge_factor = self.gram[i * k + i] * k as f64 / self.near_fraction;
+            let ridge_factor = if trace >= f64::MIN_POSITIVE && self.near_fraction > 0.0 {
+                ridge_factor.clamp(MIN_RIDGE_FACTOR, 1.0)
+            } else {
+                1.0
+            };
+            self.gram[i * k + i] += RIDGE_FRACTION * ridge_factor;
+        }
+        weights.clear();
+        weights.resize(k, 1.0);
+        factor(&mut self.gram, k);
+        solve(&self.gram, k, weights);
+        // the sum 1ᵀ(C + rI)⁻¹1 is positive: at least k/(1 + r)
+        let sum: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|w| *w /= sum);
+    }
+}
+
+/// Computes in place the Cholesky factor of a positive definite matrix of trace about 1 with
+/// eigenvalues of at least [`RIDGE_FRACTION`]·[`MIN_RIDGE_FACTOR`].
+fn factor(a: &mut [f64], k: usize) {
+    for i in 0..k {
+        for j in 0..=i {
+            let rest = a[i * k + j] - (0..j).map(|l| a[i * k + l] * a[j * k + l]).sum::<f64>();
+            // rounding changes a pivot by far less than the penalty
+            a[i * k + j] =
+                if i == j { rest.max(RIDGE_FRACTION * MIN_RIDGE_FACTOR / 2.0).sqrt() } else { rest / a[j * k + j] };
+        }
+    }
+}
+
+fn solve(l: &[f64], k: usize, b: &mut [f64]) {
+    for i in 0..k {
+        b[i] = (b[i] - (0..i).map(|j| l[i * k + j] * b[j]).sum::<f64>()) / l[i * k + i];
+    }
+    for i in (0..k).rev() {
+        b[i] = (b[i] - (i + 1..k).map(|j| l[j * k + i] * b[j]).sum::<f64>()) / l[i * k + i];
+    }
+}

@@ -1,0 +1,197 @@
+//! The most anomalous rows of a table, in descending order.
+
+use super::explanation::{self, FeatureContribution};
+use super::kept_columns::{self, KeptColumnReader};
+use super::writer::{PredictionWriter, WriterSetup};
+use super::{AnyTypedModel, Extras, Predictor, Scores, decision::ColumnGroup, typed_model::TypedModel};
+use crate::{Error, Result, Task, linalg::strips::lock, model::either, run::Run};
+use kapprox::Real;
+use kstore::sink::{self, OutputColumn, OutputKind};
+use kstore::{KeptColumn, Reading, SelectedTable, Workers, budget::MemoryTerm};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{collections::BinaryHeap, path::Path};
+
+/// The `capacity` smallest values of a stream.
+#[derive(Debug)]
+pub(super) struct Smallest<V> {
+    capacity: usize,
+    heap: BinaryHeap<V>,
+}
+
+impl<V: Ord> Smallest<V> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, heap: BinaryHeap::new() }
+    }
+
+    pub(super) fn push(&mut self, value: V) {
+        if self.heap.len() < self.capacity {
+            self.heap.push(value);
+        } else if let Some(mut largest) = self.heap.peek_mut().filter(|largest| value < **largest) {
+            *largest = value;
+        }
+    }
+
+    pub(super) fn sorted(self) -> Vec<V> {
+        self.heap.into_sorted_vec()
+    }
+}
+
+/// Returns an integer with the order of [`f64::total_cmp`]; `score_of_bits` is the inverse.
+fn order_bits(score: f64) -> u64 {
+    let bits = score.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+fn score_of_bits(ordered: u64) -> f64 {
+    f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
+}
+
+/// Maximum number of rows with explanations.
+const MAX_EXPLAINED_ROWS: usize = 1000;
+
+/// Bytes of the numbers and fixed words in the text of a reason.
+const REASON_TEXT_BYTES: usize = 40;
+
+/// An anomalous row.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct AnomalousRow {
+    /// Row number in the table.
+    pub row: u64,
+    /// Score, lower for more anomalous rows; for components the squared distance from their span,
+    /// larger for more anomalous rows.
+    pub score: f64,
+    /// Explanation, the strongest reason first; only for the first 1,000 rows.
+    pub reasons: Vec<FeatureContribution>,
+}
+
+impl Predictor {
+    /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
+    /// all rows if the table has fewer.
+    ///
+    /// The columns are those that `heap` selects, the row number in the table as `row`, `score` or
+    /// `novelty`, and, in formats with text, `reasons`.
+    ///
+    /// *Cost*: one pass, the kept columns of the written rows, and their reasons
+    /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::scores`], and the rows to write.
+    ///
+    /// # Errors
+    /// A model that does not score anomalies; the errors of [`Predictor::write`].
+    pub fn write_top(
+        &self,
+        selected: &SelectedTable,
+        kept: Option<&SelectedTable>,
+        top: usize,
+        path: &Path,
+        run: &Run<'_>,
+    ) -> Result<Vec<AnomalousRow>> {
+        let components = self.metadata().task == Task::Components && self.quadratic().is_some();
+        if self.metadata().task != Task::Novelty && !components {
+            let why = "only models of oneclass and mean, and of kpca with `novelty`, score anomalies; omit the option";
+            return Err(Error::option("top", top, why));
+        }
+        if self.metadata().sparse().is_some() {
+            return Err(Error::option("top", top, "anomalies in sparse rows are not explained; omit the option"));
+        }
+        let longest = self.metadata().features.iter().map(|name| name.len() + REASON_TEXT_BYTES).max().unwrap_or(0);
+        let reasons = ColumnGroup::Explanation(explanation::MAX_REASONS * longest);
+        let has_text = sink::supports(path, &OutputColumn::new("reasons", OutputKind::Text)).unwrap_or(false);
+        let score_columns = if components { vec![ColumnGroup::Novelty] } else { self.column_groups(Extras::default()) };
+        let parts = std::iter::once(ColumnGroup::Row).chain(score_columns).chain(has_text.then_some(reasons)).collect();
+        let extras = Extras { novelty: components, ..Extras::default() };
+        let number = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
+        let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, SelectedTable::kept_bytes_per_row);
+        // the reasons, as values and as text
+        let row = row + explanation::MAX_REASONS * 2 * longest + 8 * self.features();
+        let row_term = |_: &PredictionWriter| {
+            MemoryTerm::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`")
+        };
+        let WriterSetup { mut out, terms, texts } =
+            self.create_writer((selected, kept), (parts, extras), path, run, row_term)?;
+        let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });
+        self.scores(selected, extras, terms, run, |scores| {
+            let row_values = if components { &scores.quadratic } else { &scores.scores };
+            row_values.iter().zip(&scores.rows).for_each(|(score, row)| lowest.push((order_bits(sign * score), *row)));
+            Ok(())
+        })?;
+        let ranked = lowest.sorted();
+        let mut rows: Vec<u64> = ranked.iter().map(|(_, row)| *row).collect();
+        rows.sort_unstable();
+        let source = kept.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
+        let kept_columns =
+            source.map_or(Ok(Vec::new()), |source| read_all(&mut KeptColumnReader::new(&source)?, &rows))?;
+        let explained_rows: Vec<u64> = ranked.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
+        let mut reasons =
+            either!(AnyTypedModel: &self.0, typed => explain_rows(typed, selected, &explained_rows, run.workers()))?;
+        reasons.resize(ranked.len(), Vec::new());
+        let strange = ranked.iter().zip(reasons);
+        let strange = strange.map(|((score, row), reasons)| AnomalousRow {
+            row: *row,
+            score: sign * score_of_bits(*score),
+            reasons,
+        });
+        let strange: Vec<AnomalousRow> = strange.collect();
+        for chunk in strange.chunks(kept_columns::TILE_ROWS) {
+            let positions: Vec<usize> =
+                chunk.iter().map(|row| rows.partition_point(|other| *other < row.row)).collect();
+            let (values, rows): (Vec<f64>, _) = chunk.iter().map(|row| (row.score, row.row)).unzip();
+            let reasons = chunk.iter().map(|row| explanation::explanation_text(&row.reasons)).collect();
+            let scores = match components {
+                true => Scores { quadratic: values, rows, reasons, ..Scores::default() },
+                false => Scores { scores: values, rows, reasons, ..Scores::default() },
+            };
+            out.write_rows(&scores, 0..chunk.len(), &permuted(&kept_columns, &positions))?;
+        }
+        out.finish()?;
+        Ok(strange)
+    }
+}
+
+fn explain_rows<T: Real>(
+    typed: &TypedModel<T>,
+    selected: &SelectedTable,
+    rows: &[u64],
+    workers: &Workers,
+) -> Result<Vec<Vec<FeatureContribution>>> {
+    let (search, d) = (explanation::ExplanationSearch::new(typed)?, typed.model.scaler.inputs());
+    // missing values are imputed in scaled units
+    let scaler = Some(Arc::new(typed.model.scaler.clone()));
+    let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
+    let results: Mutex<Result<Vec<Vec<FeatureContribution>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
+    workers.for_each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
+        let scaler = &typed.model.scaler;
+        let x: Vec<f64> =
+            x.iter().enumerate().map(|(j, v)| explanation::unscaled(scaler, j, *v, f64::EPSILON)).collect();
+        let reasons = search.explain(&x);
+        let mut results = lock(&results);
+        match (&mut *results, reasons) {
+            (Ok(all), Ok(reasons)) => all[i] = reasons,
+            (Ok(_), Err(error)) => *results = Err(error),
+            (Err(_), _) => {}
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the kept columns of these rows; the row numbers must ascend.
+fn read_all(reader: &mut KeptColumnReader<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
+    let (mut columns, mut done) = (Vec::<KeptColumn>::new(), 0);
+    while done < rows.len() {
+        let (count, kept) = reader.read_next(&rows[done..])?;
+        if columns.is_empty() {
+            columns = kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
+        }
+        columns.iter_mut().zip(kept).for_each(|(to, from)| to.append(from, 0..count));
+        done += count;
+    }
+    Ok(columns)
+}
+
+/// Returns the columns with their rows in the order of `positions`.
+fn permuted(columns: &[KeptColumn], positions: &[usize]) -> Vec<KeptColumn> {
+    let permute = |from: &KeptColumn| {
+        let mut to = KeptColumn::new(from.kind());
+        positions.iter().for_each(|place| to.append(from, *place..place + 1));
+        to
+    };
+    columns.iter().map(permute).collect()
+}

@@ -1,0 +1,82 @@
+//! Kept columns of a prediction file, read separately from the features, tile by tile.
+//!
+//! The scores of a segment wait in memory until the segments before it are written. Kept texts have
+//! no maximum length, so they must not wait too: a separate cursor reads the kept columns when the
+//! scores are written.
+
+use crate::{Error, Result};
+use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};
+
+pub(crate) const TILE_ROWS: usize = 1024;
+
+pub(crate) struct KeptColumnReader<'a> {
+    source: &'a TableRows<f64>,
+    cursor: Box<dyn RowCursor<f64> + Send + 'a>,
+    buf: RowBuf<f64>,
+    /// Number of rows of the tile already consumed or skipped.
+    consumed: usize,
+    columns: Vec<KeptColumn>,
+}
+
+pub(crate) fn kept_rows(kept: &SelectedTable, texts: TextLimit) -> Result<TableRows<f64>> {
+    Ok(kept.rows::<f64>(Reading { texts, ..Reading::default() })?)
+}
+
+impl<'a> KeptColumnReader<'a> {
+    pub(crate) fn new(source: &'a TableRows<f64>) -> Result<Self> {
+        let cursor = source.open(source.range())?;
+        Ok(Self { source, cursor, buf: RowBuf::new(TILE_ROWS), consumed: 0, columns: Vec::new() })
+    }
+
+    /// Reads the kept columns of the first of these rows, up to one tile, and returns their number
+    /// and the columns. Row numbers must ascend from call to call.
+    pub(crate) fn read_next(&mut self, rows: &[u64]) -> Result<(usize, &[KeptColumn])> {
+        self.columns.iter_mut().for_each(KeptColumn::clear);
+        let mut count = 0;
+        while count == 0 {
+            if self.consumed == self.buf.rows.len() {
+                self.consumed = 0;
+                if !self.cursor.next(&mut self.buf)? {
+                    return Err(self.missing_row_error(rows));
+                }
+                if self.columns.is_empty() {
+                    self.columns = self.buf.kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
+                }
+            }
+            count = self.append_matching(rows);
+            if self.buf.rows.get(self.consumed).is_some_and(|have| rows.get(count).is_some_and(|want| want < have)) {
+                return Err(self.missing_row_error(rows));
+            }
+        }
+        Ok((count, &self.columns))
+    }
+
+    /// Appends the leading rows of `rows` that come next in the tile, and returns their number.
+    fn append_matching(&mut self, rows: &[u64]) -> usize {
+        let mut count = 0;
+        while let (Some(have), Some(want)) = (self.buf.rows.get(self.consumed), rows.get(count)) {
+            if have < want {
+                // a row that was dropped for a missing feature
+                self.consumed += 1;
+                continue;
+            }
+            let pairs = self.buf.rows[self.consumed..].iter().zip(&rows[count..]);
+            let matching = pairs.take_while(|(have, want)| have == want).count();
+            if matching == 0 {
+                break;
+            }
+            let range = self.consumed..self.consumed + matching;
+            self.columns.iter_mut().zip(&self.buf.kept).for_each(|(to, from)| to.append(from, range.clone()));
+            (self.consumed, count) = (self.consumed + matching, count + matching);
+        }
+        count
+    }
+
+    #[cold]
+    fn missing_row_error(&self, rows: &[u64]) -> Error {
+        let table = self.source.selected().table();
+        let located = rows.first().and_then(|row| table.locate(*row));
+        let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
+        kstore::Error::FileChanged { path, change: format!("row {row} (counted from 0) no longer exists") }.into()
+    }
+}

@@ -1,0 +1,213 @@
+//! Online learning from the end of a fit: every row is predicted first and then learned.
+//!
+//! A model that stores the variance of its predictions contains the state of recursive least
+//! squares. With the features φ = bF the variance is ‖φR + s‖² + c in units of the noise variance.
+//! Hence P is (R, s)(R, s)ᵀ, with c added to its last entry, which belongs to the intercept. R and
+//! the weights w follow from FR and Fw, the coefficients on the basis, by a QR factorisation of F.
+//! The new model has the basis of the old one.
+//!
+//! *Flops*: the features of every row and 3r²; QR factorisation, 2mr².
+//! *Bytes*: as [`Predictor::scores`] for r outputs, plus about 40mr.
+
+use super::{AnyTypedModel, Predictor, typed_model::TypedModel};
+use crate::linalg::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
+use crate::model::{FEATURES_SOLVER, Intercept, either};
+use crate::quadratic::Quadratic;
+use crate::{AnyModel, Error, Model, ModelMetadata, Result, Task, linalg::strips::Pool, run::Run};
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
+use faer::{Accum, Mat, MatRef, Par};
+use kapprox::{Real, decompose::orthonormal_basis};
+use kstore::{SelectedTable, budget::MemoryTerm};
+
+/// A model that has learned rows online, and its error on these rows before it learned them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OnlineUpdate {
+    /// The model.
+    pub model: AnyModel,
+    /// Number of learned rows.
+    pub rows: u64,
+    /// Mean squared error over the rows and targets, each row predicted before it was learned.
+    pub running_mse: f64,
+}
+
+impl Predictor {
+    /// Learns the rows of a table, in their order, by recursive least squares from the end of the
+    /// fit.
+    ///
+    /// With every new row, the weight of past rows is multiplied by `forgetting`. With 1 the model
+    /// has the coefficients of ridge regression on the rows of the fit and of the table, with
+    /// regularisation parameter lambda·n and the basis and scaling of the fit.
+    ///
+    /// The certificate remains the one of the fit.
+    ///
+    /// ```
+    /// use ksolve::job::{Fit, Run};
+    /// use ksolve::predict::Predictor;
+    /// # let x: Vec<f64> = (0..300).map(|i| (f64::from(i) * 0.37).sin()).collect();
+    /// # let y: Vec<f64> = x.iter().map(|x| 3.0 * x + 1.0).collect();
+    /// let table = kstore::Table::from_rows(&x[..200], 1, &y[..200])?;
+    /// let fit = Fit::ridge().rank(20).set("lambda", 1e-6).set("std", true);
+    /// let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new())?.model)?;
+    /// let more = kstore::Table::from_rows(&x[200..], 1, &y[200..])?;
+    /// let selected = predictor
+    ///     .select(&more, kstore::Selection { targets: vec!["y".into()], ..Default::default() })?;
+    /// let learned = predictor.learn(&selected, 1.0, &Run::new())?;
+    /// assert!(learned.rows == 100 && learned.running_mse < 1e-4, "{}", learned.running_mse);
+    /// # Ok::<(), ksolve::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A model without variances (fit ridge or online with `std`); another number of targets; the
+    /// errors of [`Predictor::scores`].
+    pub fn learn(&self, selected: &SelectedTable, forgetting: f64, run: &Run<'_>) -> Result<OnlineUpdate> {
+        if !(forgetting > 0.0 && forgetting <= 1.0) {
+            return Err(Error::option("forgetting", forgetting, "give a number above 0 and up to 1, such as 0.999"));
+        }
+        let targets = selected.target_names();
+        if targets.len() != self.outputs() {
+            let why = format!("the model has {} targets; name the same number", self.outputs());
+            return Err(Error::option("target", targets.join(","), why));
+        }
+        let (features, mut recursion) = match &self.0 {
+            AnyTypedModel::F32(typed) => {
+                typed.start_recursion().map(|(model, recursion)| (AnyModel::F32(model), recursion))
+            }
+            AnyTypedModel::F64(typed) => {
+                typed.start_recursion().map(|(model, recursion)| (AnyModel::F64(model), recursion))
+            }
+        }?;
+        let features = Self::new(features)?;
+        let (r, t, panels, workers) = (features.outputs(), targets.len(), Pool::default(), run.workers());
+        let recursion_bytes = features.plan_term(0).bytes
+            + RecursiveLeastSquares::bytes(r, t, workers.threads())
+            + 2 * Quadratic::expansion_bytes(r, r);
+        let plan_terms = vec![
+            self.plan_term(0),
+            MemoryTerm::new("inverse of the moments", recursion_bytes, "fit a model of lower `rank`"),
+        ];
+        let mut squares = 0.0;
+        let overflow_error = || {
+            let why = "the inverse of the moments of the features overflows f64; raise `forgetting`, or fit with a lower `rank`";
+            Error::option("forgetting", forgetting, why)
+        };
+        let mut learn_block = |phi: &[f64], y: &[f64]| -> Result<()> {
+            let squared = recursion.learn((phi, y), forgetting, &panels, workers);
+            // a cancelled block makes the recursion incomplete
+            workers.check()?;
+            squares += squared.ok_or_else(overflow_error)?;
+            Ok(())
+        };
+        // blocks are independent of segments: the size of a segment depends on the memory, and the
+        // result must not
+        let (mut phi, mut y) = (Vec::with_capacity(BLOCK_ROWS * r), Vec::with_capacity(BLOCK_ROWS * t));
+        let rows = features.scores_in_one_lane(selected, plan_terms, run, |segment| {
+            for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {
+                phi.extend_from_slice(row);
+                y.extend_from_slice(targets);
+                if phi.len() == BLOCK_ROWS * r {
+                    learn_block(&phi, &y)?;
+                    phi.clear();
+                    y.clear();
+                }
+            }
+            Ok(())
+        })?;
+        if !phi.is_empty() {
+            learn_block(&phi, &y)?;
+        }
+        let mut model = either!(AnyTypedModel to AnyModel: &self.0, typed => typed.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
+        let metadata = either!(AnyModel: &mut model, model => &mut model.metadata);
+        if !metadata.ranges.is_empty() {
+            let learned = run.statistics(selected)?.inputs;
+            let ranges = metadata.ranges.iter_mut().zip(&learned);
+            ranges.for_each(|([low, high], column)| (*low, *high) = (low.min(column.min), high.max(column.max)));
+        }
+        Ok(OnlineUpdate { model, rows, running_mse: squares / (rows * t as u64) as f64 })
+    }
+}
+
+impl<T: Real> TypedModel<T> {
+    /// Returns a model whose outputs are the features, and the recursion that continues the fit.
+    fn start_recursion(&self) -> Result<(Model<T>, RecursiveLeastSquares)> {
+        let Self { model, .. } = self;
+        let Some(quadratic) = model.quadratic.as_ref().filter(|_| model.metadata.task == Task::Regression) else {
+            let why = "the model does not store the variance that online learning starts from; fit ridge or online with `std`";
+            return Err(Error::option("model", &model.metadata.solver, why));
+        };
+        let Quadratic {
+            factor,
+            shift,
+            feature_coefficients: features,
+            constant,
+            output_scales: units,
+            degrees_of_freedom: freedom,
+            ..
+        } = quadratic;
+        let m = factor.nrows();
+        let f = features.clone().unwrap_or_else(|| Mat::identity(m, m));
+        let (r, t, k) = (f.ncols(), units.len(), factor.ncols());
+        let mut right_sides =
+            Mat::from_fn(m, t + k, |i, j| if j < t { model.coefficients[(i, j)] } else { factor[(i, j - t)] });
+        if features.is_some() {
+            // least squares by QR on this thread: faer's solver uses all threads of the machine,
+            // and its result depends on their number
+            let (q, _) = orthonormal_basis(f.clone());
+            let (mut upper, mut right) = (Mat::zeros(r, r), Mat::zeros(r, t + k));
+            matmul(upper.as_mut(), Accum::Replace, q.transpose(), f.as_ref(), 1.0, Par::Seq);
+            matmul(right.as_mut(), Accum::Replace, q.transpose(), right_sides.as_ref(), 1.0, Par::Seq);
+            solve_upper_triangular_in_place(upper.as_ref(), right.as_mut(), Par::Seq);
+            right_sides = right;
+        }
+        let w = Mat::from_fn(r + 1, t, |i, j| if i < r { right_sides[(i, j)] } else { model.intercept[j] });
+        let roots = Mat::from_fn(r + 1, k + 1, |i, j| match (i < r, j < k) {
+            (true, true) => right_sides[(i, t + j)],
+            (false, true) => shift[j],
+            (true, false) => 0.0,
+            (false, false) => constant.max(0.0).sqrt(),
+        });
+        let (has_free_intercept, has_no_intercept) =
+            (model.metadata.intercept == Intercept::Free, model.metadata.intercept == Intercept::None);
+        let rows = freedom.unwrap_or(model.metadata.rows as f64 - f64::from(u8::from(has_free_intercept)));
+        let constant_feature = f64::from(u8::from(!has_no_intercept));
+        let recursion =
+            RecursiveLeastSquares::from_roots(w.as_ref(), constant_feature, roots.as_ref(), units, rows.max(1.0));
+        // rows are learned unclipped; the ranges of the model are extended to them afterwards
+        let ranges = Vec::new();
+        let metadata = ModelMetadata {
+            solver: FEATURES_SOLVER.to_string(),
+            task: Task::Components,
+            ranges,
+            ..model.metadata.clone()
+        };
+        let intercept = vec![0.0; r];
+        Ok((
+            Model { metadata, coefficients: f, intercept, quadratic: None, components: None, ..model.clone() },
+            recursion,
+        ))
+    }
+
+    /// Returns the model after `rows` learned rows; `None` if P has no Cholesky factor in f64.
+    fn finish_recursion(&self, recursion: &RecursiveLeastSquares, rows: u64) -> Option<Model<T>> {
+        let (model, old_quadratic) = (&self.model, self.model.quadratic.as_ref()?);
+        let variance = recursion.variance(old_quadratic.residual_factor, old_quadratic.residual_allowance)?;
+        let (w, intercept) = recursion.weights_and_intercepts();
+        let on_basis = |features: MatRef<'_, f64>| {
+            old_quadratic.feature_coefficients.as_ref().map_or(features.to_owned(), |f| f * features)
+        };
+        let quadratic = Quadratic {
+            factor: on_basis(variance.factor.as_ref()),
+            feature_coefficients: old_quadratic.feature_coefficients.clone(),
+            ..variance
+        };
+        let metadata = ModelMetadata { learned: model.metadata.learned + rows, ..model.metadata.clone() };
+        Some(Model {
+            metadata,
+            coefficients: on_basis(w.as_ref()),
+            intercept,
+            quadratic: Some(quadratic),
+            ..model.clone()
+        })
+    }
+}

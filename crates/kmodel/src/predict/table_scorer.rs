@@ -1,0 +1,378 @@
+//! Predictions of a model for the rows of a table, segment by segment, in row order.
+
+use super::typed_model::{BasisRows, TypedModel, is_far};
+use crate::row_weights::{self, RowWeights};
+use crate::{
+    Error, PreImages, Result,
+    model::Outputs,
+    run::{Run, StageObserver},
+};
+use faer::{MatMut, MatRef};
+use kapprox::{KernelFunction, Real};
+use kstore::budget::MemoryTerm;
+use kstore::pass::lanes::{self, FittingLanes, LaneMemory};
+use kstore::{
+    Fold, Label, LabelCodes, Missing, Pass, Reading, RowBlock, RowSource, SelectedTable, TableRows, Workers, shown,
+};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Further outputs for every row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Class scores, for models with classes.
+    pub scores: bool,
+    /// Class probabilities, for models that have them.
+    pub probabilities: bool,
+    /// Components in addition to predictions, for fisher fitted with `components`.
+    pub components: bool,
+    /// Standard deviations, for ridge regression fitted with `std`.
+    pub std: bool,
+    /// Squared distances from the components, for kpca fitted with `novelty`.
+    pub novelty: bool,
+    /// Pre-images, for kpca fitted with `novelty`.
+    pub preimages: bool,
+    /// Norm of the residual outside the span of the features, for `features` by a projection.
+    pub residual: bool,
+    /// k(x, x) instead of the residual: together with cluster scores it gives the distances from
+    /// the cluster centres. It is not written to files.
+    pub squares: bool,
+}
+
+impl Extras {
+    pub(super) fn has_quadratic(self) -> bool {
+        self.std || self.novelty
+    }
+
+    fn needs_diagonal(self) -> bool {
+        self.residual || self.squares
+    }
+}
+
+/// Scores of the rows of a segment, with their true values and row numbers in the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// Scores, row-major, t per row.
+    pub scores: Vec<f64>,
+    /// Components in addition to predictions, row-major, q per row; empty unless requested.
+    pub components: Vec<f64>,
+    /// Values of the model's quadratic function, one per row; empty unless requested.
+    pub quadratic: Vec<f64>,
+    /// √(k(x, x) − ‖φ(x)‖²), one per row: the norm of the residual outside the span of the
+    /// features; or k(x, x) with [`Extras::squares`]; empty unless requested.
+    pub residual: Vec<f64>,
+    /// Pre-images, row-major, d per row; empty unless requested.
+    pub preimages: Vec<f64>,
+    /// Number of pre-images that did not converge.
+    pub unconverged: u64,
+    /// Numeric targets of the table, row-major; empty without targets.
+    pub y: Vec<f64>,
+    /// Row weights, if the selection has a weight column.
+    pub weights: RowWeights,
+    /// Codes of the class column in the model's classes; empty without a class column.
+    pub classes: Vec<u32>,
+    /// Labels of the group column; empty without a group column.
+    pub groups: Vec<Label>,
+    /// Stored row numbers.
+    pub rows: Vec<u64>,
+    /// Explanations of the anomalies, as text; empty unless requested.
+    pub reasons: Vec<String>,
+    /// True for rows with missing values, whose other numbers are meaningless; empty unless such
+    /// rows are kept.
+    pub incomplete: Vec<bool>,
+}
+
+/// Maximum bytes of the numbers of a segment, absolute and as a divisor of the memory; a segment
+/// has fewer rows if rows have many outputs. The numbers of a row do not depend on its segment.
+const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
+
+pub(super) struct TableScorer<'a, T: Real> {
+    typed: &'a TypedModel<T>,
+    selected: &'a SelectedTable,
+    extras: Extras,
+    /// Number of components to compute.
+    components: usize,
+    /// The kernel, if k(x, x) is needed.
+    kernel: Option<Arc<dyn KernelFunction<T>>>,
+    preimages: Option<PreImages>,
+    /// Number of rows with a value far outside the ranges of the model, and of such values of each
+    /// feature.
+    outside_counts: (AtomicU64, Vec<AtomicU64>),
+    /// Number of rows with a missing value that are kept.
+    incomplete: AtomicU64,
+}
+
+impl<'a, T: Real> TableScorer<'a, T> {
+    pub(super) fn new(typed: &'a TypedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
+        let model = &typed.model;
+        let squares = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
+        let kernel = if squares { Some(model.kernel()?) } else { None };
+        let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
+        let components = if extras.components { model.component_count() } else { 0 };
+        let ranges = typed.ranges.as_ref().map_or(0, Vec::len);
+        let outside_counts = (AtomicU64::new(0), (0..ranges).map(|_| AtomicU64::new(0)).collect());
+        Ok(Self {
+            typed,
+            selected,
+            extras,
+            components,
+            kernel,
+            preimages,
+            outside_counts,
+            incomplete: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the number of lanes that fit in memory next to the terms `other_terms` of the
+    /// caller, and the rows of a segment.
+    ///
+    /// The segment is halved until a lane fits, so that an error names the smallest sufficient
+    /// memory.
+    pub(super) fn lanes(
+        &self,
+        memory: usize,
+        threads: usize,
+        other_terms: &[MemoryTerm],
+    ) -> Result<(FittingLanes, u64)> {
+        let model = &self.typed.model;
+        let source = self.source()?;
+        let (shape, (m, d, _)) = (source.shape(), model.dims());
+        let numbers = shape.targets + usize::from(shape.has_weights);
+        let preimage_bytes = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
+        let rounded_bytes =
+            if model.rounds_to_f32() || self.keeps_incomplete() { shape.inputs * size_of::<T>() } else { 0 };
+        let metric_bytes = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
+        let range_bytes = self.outside_counts.1.len() * size_of::<T>();
+        let tile = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes);
+        let range = self.selected.range();
+        let mut segment = self.segment_rows(numbers, memory);
+        loop {
+            let rows = segment.min(range.end - range.start) as usize;
+            let lane = LaneMemory {
+                tile: lanes::TILE_ROWS,
+                name: "kernel values and scores",
+                bytes: model.scratch_bytes(1) + tile + rows * self.row_bytes(numbers),
+                shared: [other_terms, &[self.typed.plan_term(preimage_bytes)]].concat(),
+            };
+            match lanes::fitting_lanes("prediction", &source, &lane, memory, threads) {
+                Err(_) if segment > lanes::TILE_ROWS as u64 => segment = (segment / 2).max(lanes::TILE_ROWS as u64),
+                lanes => return Ok((lanes?, segment)),
+            }
+        }
+    }
+
+    /// Returns the bytes per row of a segment: scores, components, quadratic function and residual,
+    /// pre-image, targets, class code, group label, and row number.
+    fn row_bytes(&self, targets: usize) -> usize {
+        let (_, d, t) = self.typed.model.dims();
+        let preimages = if self.preimages.is_some() { d } else { 0 };
+        let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.needs_diagonal());
+        let numbers = t + self.components + extras + targets + preimages;
+        let group = self.selected.group_name().map_or(0, |_| size_of::<Label>());
+        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group + usize::from(self.keeps_incomplete())
+    }
+
+    fn keeps_incomplete(&self) -> bool {
+        self.selected.missing() == Missing::Keep
+    }
+
+    fn segment_rows(&self, targets: usize, memory: usize) -> u64 {
+        let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
+        let tiles = bytes / self.row_bytes(targets) / lanes::TILE_ROWS;
+        ((tiles.max(1) * lanes::TILE_ROWS) as u64).min(lanes::SEGMENT_ROWS)
+    }
+
+    /// Returns the scaled rows; the metric is applied after they are rounded.
+    fn source(&self) -> Result<TableRows<T>> {
+        let labels = &self.typed.model.metadata.classes;
+        let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
+        let scaler = Some(Arc::new(self.typed.model.scaler.clone()));
+        Ok(self.selected.rows::<T>(Reading { scaler, classes, ..Reading::default() })?)
+    }
+
+    /// Scores every selected row, hands the segments to `deliver` in row order, and returns the
+    /// number of rows.
+    pub(super) fn run(
+        &self,
+        run: &Run<'_>,
+        (lanes, segment): (FittingLanes, u64),
+        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let source = self.source()?;
+        let recorder = run.stage_recorder();
+        let observer = recorder.stage("predict", self.selected.row_count_if_known());
+        let pass = Pass { segment, ..lanes::scan(lanes.count, run.workers(), &*observer) };
+        let report = pass.for_each_segment(&source, self, |scores: Scores| deliver(&scores))?;
+        if report.rows == 0 {
+            let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
+            let why = "no rows remain after `rows`, `where`, `missing` and weights of 0; select more rows".to_string();
+            return Err(kstore::Error::Empty { what, why }.into());
+        }
+        self.warn_about_rows(report.rows, source.rows_without_target(), &recorder);
+        Ok(report.rows)
+    }
+
+    /// Counts a row with values far outside the ranges of the model, and these values.
+    fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
+        let is_far_value = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
+        if row.iter().zip(ranges).any(is_far_value) {
+            self.outside_counts.0.fetch_add(1, Ordering::Relaxed);
+            for (value, count) in row.iter().zip(ranges).zip(&self.outside_counts.1) {
+                count.fetch_add(u64::from(is_far_value(value)), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Warns about rows outside the training ranges, and names the feature with most of them.
+    fn warn_outside(&self, rows: u64, stages: &dyn StageObserver) {
+        let counts = self.outside_counts.1.iter().map(|count| count.load(Ordering::Relaxed));
+        let names = self.typed.model.metadata.features.iter();
+        // the first of equal counts
+        let most = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
+        let Some((most, name)) = most else { return };
+        let outside = shown::count(self.outside_counts.0.load(Ordering::Relaxed));
+        let (most, rows) = (shown::count(most), shown::count(rows));
+        stages.warn(format!(
+            "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
+             of the fit predicts them unclipped)"
+        ));
+    }
+
+    fn warn_about_rows(&self, rows: u64, without_target: u64, stages: &dyn StageObserver) {
+        if without_target > 0 {
+            let count = shown::count(without_target);
+            stages.warn(format!("{count} rows without a target are skipped (`missing_target` error rejects them)"));
+        }
+        self.warn_outside(rows, stages);
+        self.selected.table().note().into_iter().for_each(|note| stages.warn(note));
+        for (column, count) in self.selected.unseen_value_counts() {
+            stages.warn(format!(
+                "column {column}: {count} of {rows} rows have a value that did not occur in the fit; it is encoded as \"other\", different from all known values"
+            ));
+        }
+        let range = self.selected.range();
+        let all = range.end - range.start - without_target;
+        if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
+            stages.warn(format!("{} of {all} rows have a missing value and are skipped (`missing` drop)", all - rows));
+        }
+        let incomplete = self.incomplete.load(Ordering::Relaxed);
+        if incomplete > 0 {
+            stages.warn(format!(
+                "{incomplete} of {rows} rows have a missing value and no prediction, because the fit skipped such rows"
+            ));
+        }
+    }
+
+    /// Rejects a value that is not finite. `values` has the same number of values for each of
+    /// `rows`.
+    fn check_finite(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
+        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
+        let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
+        Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
+    }
+}
+
+impl<T: Real> TypedModel<T> {
+    pub(super) fn scores(
+        &self,
+        selected: &SelectedTable,
+        (extras, max_lanes): (Extras, usize),
+        other_terms: Vec<MemoryTerm>,
+        run: &Run<'_>,
+        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let scorer = TableScorer::new(self, selected, extras)?;
+        let (lanes, segment) = scorer.lanes(run.memory_budget(), run.workers().threads(), &other_terms)?;
+        let lanes = FittingLanes { count: lanes.count.min(max_lanes), ..lanes };
+        scorer.run(run, (lanes, segment), deliver)
+    }
+}
+
+impl<T: Real> Fold<T> for TableScorer<'_, T> {
+    type State = Scores;
+    type Scratch = BasisRows<T>;
+    type Error = Error;
+
+    fn init(&self) -> Scores {
+        Scores::default()
+    }
+
+    fn scratch(&self) -> BasisRows<T> {
+        BasisRows::default()
+    }
+
+    fn step(
+        &self,
+        state: &mut Scores,
+        BasisRows { scaled, after_metric: behind }: &mut BasisRows<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let TypedModel { model, functions, ranges, .. } = self.typed;
+        let (b, (_, d, t)) = (block.len(), model.dims());
+        let mut x = block.x;
+        let first = state.incomplete.len();
+        if self.keeps_incomplete() {
+            let is_incomplete = |row: &[T]| row.iter().any(|value| !value.is_finite());
+            state.incomplete.extend(x.chunks_exact(block.d).map(is_incomplete));
+        }
+        let incomplete = &state.incomplete[first..];
+        if ranges.is_some() || model.rounds_to_f32() || incomplete.contains(&true) {
+            scaled.clear();
+            scaled.extend_from_slice(x);
+            // the mean, which every kernel accepts; the outputs are not read
+            let mean = |j: usize| T::from_f64(model.scaler.apply(j, model.scaler.mean[j]));
+            let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, lacks)| **lacks);
+            rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));
+            let incomplete_count = incomplete.iter().filter(|lacks| **lacks).count();
+            self.incomplete.fetch_add(incomplete_count as u64, Ordering::Relaxed);
+            self.typed.round_and_clip(scaled, |row, ranges| self.count_outside(row, ranges));
+            x = scaled;
+        }
+        let x = MatRef::from_row_major_slice(self.typed.basis_rows(x, behind), b, d);
+        let scores = append_zeros(&mut state.scores, b * t);
+        let components = append_zeros(&mut state.components, b * self.components);
+        let quadratic = append_zeros(&mut state.quadratic, if self.extras.has_quadratic() { b } else { 0 });
+        let outputs = Outputs {
+            scores: MatMut::from_row_major_slice_mut(scores, b, t),
+            components: MatMut::from_row_major_slice_mut(components, b, self.components),
+            quadratic: MatMut::from_row_major_slice_mut(quadratic, b, quadratic.len() / b.max(1)),
+        };
+        model.predict_outputs(functions, self.kernel.as_deref(), x, outputs, workers);
+        self.check_finite("the prediction", scores, block.rows)?;
+        self.check_finite("the component", components, block.rows)?;
+        self.check_finite("the variance or distance", quadratic, block.rows)?;
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.needs_diagonal()) {
+            let out = append_zeros(&mut state.residual, b);
+            kernel.diag(x, out);
+            for (out, phi) in out.iter_mut().zip(scores.chunks_exact(t.max(1))).filter(|_| self.extras.residual) {
+                // rounding can make the projection longer than the projected function
+                *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
+            }
+            self.check_finite("the residual", out, block.rows)?;
+        }
+        if let Some(preimages) = &self.preimages {
+            let out = append_zeros(&mut state.preimages, b * block.d);
+            state.unconverged += preimages.apply(model, &**functions, x, out, workers)? as u64;
+            self.check_finite("the pre-image", out, block.rows)?;
+        }
+        state.y.extend(block.y);
+        state.weights.0.extend(row_weights::block_weights(block)?.into_iter().flatten());
+        state.classes.extend(block.classes.iter().flat_map(|LabelCodes { codes, .. }| *codes));
+        let groups = block
+            .groups
+            .iter()
+            .flat_map(|LabelCodes { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));
+        state.groups.extend(groups.cloned());
+        state.rows.extend(block.rows);
+        Ok(())
+    }
+}
+
+fn append_zeros(values: &mut Vec<f64>, count: usize) -> &mut [f64] {
+    let first = values.len();
+    values.resize(first + count, 0.0);
+    &mut values[first..]
+}

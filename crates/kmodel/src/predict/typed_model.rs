@@ -1,0 +1,223 @@
+//! A model of one precision, applied to slices of rows.
+
+use super::{AnyTypedModel, Predictor};
+use crate::model::{BasisFunctions, PredictScratch, either};
+use crate::{Classes, Error, Model, Result};
+use faer::{MatMut, MatRef};
+use kapprox::Real;
+use kstore::budget::MemoryTerm;
+use kstore::{Encoding, Table, Workers};
+use std::sync::Arc;
+
+/// Rows scaled and scored at once.
+pub(super) const TILE_ROWS: usize = 1024;
+
+/// A model with its basis functions.
+#[derive(Debug)]
+pub(super) struct TypedModel<T: Real> {
+    pub(super) model: Model<T>,
+    pub(super) functions: BasisFunctions<T>,
+    pub(super) classes: Option<Classes>,
+    /// Scaled training range of each feature, if rows are clipped to it.
+    pub(super) ranges: Option<Vec<[T; 2]>>,
+}
+
+/// Rounds a value to f32, as in the fit, although the model predicts in f64: categories that
+/// equalled a landmark's category in the fit must do so here too.
+fn round_to_f32(value: f64) -> f64 {
+    f64::from((value as f32).clamp(f32::MIN, f32::MAX))
+}
+
+/// A warning counts values that are outside their range by more than this fraction of its width:
+/// some new rows are always slightly outside.
+const FAR_FRACTION: f64 = 0.1;
+
+pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
+    let margin = (greatest - least) * T::from_f64(FAR_FRACTION);
+    value < least - margin || value > greatest + margin
+}
+
+/// Clips a value to a range.
+fn clip<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
+    if value < least {
+        least
+    } else if value > greatest {
+        greatest
+    } else {
+        value
+    }
+}
+
+/// Scaled rows, and the same rows after the metric.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BasisRows<T> {
+    pub(super) scaled: Vec<T>,
+    pub(super) after_metric: Vec<T>,
+}
+
+impl<T: Real> TypedModel<T> {
+    pub(super) fn new(model: Model<T>) -> Result<Self> {
+        let functions = model.functions()?;
+        let (metadata, scaler) = (&model.metadata, &model.scaler);
+        let classes = (!metadata.classes.is_empty()).then(|| Classes::new(metadata.classes.clone())).transpose()?;
+        let classes = if metadata.pairs { classes.map(Classes::one_vs_one) } else { classes };
+        let round_value = |value| if model.rounds_to_f32() { round_to_f32(value) } else { value };
+        let scaled_range =
+            |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(round_value(scaler.apply(j, value))));
+        let ranges =
+            (!metadata.ranges.is_empty()).then(|| metadata.ranges.iter().enumerate().map(scaled_range).collect());
+        Ok(Self { functions, classes, ranges, model })
+    }
+
+    /// Returns the plan term of the loaded model, whose functions store the landmarks again, plus
+    /// `extra_bytes` bytes.
+    pub(super) fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
+        let bytes = self.model.bytes() + self.functions.bytes();
+        MemoryTerm::new("model", bytes + extra_bytes, "fit a model of lower `rank`")
+    }
+
+    pub(super) fn scratch_bytes(&self) -> usize {
+        let metric = self.model.metric.as_ref().map_or(0, |metric| metric.inputs());
+        TILE_ROWS * size_of::<T>() * (self.model.dims().1 + metric) + self.model.scratch_bytes(1)
+    }
+
+    pub(super) fn scratch(&self) -> (BasisRows<T>, PredictScratch<T>) {
+        let (d, basis_inputs) = (self.model.scaler.inputs(), self.model.dims().1);
+        let rows = BasisRows { scaled: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
+        (rows, PredictScratch::new(&self.functions))
+    }
+
+    /// Returns the inputs of the basis for scaled rows `x`: transformed by the metric, if any, and
+    /// rounded as in the fit.
+    pub(super) fn basis_rows<'b>(&self, x: &'b [T], after_metric: &'b mut Vec<T>) -> &'b [T] {
+        let Some(metric) = &self.model.metric else { return x };
+        after_metric.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
+        metric.apply(x, after_metric);
+        self.round(after_metric);
+        after_metric
+    }
+
+    /// Rounds scaled rows as in the fit, calls `on_outside` for rows outside the ranges of the
+    /// model, and clips them.
+    pub(super) fn round_and_clip(&self, rows: &mut [T], mut on_outside: impl FnMut(&[T], &[[T; 2]])) {
+        self.round(rows);
+        let Some(ranges) = &self.ranges else { return };
+        let is_outside = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| clip(*value, *range) != *value);
+        for row in rows.chunks_exact_mut(ranges.len()).filter(|row| is_outside(row)) {
+            on_outside(row, ranges);
+            row.iter_mut().zip(ranges).for_each(|(value, range)| *value = clip(*value, *range));
+        }
+    }
+
+    fn round(&self, values: &mut [T]) {
+        if self.model.rounds_to_f32() {
+            values.iter_mut().for_each(|value| *value = T::from_f64(round_to_f32(value.to_f64())));
+        }
+    }
+
+    /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first` is their offset in
+    /// messages.
+    fn scale<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
+        out.clear();
+        for (row, values) in x.chunks_exact(self.model.scaler.inputs()).enumerate() {
+            for (j, value) in values.iter().enumerate() {
+                let value = value.to_f64();
+                if !value.is_finite() {
+                    return Err(self.not_finite_error(first + row, &self.model.metadata.features[j], value));
+                }
+                out.push(T::from_f64(self.model.scaler.apply(j, value)));
+            }
+        }
+        self.round_and_clip(out, |_, _| {});
+        Ok(())
+    }
+
+    #[cold]
+    fn not_finite_error(&self, row: usize, what: &str, value: f64) -> Error {
+        Error::NotFiniteRow { row: row as u64, what: what.to_string(), value }
+    }
+
+    fn check_lengths<V>(&self, x: &[V], out: &[f64]) -> Result<()> {
+        let (d, t) = (self.model.scaler.inputs(), self.model.dims().2);
+        let n = x.len() / d.max(1);
+        match (n * d == x.len(), n * t == out.len()) {
+            (false, _) => Err(Error::Shape { what: "numbers of whole rows", expected: (n + 1) * d, got: x.len() }),
+            (_, false) => Err(Error::Shape { what: "numbers of the predictions", expected: n * t, got: out.len() }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
+        let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
+            self.model.predict(&self.functions, x, out, &Workers::sequential())
+        };
+        self.predict_tiles(x, out, TILE_ROWS, &mut BasisRows::default(), score)
+    }
+
+    pub(super) fn predict_row<V: kstore::Real>(
+        &self,
+        x: &[V],
+        out: &mut [f64],
+        (rows, scratch): &mut (BasisRows<T>, PredictScratch<T>),
+    ) -> Result<()> {
+        self.predict_tiles(x, out, 1, rows, |x, out| self.model.predict_with(&self.functions, x, out, scratch))
+    }
+
+    /// Calls `on_outside` with the inputs of the basis for `tile` rows of `x` at a time, and the
+    /// position of the first row.
+    pub(super) fn for_each_tile<V: kstore::Real>(
+        &self,
+        x: &[V],
+        tile: usize,
+        BasisRows { scaled, after_metric: behind }: &mut BasisRows<T>,
+        mut visit: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (d, basis_inputs) = (self.model.scaler.inputs(), self.model.dims().1);
+        for (i, x) in x.chunks(tile * d.max(1)).enumerate() {
+            self.scale(x, i * tile, scaled)?;
+            visit(MatRef::from_row_major_slice(self.basis_rows(scaled, behind), x.len() / d, basis_inputs), i * tile)?;
+        }
+        Ok(())
+    }
+
+    fn predict_tiles<V: kstore::Real>(
+        &self,
+        x: &[V],
+        out: &mut [f64],
+        tile: usize,
+        rows: &mut BasisRows<T>,
+        mut score: impl FnMut(MatRef<'_, T>, MatMut<'_, f64>) -> Result<()>,
+    ) -> Result<()> {
+        let t = self.model.dims().2;
+        self.check_lengths(x, out)?;
+        self.for_each_tile(x, tile, rows, |seen, first| {
+            let out = &mut out[first * t..(first + seen.nrows()) * t];
+            score(seen, MatMut::from_row_major_slice_mut(out, seen.nrows(), t))?;
+            match out.iter().position(|value| !value.is_finite()) {
+                Some(at) => Err(self.not_finite_error(first + at / t, "the prediction", out[at])),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Predictor {
+    /// Returns a predictor whose sparse row layout has room for every row of a table, even with
+    /// more entries than any row of the fit.
+    ///
+    /// # Errors
+    /// The errors of [`Predictor::new`].
+    #[doc(hidden)]
+    pub fn with_room_for(self, table: &Table) -> Result<Self> {
+        let Some((encoding, fitted_shape)) = self.metadata().encoding.as_ref().zip(self.metadata().sparse()) else {
+            return Ok(self);
+        };
+        let shapes = table.entry_shapes(encoding)?;
+        let enlarged = Encoding::clone(encoding).with_capacity_for(&shapes);
+        if enlarged.sparse().is_none_or(|shape| shape.longest <= fitted_shape.longest) {
+            return Ok(self);
+        }
+        let inner = either!(AnyTypedModel to AnyTypedModel: &self.0, typed => Arc::new(TypedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));
+        Ok(Self(inner, self.1))
+    }
+}

@@ -1,0 +1,174 @@
+//! The values of category and time columns, collected before the job that reads them.
+
+use super::Run;
+use super::StageObserver;
+use crate::Result;
+use kstore::budget::MemoryTerm;
+use kstore::encoding::Search;
+use kstore::pass::lanes::{self, LaneMemory};
+use kstore::{
+    Fold, Label, MemoryPlan, Merge, Reading, SelectedTable, Statistics, StatisticsFold, TILE_TEXT_BYTES, TableRows,
+    TextLimit, Workers,
+};
+use std::sync::Arc;
+
+/// Number of copies of a tile's texts that exist at the same time: the tile, the rows to write,
+/// these rows as Arrow arrays, and in the sink a page or batch and its encoded form.
+#[doc(hidden)]
+pub const TEXT_COPIES: usize = 6;
+
+/// Bytes up to which the first inspection of the columns needs no memory plan, so that `plan` can
+/// report the memory of a fit for any budget.
+const UNPLANNED_INSPECTION_BYTES: usize = 16 << 20;
+
+/// Remedy if the values do not fit in memory.
+const MEMORY_REMEDY: &str = "set `categories` none, or exclude text columns";
+
+impl Run<'_> {
+    /// Returns the selection with the values of its category and time columns, so that its rows can
+    /// be read.
+    ///
+    /// A job calls this itself. A caller that needs the feature names earlier can call it first,
+    /// and the job then skips it. Columns with too many values are dropped with a warning.
+    /// *Cost*: one pass over these columns, no pass without such columns.
+    ///
+    /// # Errors
+    /// A forbidden missing value, with its position; [`kstore::Error::TooManyValues`];
+    /// errors of reading and of the memory plan.
+    #[doc(hidden)]
+    pub fn resolve_categories(&self, selected: &SelectedTable) -> Result<SelectedTable> {
+        Ok(self.resolve_categories_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
+    }
+
+    /// Finds the values of several tables with the same columns together, as
+    /// [`Run::resolve_categories`] does for one table: a value in any of the tables becomes a
+    /// feature.
+    ///
+    /// # Errors
+    /// The errors of [`Run::resolve_categories`].
+    #[doc(hidden)]
+    pub fn resolve_categories_together(&self, tables: &[&SelectedTable]) -> Result<Vec<SelectedTable>> {
+        let uninspected = tables.iter().find(|table| table.is_uninspected());
+        uninspected
+            .and_then(|table| table.table().note())
+            .into_iter()
+            .for_each(|note| self.stage_observer().warn(note));
+        // a comparison of several tables keeps numeric columns numeric in all of them
+        let tables: Vec<SelectedTable> = match tables {
+            [one] if one.is_uninspected() => {
+                let bytes = one.inspection_bytes();
+                if bytes > UNPLANNED_INSPECTION_BYTES {
+                    let plan = MemoryPlan::for_process(
+                        "the first look at the columns",
+                        self.memory_budget(),
+                        1,
+                        one.table().metadata_bytes(),
+                    );
+                    plan.term("decoder", bytes, "choose fewer columns with `features`").check()?;
+                }
+                let (inspected, note) = one.inspect_columns();
+                note.into_iter().for_each(|note| self.stage_observer().warn(note.to_string()));
+                vec![inspected]
+            }
+            several => several.iter().map(|table| (*table).clone()).collect(),
+        };
+        // values of categories and times
+        let with_values = self.apply_search(tables, SelectedTable::column_search)?;
+        let with_effects =
+            with_values.into_iter().map(|table| self.with_target_encoding(table)).collect::<Result<Vec<_>>>()?;
+        // words of texts, and weights of entries of sparse rows
+        self.apply_search(with_effects, SelectedTable::entry_search)
+    }
+
+    /// Applies the combined result of a search in all selections to each of them, if there is
+    /// anything to search for.
+    fn apply_search<S: Search>(
+        &self,
+        tables: Vec<SelectedTable>,
+        search: fn(&SelectedTable) -> Option<S>,
+    ) -> Result<Vec<SelectedTable>> {
+        let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
+        let mut merged: Option<S::State> = None;
+        for (search, table) in searches.iter().zip(&tables) {
+            let values = self.run_search(search, table)?;
+            match &mut merged {
+                Some(all) => all.merge(&values),
+                None => merged = Some(values),
+            }
+        }
+        let Some(merged) = merged else { return Ok(tables) };
+        let mut selected = Vec::with_capacity(searches.len());
+        for search in &searches {
+            let (table, notes) = search.finish(&merged)?;
+            if selected.is_empty() {
+                notes.iter().for_each(|note| self.stage_observer().warn(note.to_string()));
+            }
+            selected.push(table);
+        }
+        Ok(selected)
+    }
+
+    /// Runs a search over the rows of a table.
+    ///
+    /// # Errors
+    /// The errors of [`Run::resolve_categories`].
+    #[doc(hidden)]
+    pub fn run_search<S: Search>(&self, search: &S, table: &SelectedTable) -> Result<S::State> {
+        self.scan_rows(table, search.state_bytes(), search, &|texts| search.rows(texts))
+    }
+
+    /// Returns the selection with the target encoding of its columns with many values.
+    fn with_target_encoding(&self, selected: SelectedTable) -> Result<SelectedTable> {
+        if selected.effect_columns().is_empty() {
+            return Ok(selected);
+        }
+        let classes = selected.class_name().is_some().then(|| self.classes_by_frequency(&selected)).transpose()?;
+        let Some(search) = selected.effect_search(classes.map(Arc::new)) else { return Ok(selected) };
+        let (selected, notes) = search.finish(&self.run_search(&search, &selected)?)?;
+        notes.iter().for_each(|note| self.stage_observer().warn(note.to_string()));
+        Ok(selected)
+    }
+
+    /// Returns the classes of a selection, the most frequent first.
+    fn classes_by_frequency(&self, selected: &SelectedTable) -> Result<Vec<Label>> {
+        let Some(labels) = selected.labels() else { return Ok(Vec::new()) };
+        let counts = self.statistics(&labels)?.classes;
+        let mut classes: Vec<Label> = counts.sorted().into_iter().map(|(label, _)| label).collect();
+        classes.sort_by(|a, b| counts.weight(b).total_cmp(&counts.weight(a)));
+        Ok(classes)
+    }
+
+    /// Returns the statistics of the rows of a table, in a separate pass.
+    #[doc(hidden)]
+    pub fn statistics(&self, table: &SelectedTable) -> Result<Statistics> {
+        let fold = StatisticsFold::new(table.shape());
+        self.scan_rows(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))
+    }
+
+    /// Runs a fold over rows whose texts are limited, in a separate pass.
+    fn scan_rows<F: Fold<f64, Error = kstore::Error>>(
+        &self,
+        table: &SelectedTable,
+        bytes: usize,
+        fold: &F,
+        rows: &dyn Fn(TextLimit) -> kstore::Result<TableRows<f64>>,
+    ) -> Result<F::State>
+    where
+        F::State: Merge,
+    {
+        let source = rows(TextLimit::default())?;
+        let shared = vec![MemoryTerm::new("texts", TEXT_COPIES * TILE_TEXT_BYTES, MEMORY_REMEDY)];
+        let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "values of categories", bytes, shared };
+        let lanes = lanes::fitting_lanes(
+            "the search for categories",
+            &source,
+            &lane,
+            self.memory_budget(),
+            self.workers().threads(),
+        )?;
+        let source = rows(TextLimit::new(self.memory_budget(), lanes.spare_bytes, TEXT_COPIES))?;
+        let (recorder, workers) = (self.stage_recorder(), Workers::sequential());
+        let stage = recorder.stage("categories", table.row_count_if_known());
+        Ok(lanes::scan(lanes.count, &workers, &*stage).fold(&source, fold)?.0)
+    }
+}

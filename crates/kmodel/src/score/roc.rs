@@ -1,0 +1,347 @@
+//! Area under the ROC curve, in bounded memory.
+
+/// Number of rows up to which scores are stored: 16 bytes each, 16 MiB in total.
+pub(crate) const MAX_EXACT_ROWS: usize = 1 << 20;
+
+/// Leading bits of an ordered f32 that select a histogram bin: sign, exponent and 9 bits of the
+/// mantissa, so scores in one bin differ by at most 0.2 %; 2 · 2^18 counts are 4 MiB.
+const BIN_BITS: u32 = 18;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Auc {
+    /// P(score of a positive > score of a negative) + ½ P(equal).
+    pub(crate) value: f64,
+    /// Largest possible difference from the exact area; 0 while scores are stored.
+    pub(crate) max_error: f64,
+}
+
+/// Scores of negatives and positives: stored up to a number of rows, then counted in a histogram.
+///
+/// The number of rows alone decides between the two. The histogram treats scores in one bin as
+/// equal: pairs within a bin count ½ instead of 0 or 1. The error is at most half the fraction of
+/// such pairs, and this bound is reported.
+#[derive(Clone, Debug)]
+pub(crate) struct RankedScores {
+    exact_rows: usize,
+    /// Scores and row weights; the weight of a negative row is stored negated.
+    scored_rows: Vec<(f64, f64)>,
+    /// Weights of positives and negatives in each bin; empty while scores are stored.
+    histogram: Vec<(f64, f64)>,
+}
+
+impl RankedScores {
+    pub(crate) fn new(exact_rows: usize) -> Self {
+        Self { exact_rows, scored_rows: Vec::new(), histogram: Vec::new() }
+    }
+
+    /// Returns the peak memory in bytes: a growing vector may have twice the capacity, is copied
+    /// for sorting, and is replaced by a histogram.
+    pub(crate) fn bytes(exact_rows: usize) -> usize {
+        // a ranking also has a score and two weights per row
+        (72 * exact_rows).saturating_add(40 << BIN_BITS)
+    }
+
+    pub(crate) fn push(&mut self, score: f64, is_positive: bool, weight: f64) {
+        // −0 and 0 are equal scores
+        let row = (score + 0.0, if is_positive { weight } else { -weight });
+        if !self.histogram.is_empty() {
+            return add_row(&mut self.histogram[bin(score)], row.1);
+        }
+        self.scored_rows.push(row);
+        if self.scored_rows.len() > self.exact_rows {
+            self.histogram = vec![(0.0, 0.0); 1 << BIN_BITS];
+            let rows = std::mem::take(&mut self.scored_rows);
+            rows.iter().for_each(|(score, weight)| add_row(&mut self.histogram[bin(*score)], *weight));
+        }
+    }
+
+    pub(crate) fn ranking(&self) -> Ranking {
+        let exact = self.histogram.is_empty();
+        let counted = self.histogram.iter().copied().enumerate().rev();
+        let (scores, steps): (Vec<f64>, Vec<(f64, f64)>) = match exact {
+            true => weights_by_distinct_score(&self.scored_rows),
+            false => counted.filter(|(_, (p, n))| p + n > 0.0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip(),
+        };
+        let (positives, negatives) = steps.iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1));
+        Ranking { scores, weights_by_score: steps, positives, negatives, exact }
+    }
+}
+
+/// Adds a row to the weights of positives and negatives; a negative row has a negated weight.
+fn add_row((positives, negatives): &mut (f64, f64), weight: f64) {
+    *positives += weight.max(0.0);
+    *negatives += (-weight).max(0.0);
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Ranking {
+    /// The distinct scores, descending.
+    scores: Vec<f64>,
+    /// Weights of the positives and the negatives with each score.
+    weights_by_score: Vec<(f64, f64)>,
+    positives: f64,
+    negatives: f64,
+    exact: bool,
+}
+
+impl Ranking {
+    /// Returns the weights of positives and negatives at or above each threshold, in descending
+    /// order of the thresholds.
+    fn cumulative_weights(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.weights_by_score.iter().scan((0.0, 0.0), |above, (p, n)| {
+            *above = (above.0 + p, above.1 + n);
+            Some(*above)
+        })
+    }
+
+    /// Returns the weights of positives and negatives with a score above `threshold`.
+    pub(crate) fn weights_above(&self, threshold: f64) -> (f64, f64) {
+        let count = self.scores.partition_point(|score| *score > threshold);
+        self.weights_by_score[..count].iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1))
+    }
+
+    /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
+    /// positive; rows with a score above it are called positive. It is midway between two scores.
+    /// Of several thresholds with the same cost it is the highest. `None` without rows.
+    pub(crate) fn cheapest_threshold(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
+        let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
+        let costs = std::iter::once((0.0, 0.0)).chain(self.cumulative_weights()).map(cost).enumerate();
+        let (cheapest, _) = costs.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let above = cheapest.checked_sub(1).and_then(|last| self.scores.get(last));
+        match (above, self.scores.get(cheapest)) {
+            (Some(above), Some(below)) => {
+                let middle = below + (above - below) / 2.0;
+                Some(if middle < *above { middle } else { *below })
+            }
+            (Some(least), None) => Some(least.next_down()),
+            (None, largest) => largest.copied(),
+        }
+    }
+
+    /// Returns the area under the curve; `None` if a class has no rows.
+    pub(crate) fn auc(&self) -> Option<Auc> {
+        let (mut above, mut won, mut tied) = (0.0, 0.0, 0.0);
+        for (p, n) in &self.weights_by_score {
+            won += n * above;
+            tied += p * n;
+            above += p;
+        }
+        let pairs = self.positives * self.negatives;
+        let max_error = if self.exact { 0.0 } else { tied / 2.0 / pairs };
+        (pairs > 0.0).then(|| Auc { value: (won + tied / 2.0) / pairs, max_error })
+    }
+
+    /// Returns false and true positive rates as the threshold falls from above all scores to below
+    /// all scores, thinned to about `max_points` points; `None` if a class has no rows.
+    pub(crate) fn roc_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
+        let (p, n) = (self.positives, self.negatives);
+        if p == 0.0 || n == 0.0 {
+            return None;
+        }
+        // a point is kept only at a minimum distance from the previous one
+        let (min_distance, end) = (2.0 / max_points.max(1) as f64, (1.0, 1.0));
+        let mut points = vec![(0.0, 0.0)];
+        for point in self.cumulative_weights().map(|above| (above.1 / n, above.0 / p)) {
+            if points.last().is_some_and(|last| point.0 - last.0 + point.1 - last.1 >= min_distance) && point != end {
+                points.push(point);
+            }
+        }
+        points.push(end);
+        Some(points)
+    }
+
+    /// Returns the average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision
+    /// P and recall R: the area under the precision-recall curve without interpolation. `None`
+    /// without positive rows.
+    pub(crate) fn average_precision(&self) -> Option<f64> {
+        let each = self.weights_by_score.iter().zip(self.cumulative_weights());
+        let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
+        (self.positives > 0.0).then(|| sum / self.positives)
+    }
+
+    /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
+    /// `None` without positive rows.
+    pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
+        let mut points = Vec::<(f64, f64)>::new();
+        for (i, (tp, fp)) in self.cumulative_weights().enumerate() {
+            let point = (tp / self.positives, tp / (tp + fp));
+            let distance = |before: &(f64, f64)| (point.0 - before.0).abs() + (point.1 - before.1).abs();
+            let last = i + 1 == self.weights_by_score.len();
+            if points.last().is_none_or(|before| distance(before) >= 2.0 / max_points.max(1) as f64) || last {
+                points.push(point);
+            }
+        }
+        (self.positives > 0.0).then_some(points)
+    }
+
+    /// Returns the precision among the rows with the highest scores, up to the total weight `k`.
+    /// Rows with equal scores at the cut count in proportion. `None` if `k` is 0 or exceeds the
+    /// total weight.
+    pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
+        let (mut remaining, mut positives) = (k, 0.0);
+        for (p, n) in &self.weights_by_score {
+            let counted = remaining.min(p + n);
+            positives += p * (counted / (p + n));
+            remaining -= counted;
+        }
+        (k > 0.0 && remaining <= 0.0).then(|| positives / k)
+    }
+}
+
+/// Returns the histogram bin of a score: the leading bits of its f32, in numerical order.
+pub(super) fn bin(score: f64) -> usize {
+    // −0 and 0 are equal scores
+    let bits = (score as f32 + 0.0).to_bits();
+    let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+    (ordered >> (32 - BIN_BITS)) as usize
+}
+
+pub(super) const fn bin_count() -> usize {
+    1 << BIN_BITS
+}
+
+pub(super) fn middle_of_bin(bin: usize) -> f64 {
+    let ordered = (bin as u32) << (32 - BIN_BITS) | 1 << (31 - BIN_BITS);
+    f64::from(f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered }))
+}
+
+/// Returns the distinct scores, descending, and the weights of positives and negatives with each.
+fn weights_by_distinct_score(rows: &[(f64, f64)]) -> (Vec<f64>, Vec<(f64, f64)>) {
+    let mut sorted = rows.to_vec();
+    sorted.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+    let tally = |equal: &[(f64, f64)]| {
+        let mut tally = (0.0, 0.0);
+        equal.iter().for_each(|(_, weight)| add_row(&mut tally, *weight));
+        (equal[0].0, tally)
+    };
+    sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).map(tally).unzip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(rows: &[(f64, bool)], exact: usize) -> Ranking {
+        let mut state = RankedScores::new(exact);
+        rows.iter().for_each(|(score, positive)| state.push(*score, *positive, 1.0));
+        state.ranking()
+    }
+
+    fn by_pairs(rows: &[(f64, bool)]) -> f64 {
+        let (mut sum, mut pairs) = (0.0, 0.0);
+        for (p, _) in rows.iter().filter(|(_, positive)| *positive) {
+            for (n, _) in rows.iter().filter(|(_, positive)| !positive) {
+                sum += if p > n {
+                    1.0
+                } else if p == n {
+                    0.5
+                } else {
+                    0.0
+                };
+                pairs += 1.0;
+            }
+        }
+        sum / pairs
+    }
+
+    fn rows(n: u64) -> Vec<(f64, bool)> {
+        let keys = kstore::key::Stream::new(5, kstore::key::Purpose::Data, 0);
+        // 41 distinct scores: many ties
+        (0..n)
+            .map(|i| {
+                ((keys.below(i, 41) as f64 - 20.0) / 7.0, keys.uniform(i + n) < 0.3 + keys.below(i, 41) as f64 / 100.0)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn exact_with_ties_and_signed_zeros() {
+        let rows = rows(500);
+        assert!((state(&rows, 500).auc().unwrap().value - by_pairs(&rows)).abs() < 1e-15);
+        assert_eq!(state(&[(0.0, true), (-0.0, false)], 9).auc().unwrap().value, 0.5);
+        assert_eq!(state(&[(1.0, true), (-1.0, false)], 9).auc().unwrap().value, 1.0);
+        assert_eq!(state(&[(1.0, true)], 9).auc(), None);
+    }
+
+    #[test]
+    fn the_roc_curve_has_the_area_of_auc() {
+        let rows = rows(500);
+        for exact in [500, 100] {
+            let state = state(&rows, exact);
+            let curve = state.roc_curve(usize::MAX).unwrap();
+            assert_eq!((curve[0], curve[curve.len() - 1]), ((0.0, 0.0), (1.0, 1.0)));
+            assert!(curve.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1));
+            let area: f64 = curve.windows(2).map(|p| (p[1].0 - p[0].0) * (p[1].1 + p[0].1) / 2.0).sum();
+            assert!((area - state.auc().unwrap().value).abs() < 1e-12, "{area} {:?}", state.auc());
+            let few = state.roc_curve(10).unwrap();
+            assert!(few.len() <= 12 && few.iter().all(|point| curve.contains(point)), "{few:?}");
+        }
+        assert_eq!(state(&[(1.0, true)], 9).roc_curve(10), None);
+    }
+
+    #[test]
+    fn precision_by_counting() {
+        // ranked: + − (+ −) −, the two in parentheses equal
+        let few = state(&[(5.0, true), (4.0, false), (3.0, true), (3.0, false), (1.0, false)], 9);
+        // the first positive at precision 1, the second among four rows
+        assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
+        assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
+        let at = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
+        assert_eq!(at, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
+        assert_eq!((few.precision_at(6.0), few.precision_at(0.0)), (None, None));
+        assert_eq!(state(&[(1.0, false)], 9).average_precision(), None);
+        // one row at a time, over a threshold at every row
+        let rows: Vec<(f64, bool)> =
+            rows(400).into_iter().enumerate().map(|(i, (s, p))| (s + 1e-6 * i as f64, p)).collect();
+        let mut sorted = rows.clone();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let positives = rows.iter().filter(|row| row.1).count() as f64;
+        let precision = |i: usize| sorted[..=i].iter().filter(|row| row.1).count() as f64 / (i + 1) as f64;
+        let sum: f64 = (0..rows.len()).filter(|i| sorted[*i].1).map(precision).sum();
+        assert!((state(&rows, 400).average_precision().unwrap() - sum / positives).abs() < 1e-12);
+        assert!((state(&rows, 100).average_precision().unwrap() - sum / positives).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_cheapest_threshold_has_the_least_cost() {
+        for (exact, costs) in [(500, [1.0, 1.0]), (500, [1.0, 20.0]), (500, [30.0, 1.0]), (100, [1.0, 3.0])] {
+            let (rows, ranking) = (rows(500), state(&rows(500), exact));
+            let cost = |threshold: f64| {
+                let paid = |(score, positive): &(f64, bool)| match (*score > threshold, positive) {
+                    (true, false) => costs[0],
+                    (false, true) => costs[1],
+                    _ => 0.0,
+                };
+                rows.iter().map(paid).sum::<f64>()
+            };
+            let found = ranking.cheapest_threshold(costs).unwrap();
+            let (tp, fp) = ranking.weights_above(found);
+            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > found && *p == kind).count() as f64;
+            assert_eq!((tp, fp), (beyond(true), beyond(false)), "{exact} {costs:?}");
+            let least = rows.iter().flat_map(|(s, _)| [*s, s - 1e-9]).map(cost).fold(f64::INFINITY, f64::min);
+            assert_eq!(cost(found), least, "{exact} {costs:?}");
+        }
+        let two = state(&[(1.0, true), (0.0, false)], 9);
+        assert_eq!(
+            (two.cheapest_threshold([1.0, 1.0]), two.weights_above(0.5), state(&[], 9).cheapest_threshold([1.0, 1.0])),
+            (Some(0.5), (1.0, 0.0), None)
+        );
+        assert_eq!(state(&[(1.0, false)], 9).cheapest_threshold([1.0, 1.0]), Some(1.0), "never");
+        assert!(state(&[(1.0, true)], 9).cheapest_threshold([1.0, 1.0]).unwrap() < 1.0, "always");
+        for score in [-7.5, -1e-3, 0.0, 2e-9, 3.25] {
+            assert!((middle_of_bin(bin(score)) - score).abs() <= 2e-3 * score.abs() + 1e-37, "{score}");
+        }
+    }
+
+    #[test]
+    fn the_histogram_stays_within_its_bound() {
+        let rows: Vec<(f64, bool)> =
+            rows(2000).iter().enumerate().map(|(i, (s, p))| (s + (i as f64).sin() * 0.1, *p)).collect();
+        let exact = by_pairs(&rows);
+        let whole = state(&rows, 1999).auc().unwrap();
+        assert!(
+            whole.max_error > 0.0 && whole.max_error < 2e-3 && (whole.value - exact).abs() <= whole.max_error,
+            "{whole:?}"
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! Several feature maps of the same rows, concatenated.
+
+use faer::{Mat, MatMut, MatRef};
+use kapprox::{FeatureMap, Real, landmark::LandmarkSet, map::Expansion};
+use kstore::{Footprint, Workers};
+
+/// The concatenated features of several maps. They have no certificate, because they approximate
+/// several kernels. The empty list has no features; solvers that combine kernel functions
+/// themselves use it.
+#[derive(Debug)]
+pub struct StackedMaps<T: Real>(pub Vec<Box<dyn FeatureMap<T>>>);
+
+impl<T: Real> FeatureMap<T> for StackedMaps<T> {
+    fn dims(&self) -> (usize, usize) {
+        let d = self.0.first().map_or(0, |map| map.dims().0);
+        (d, self.0.iter().map(|map| map.dims().1).sum())
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        let mut rest = out;
+        for map in &self.0 {
+            let (columns, others) = rest.split_at_col_mut(map.dims().1);
+            map.apply(x, columns, workers);
+            rest = others;
+        }
+    }
+
+    /// Returns the landmarks of all maps, concatenated; the features if a map has no landmarks.
+    fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
+        let (mut first, mut points, mut rows) = (0, Vec::new(), Vec::new());
+        let (mut parts, mut needs_f64): (Vec<Mat<f64>>, bool) = (Vec::new(), false);
+        for map in &self.0 {
+            let p = map.dims().1;
+            let Expansion::Landmarks { landmarks, coefficients, wide } = map.expand(weights.subrows(first, p), workers)
+            else {
+                return Expansion::Features { coefficients: weights.to_owned() };
+            };
+            points.extend(landmarks.points);
+            rows.extend(landmarks.rows);
+            needs_f64 |= wide;
+            parts.push(coefficients);
+            first += p;
+        }
+        let starts: Vec<(usize, &Mat<f64>)> =
+            parts.iter().flat_map(|part| (0..part.nrows()).map(move |i| (i, part))).collect();
+        let coefficients = Mat::from_fn(starts.len(), weights.ncols(), |i, j| starts[i].1[(starts[i].0, j)]);
+        let landmarks = LandmarkSet { points, rows, d: self.dims().0, passes: 0, evaluations: 0 };
+        Expansion::Landmarks { landmarks, coefficients, wide: needs_f64 }
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.0.iter().fold(Footprint::default(), |sum, map| sum + map.footprint())
+    }
+}

@@ -1,0 +1,211 @@
+//! Rows in memory: candidates for landmarks, and data of library users.
+
+use crate::rows::{LabelCodes, RowBlock};
+use crate::{Error, Footprint, Label, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::{ops::Range, sync::Arc};
+
+/// A source of rows in memory.
+///
+/// Segments are ranges of *positions*, which count the rows from 0. Blocks contain the row
+/// *numbers* of [`MemoryRows::with_row_numbers`], such as the numbers of the stored rows from which
+/// the rows were copied.
+///
+/// ```
+/// use kpass::{MemoryRows, RowBuf, RowSource};
+/// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?
+///     .with_targets(vec![5.0, 6.0], 1)?
+///     .with_row_numbers(vec![7, 9])?;
+/// let mut buf = RowBuf::new(10);
+/// assert!(rows.open(0..2)?.next(&mut buf)?);
+/// assert_eq!((buf.rows, buf.y), (vec![7, 9], vec![5.0, 6.0]));
+/// # Ok::<(), kpass::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemoryRows<T> {
+    x: Vec<T>,
+    d: usize,
+    n: usize,
+    y: Vec<f64>,
+    t: usize,
+    weight: Option<Vec<f64>>,
+    rows: Option<Vec<u64>>,
+    classes: Option<(Vec<u32>, Arc<Vec<Label>>)>,
+    groups: Option<(Vec<u32>, Arc<Vec<Label>>)>,
+}
+
+impl<T: Real> MemoryRows<T> {
+    /// Returns a source of the rows in `x`, row-major, with `d` inputs each.
+    pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
+        if d == 0 || !x.len().is_multiple_of(d) {
+            return Err(shape_error(format!("{} values are not a multiple of {d} columns", x.len())));
+        }
+        Ok(Self { n: x.len() / d, x, d, ..Self::default() })
+    }
+
+    /// Returns a source without rows, with `d` inputs and `t` targets; [`MemoryRows::push`] adds
+    /// rows.
+    pub fn empty(d: usize, t: usize) -> Self {
+        Self { d, t, rows: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Adds targets, `t` per row.
+    pub fn with_targets(mut self, y: Vec<f64>, t: usize) -> Result<Self> {
+        if y.len() != self.n * t {
+            return Err(shape_error(format!("{} targets for {} rows with {t} targets each", y.len(), self.n)));
+        }
+        (self.y, self.t) = (y, t);
+        Ok(self)
+    }
+
+    /// Sets the weights of the rows; `None` if all weigh 1.
+    pub fn with_weights(self, weight: Option<Vec<f64>>) -> Result<Self> {
+        match weight.as_ref().filter(|weight| weight.len() != self.n) {
+            Some(weight) => Err(shape_error(format!("{} weights for {} rows", weight.len(), self.n))),
+            None => Ok(Self { weight, ..self }),
+        }
+    }
+
+    /// Adds a class column.
+    pub fn with_classes(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
+        self.classes = Some((self.checked_codes(codes, &labels)?, labels));
+        Ok(self)
+    }
+
+    /// Adds a fold column.
+    pub fn with_groups(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
+        self.groups = Some((self.checked_codes(codes, &labels)?, labels));
+        Ok(self)
+    }
+
+    /// Sets the stored row numbers; by default the rows are numbered by position.
+    pub fn with_row_numbers(mut self, rows: Vec<u64>) -> Result<Self> {
+        if rows.len() != self.n {
+            return Err(shape_error(format!("{} row numbers for {} rows", rows.len(), self.n)));
+        }
+        self.rows = Some(rows);
+        Ok(self)
+    }
+
+    /// Appends row `i` of a block, with its targets, weight and row number, but without labels.
+    pub fn push(&mut self, block: &RowBlock<'_, T>, i: usize) {
+        debug_assert_eq!((block.d, block.t), (self.d, self.t));
+        let position = self.n as u64;
+        self.x.extend_from_slice(&block.x[i * self.d..][..self.d]);
+        self.y.extend_from_slice(&block.y[i * self.t..][..self.t]);
+        if let Some(weight) = block.weight(i) {
+            self.weight.get_or_insert_default().push(weight);
+        }
+        self.rows.get_or_insert_with(|| (0..position).collect()).push(block.rows[i]);
+        self.n += 1;
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Returns whether the source is empty.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Returns the inputs, row-major.
+    pub fn x(&self) -> &[T] {
+        &self.x
+    }
+
+    /// Returns the targets, row-major.
+    pub fn y(&self) -> &[f64] {
+        &self.y
+    }
+
+    /// Returns the weights of the rows; `None` if all weigh 1.
+    pub fn weights(&self) -> Option<&[f64]> {
+        self.weight.as_deref()
+    }
+
+    /// Returns the stored row number of the row at `position`.
+    pub fn row(&self, position: usize) -> u64 {
+        self.rows.as_ref().map_or(position as u64, |rows| rows[position])
+    }
+
+    /// Returns the class codes of the rows, if there is a class column.
+    pub fn class_codes(&self) -> Option<&[u32]> {
+        self.classes.as_ref().map(|(codes, _)| &codes[..])
+    }
+
+    /// Returns the fold codes of the rows, if there is a fold column.
+    pub fn group_codes(&self) -> Option<&[u32]> {
+        self.groups.as_ref().map(|(codes, _)| &codes[..])
+    }
+
+    /// Returns the allocated bytes.
+    pub fn bytes(&self) -> usize {
+        let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
+        self.x.capacity() * size_of::<T>()
+            + self.y.capacity() * 8
+            + self.weight.as_ref().map_or(0, |weight| weight.capacity() * 8)
+            + self.rows.as_ref().map_or(0, |rows| rows.capacity() * 8)
+            + codes(&self.classes)
+            + codes(&self.groups)
+    }
+
+    fn checked_codes(&self, codes: Vec<u32>, labels: &[Label]) -> Result<Vec<u32>> {
+        if codes.len() != self.n {
+            return Err(shape_error(format!("{} codes for {} rows", codes.len(), self.n)));
+        }
+        let is_valid = |code: &u32| (*code as usize) < labels.len() || *code == LabelCodes::UNKNOWN;
+        match codes.iter().find(|code| !is_valid(code)) {
+            Some(code) => Err(shape_error(format!("code {code} with {} labels", labels.len()))),
+            None => Ok(codes),
+        }
+    }
+}
+
+fn shape_error(text: String) -> Error {
+    Error::Syntax { what: "arrays", text, expected: "every array needs one entry per row".to_string() }
+}
+
+impl<T: Real> RowSource<T> for MemoryRows<T> {
+    fn shape(&self) -> TableShape {
+        TableShape { stored_rows: self.n as u64, inputs: self.d, targets: self.t, has_weights: self.weight.is_some() }
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let end = segment.end.min(self.n as u64) as usize;
+        Ok(Box::new(MemoryCursor { source: self, remaining: (segment.start as usize).min(end)..end }))
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint { fixed: 0, per_row: RowBuf::<T>::bytes_per_row(&RowSource::<T>::shape(self)) }
+    }
+}
+
+struct MemoryCursor<'a, T> {
+    source: &'a MemoryRows<T>,
+    remaining: Range<usize>,
+}
+
+impl<T: Real> RowCursor<T> for MemoryCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + buf.capacity);
+        self.remaining.start = rows.end;
+        buf.clear();
+        let source = self.source;
+        match &source.rows {
+            Some(numbers) => buf.rows.extend_from_slice(&numbers[rows.clone()]),
+            None => buf.rows.extend(rows.clone().map(|row| row as u64)),
+        }
+        buf.x.extend_from_slice(&source.x[rows.start * source.d..rows.end * source.d]);
+        buf.y.extend_from_slice(&source.y[rows.start * source.t..rows.end * source.t]);
+        buf.weight.extend(source.weight.iter().flat_map(|weight| &weight[rows.clone()]));
+        let copy_codes = |column: &Option<(Vec<u32>, Arc<Vec<Label>>)>, codes: &mut Vec<u32>| {
+            let (all, labels) = column.as_ref()?;
+            codes.extend_from_slice(&all[rows.clone()]);
+            Some(Arc::clone(labels))
+        };
+        buf.class_labels = copy_codes(&source.classes, &mut buf.classes);
+        buf.group_labels = copy_codes(&source.groups, &mut buf.groups);
+        Ok(!rows.is_empty())
+    }
+}

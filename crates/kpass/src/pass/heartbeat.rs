@@ -1,0 +1,159 @@
+//! Heartbeats of the processes that share a run.
+
+use super::medium::Medium;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{collections::BTreeMap, thread::JoinHandle};
+
+/// Time between two heartbeats.
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Number of heartbeat intervals for which an unknown process is watched: a running process writes
+/// a heartbeat in this time.
+const WATCH_INTERVALS: u32 = 3;
+
+const HEARTBEAT_SUFFIX: &str = ".alive";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Heartbeat {
+    /// Counter of heartbeats.
+    beat: u64,
+    ended: bool,
+}
+
+impl Heartbeat {
+    /// Returns the name of the process whose heartbeat is the item `name`.
+    pub(super) fn process_name(name: &str) -> Option<String> {
+        name.strip_suffix(HEARTBEAT_SUFFIX).map(str::to_string)
+    }
+}
+
+/// The heartbeat of this process, which a thread rewrites at regular intervals.
+pub(super) struct HeartbeatWriter {
+    inner: Arc<WriterState>,
+    handle: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct WriterState {
+    medium: Arc<dyn Medium>,
+    name: String,
+    count: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl WriterState {
+    fn write(&self, ended: bool) -> Result<()> {
+        let heartbeat = Heartbeat { beat: self.count.fetch_add(1, Ordering::Relaxed), ended };
+        let text = serde_json::to_vec(&heartbeat).unwrap_or_default();
+        self.medium.replace(&format!("{}{HEARTBEAT_SUFFIX}", self.name), &text)
+    }
+
+    fn run(&self) {
+        while !self.ended.load(Ordering::Relaxed) {
+            std::thread::park_timeout(HEARTBEAT_INTERVAL);
+            if !self.ended.load(Ordering::Relaxed) {
+                // ignored: the next heartbeat may succeed; if none does, the other processes regard
+                // this process as gone
+                let _ = self.write(false);
+            }
+        }
+    }
+}
+
+impl HeartbeatWriter {
+    /// Returns the heartbeat of this process, under a unique name that begins with the digest of
+    /// its job.
+    pub(super) fn new(medium: Arc<dyn Medium>, mark: &str) -> Self {
+        static PROCESSES: AtomicU64 = AtomicU64::new(0);
+        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let (process, number) = (std::process::id(), PROCESSES.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{mark}-{nanoseconds:x}-{process:x}-{number}");
+        let inner = WriterState { medium, name, count: AtomicU64::new(0), ended: AtomicBool::new(false) };
+        Self { inner: Arc::new(inner), handle: Mutex::default() }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Writes the first heartbeat, and starts the thread that rewrites it.
+    pub(super) fn start(&self) -> Result<()> {
+        self.inner.write(false)?;
+        let inner = Arc::clone(&self.inner);
+        let handle = std::thread::Builder::new().spawn(move || inner.run());
+        let handle = handle.map_err(Error::io("start", "a thread for the heartbeat"))?;
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        Ok(())
+    }
+
+    /// Writes the last heartbeat; returns false if there was no first one, or if the last was
+    /// written already.
+    pub(super) fn end(&self) -> bool {
+        self.inner.ended.store(true, Ordering::Relaxed);
+        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(handle) = handle else { return false };
+        handle.thread().unpark();
+        // ignored: the thread may have panicked, and the medium may be unreachable
+        let _ = handle.join();
+        let _ = self.inner.write(true);
+        true
+    }
+}
+
+/// The heartbeats of the other processes, as this process last read them.
+pub(super) struct HeartbeatMonitor {
+    medium: Arc<dyn Medium>,
+    pub(super) patience: Duration,
+    /// Last heartbeat of each process, and the time at which it was first read.
+    latest: Mutex<BTreeMap<String, (Option<Heartbeat>, Instant)>>,
+}
+
+impl HeartbeatMonitor {
+    pub(super) fn new(medium: Arc<dyn Medium>, patience: Duration) -> Self {
+        Self { medium, patience, latest: Mutex::default() }
+    }
+
+    fn read_latest(&self, process: &str) -> Result<(Option<Heartbeat>, Instant)> {
+        let text = self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"))?;
+        let heartbeat = text.and_then(|text| serde_json::from_slice::<Heartbeat>(&text).ok());
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = latest.entry(process.to_string()).or_insert_with(|| (heartbeat.clone(), Instant::now()));
+        if heartbeat.is_some() && heartbeat != last.0 {
+            *last = (heartbeat, Instant::now());
+        }
+        Ok(last.clone())
+    }
+
+    /// Returns true if a process no longer runs: it has ended, or its heartbeat has not changed
+    /// within `patience`.
+    pub(super) fn has_left(&self, process: &str) -> Result<bool> {
+        let (heartbeat, since) = self.read_latest(process)?;
+        let ended = heartbeat.is_some_and(|life| life.ended);
+        Ok(ended || since.elapsed() > self.patience)
+    }
+
+    /// Returns true if one of the processes is running: watches for a few intervals whether a
+    /// heartbeat changes.
+    pub(super) fn is_any_running(&self, processes: &[String]) -> Result<bool> {
+        let read = |process: &String| self.medium.read(&format!("{process}{HEARTBEAT_SUFFIX}"));
+        let first = processes.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let is_running = |text: &Option<Vec<u8>>| {
+            let heartbeat = text.as_deref().and_then(|text| serde_json::from_slice::<Heartbeat>(text).ok());
+            heartbeat.is_some_and(|life| !life.ended)
+        };
+        let watched: Vec<_> = processes.iter().zip(&first).filter(|(_, text)| is_running(text)).collect();
+        let start = Instant::now();
+        while !watched.is_empty() && start.elapsed() < WATCH_INTERVALS * HEARTBEAT_INTERVAL {
+            for (process, text) in &watched {
+                if read(process)? != **text {
+                    return Ok(true);
+                }
+            }
+            std::thread::sleep(HEARTBEAT_INTERVAL / 20);
+        }
+        Ok(false)
+    }
+}

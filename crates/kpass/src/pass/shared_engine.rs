@@ -1,0 +1,422 @@
+//! Processes that share the passes of a run through a medium, such as a folder.
+//!
+//! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
+//! text under the lot's name, which succeeds only once, and stores the states of the lot's nodes.
+//! In the next pass over the same rows it starts with the lots that it folded before, because it
+//! may have cached values of their rows. It leaves the lots of other processes to them as long as
+//! those processes may just be slower. One process claims the merging, stores the total and removes
+//! the other states and the claims; the other processes wait for the total, so that each state is
+//! read once. The names do not depend on the processes. A process may therefore join late and read
+//! the totals; after a process has left, only the lots that it had claimed are folded again; and an
+//! interrupted run can continue.
+//!
+//! MARK is a digest of the job and its files. Every name begins with it and every state contains
+//! it, so that several jobs can share one medium.
+//!
+//! ```text
+//! MARK-job                 the manifest: what all processes compute
+//! MARK-NAME.alive          the heartbeat of a process; NAME is unique
+//! MARK-000007.total        the total of pass 7
+//! MARK-000007-000000032.0  the process that folds the lot of pass 7 that begins at segment 32;
+//!                          .1 is the claim of the process that took the lot over from a process
+//!                          that had left
+//! MARK-000007-000000032    the state of the node that begins there
+//! MARK-000007-merge.0      the process that merges the states
+//! ```
+
+use super::heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, HeartbeatMonitor};
+use super::medium::{Folder, Medium};
+use super::member::{Member, segment_name};
+use super::shared_pass::nodes;
+use super::{Observer, STRETCH_SEGMENTS};
+use crate::checkpoint::{
+    Cut, Engine, FoldMode, Manifest, Node, NodeOutcome, PassKey, Persist, StateFile, StateKey, put_state,
+};
+use crate::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Maximum interval between two checks for a missing state; the first intervals are shorter.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Time without a heartbeat after which a process counts as having left: network file systems may
+/// show a replaced file up to a minute late.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(90);
+
+/// Minimum number of lots of a pass that has at least this many segments. With small lots, no
+/// process waits long for the slowest one.
+const MIN_LOTS: u64 = 32;
+
+/// An engine that shares the passes of a run through a [`Medium`].
+///
+/// Every process runs the same job on the same rows. Any number of processes may run at a time, and
+/// each may start and end at any time.
+pub struct SharedEngine {
+    medium: Arc<dyn Medium>,
+    heartbeats: HeartbeatMonitor,
+    member: OnceLock<Member>,
+    next_pass: AtomicU64,
+    lots: Mutex<LotSchedule>,
+}
+
+impl std::fmt::Debug for SharedEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedEngine({})", self.medium.location().display())
+    }
+}
+
+/// The lots of the current pass, as this process sees them.
+#[derive(Default)]
+struct LotSchedule {
+    cut: Option<Cut>,
+    /// First segments of the lots that this process folded in the previous pass, if that pass had
+    /// the same cut: the process may have cached values of their rows.
+    folded_before: BTreeSet<u64>,
+    /// First segments of the lots that it has claimed in this pass.
+    claimed: BTreeSet<u64>,
+    /// First segments of the lots that it has not tried to claim yet, its own before the others.
+    unclaimed: VecDeque<u64>,
+    /// Start of the pass, the time that its own lots took, and the longest such time of the
+    /// previous passes: an estimate of the cost of recomputing the values that another process has
+    /// cached.
+    pass_start: Option<Instant>,
+    own_time: Option<Duration>,
+    longest_own_time: Duration,
+    /// Number of times that each claim was taken over from a process that had left.
+    generations: BTreeMap<String, u64>,
+    /// True if this process merges the states.
+    is_merger: bool,
+}
+
+/// Returns the number of segments of a lot: a power of two, at most a stretch.
+fn lot_length(cut: Cut) -> u64 {
+    let all = cut.segments();
+    let length = ((all.end - all.start) / MIN_LOTS).clamp(1, STRETCH_SEGMENTS);
+    1 << length.ilog2()
+}
+
+/// Returns the lot of a segment; lots are cut at multiples of their length, as stretches are.
+fn lot_at(cut: Cut, segment: u64) -> Range<u64> {
+    let (all, length) = (cut.segments(), lot_length(cut));
+    let start = segment / length * length;
+    start.max(all.start)..(start + length).min(all.end)
+}
+
+fn lot_starts(cut: Cut) -> impl Iterator<Item = u64> {
+    let all = cut.segments();
+    std::iter::successors(Some(all.start), move |start| Some(lot_at(cut, *start).end))
+        .take_while(move |start| *start < all.end)
+}
+
+impl LotSchedule {
+    /// Returns true if a lot is still left to the process that folded it before. After its own
+    /// lots, this process waits as long again as they took, or took in a previous pass if that was
+    /// longer, but at most `patience`.
+    fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
+        if self.folded_before.is_empty() || self.folded_before.contains(&start) {
+            return false;
+        }
+        let elapsed = self.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
+        let own_time = *self.own_time.get_or_insert(elapsed);
+        elapsed < own_time + own_time.max(self.longest_own_time).min(patience)
+    }
+}
+
+/// Name of the claim to merge the states.
+const MERGE_CLAIM: &str = "merge";
+
+impl SharedEngine {
+    /// Returns the engine of a process that shares the passes of a run through a medium.
+    pub fn new(medium: Arc<dyn Medium>) -> Self {
+        Self {
+            heartbeats: HeartbeatMonitor::new(Arc::clone(&medium), DEFAULT_PATIENCE),
+            member: OnceLock::new(),
+            next_pass: AtomicU64::new(1),
+            lots: Mutex::default(),
+            medium,
+        }
+    }
+
+    /// Returns an engine that uses a folder, on this machine or a network file system; creates it
+    /// if it does not exist.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn in_folder(path: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Self::new(Arc::new(Folder::open(path)?)))
+    }
+
+    /// Sets the time after which a process without a heartbeat counts as having left.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.heartbeats = HeartbeatMonitor::new(Arc::clone(&self.medium), patience);
+        self
+    }
+
+    fn lots(&self) -> MutexGuard<'_, LotSchedule> {
+        self.lots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn engine_error(&self, why: impl Into<String>) -> Error {
+        Error::Engine { folder: self.medium.location(), why: why.into() }
+    }
+
+    fn member(&self) -> Result<&Member> {
+        self.member.get().ok_or_else(|| self.engine_error("no job has been joined; join one before the first pass"))
+    }
+
+    /// Reads the state under a name; `None` if there is none, or if it was just removed.
+    fn load_state(&self, pass: &PassKey, name: &str, state: &mut dyn Persist) -> Result<Option<Node>> {
+        let Some(file) = self.medium.get(name)? else { return Ok(None) };
+        let mut file = match StateFile::open(file.path()) {
+            Err(_) if !file.path().exists() => return Ok(None),
+            file => file?,
+        };
+        let mismatch = |there: &str, wanted: &str| {
+            Err(self.engine_error(format!(
+                "{name} belongs to the {there} instead of the {wanted}; remove it and start again"
+            )))
+        };
+        let (there, mark) = (file.metadata().as_str().unwrap_or("unknown"), &self.member()?.job_digest);
+        if there != mark {
+            return mismatch(&format!("job {there}"), &format!("job {mark}"));
+        }
+        let [StateKey { pass: stored_pass, node }] = file.states() else {
+            return Err(
+                self.engine_error(format!("{name} does not contain exactly one state; remove it and start again"))
+            );
+        };
+        if stored_pass != pass {
+            return mismatch(&format!("pass \"{}\"", stored_pass.name), &format!("pass \"{}\"", pass.name));
+        }
+        let node = node.clone();
+        file.load(0, state)?;
+        Ok(Some(node))
+    }
+
+    /// Claims an item that is unclaimed or whose owner has left; returns false if another process
+    /// has it.
+    fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
+        let member = self.member()?;
+        let mut generation = self.lots().generations.get(what).copied().unwrap_or(0);
+        if let Some(owner) = self.medium.read(&member.claim_name(pass, what, generation))? {
+            if !self.heartbeats.has_left(&String::from_utf8_lossy(&owner))? {
+                return Ok(false);
+            }
+            generation += 1;
+        } else if self.medium.contains(&member.total_name(pass))? {
+            // the claims were removed after the total was stored
+            return Ok(false);
+        }
+        self.lots().generations.insert(what.to_string(), generation);
+        self.medium.create(&member.claim_name(pass, what, generation), member.heartbeat.name().as_bytes())
+    }
+
+    /// Returns the state of the node that begins at `segment`, or the total, if one of them is
+    /// stored. With the flag, also checks whether other processes have left, and may return a lot
+    /// that this process must fold.
+    fn find_state(
+        &self,
+        pass: &PassKey,
+        segment: u64,
+        state: &mut dyn Persist,
+        check_others: bool,
+    ) -> Result<Option<NodeOutcome>> {
+        let member = self.member()?;
+        if let Some(node) = self.load_state(pass, &member.total_name(pass), state)? {
+            return Ok(Some(NodeOutcome::Received(node)));
+        }
+        if check_others && !self.lots().is_merger {
+            let merges = self.take_over(pass, MERGE_CLAIM)?;
+            self.lots().is_merger = merges;
+        }
+        if !self.lots().is_merger {
+            return Ok(None);
+        }
+        if let Some(node) = self.load_state(pass, &member.state_name(pass, segment), state)? {
+            return Ok(Some(NodeOutcome::Received(node)));
+        }
+        let lot = lot_at(pass.cut, segment);
+        if !check_others || !self.take_over(pass, &segment_name(lot.start))? {
+            return Ok(None);
+        }
+        self.lots().claimed.insert(lot.start);
+        Ok(Some(NodeOutcome::Lost(lot)))
+    }
+
+    /// Returns a lot that this process has folded, if one of its states is missing although there
+    /// is no total: another program has removed the state.
+    fn removed_lot(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
+        let (member, all) = (self.member()?, pass.cut.segments());
+        let names: BTreeSet<String> = self.medium.names()?.into_iter().collect();
+        let claimed = self.lots().claimed.clone();
+        for lot in claimed.into_iter().map(|start| lot_at(pass.cut, start)) {
+            for name in nodes(&lot, &all).iter().map(|node| member.state_name(pass, node.start)) {
+                // the listing may be outdated, and states are removed once the total is stored
+                if !names.contains(&name)
+                    && !self.medium.contains(&name)?
+                    && !self.medium.contains(&member.total_name(pass))?
+                {
+                    return Ok(Some(lot));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Engine for SharedEngine {
+    fn join(&self, job: &Manifest) -> Result<()> {
+        let member = Member::join(&self.medium, &self.heartbeats, job)?;
+        self.member
+            .set(member)
+            .map_err(|_| self.engine_error("this engine has joined a job already; create another engine"))
+    }
+
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)> {
+        let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
+        let mut lots = self.lots();
+        let previous = std::mem::take(&mut *lots);
+        let same_cut = previous.cut == Some(cut);
+        let longest = previous.longest_own_time.max(previous.own_time.unwrap_or_default());
+        let (own, longest) = if same_cut { (previous.claimed, longest) } else { (BTreeSet::new(), Duration::ZERO) };
+        let (mine, others): (Vec<u64>, Vec<u64>) = lot_starts(cut).partition(|start| own.contains(start));
+        let open = mine.into_iter().chain(others).collect();
+        *lots = LotSchedule {
+            cut: Some(cut),
+            folded_before: own,
+            unclaimed: open,
+            pass_start: Some(Instant::now()),
+            longest_own_time: longest,
+            ..LotSchedule::default()
+        };
+        drop(lots);
+        Ok((PassKey { number, name: name.to_string(), cut }, FoldMode::Lots))
+    }
+
+    fn claim_lot(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>> {
+        let (member, mut wait) = (self.member()?, Duration::from_millis(1));
+        while !self.medium.contains(&member.total_name(pass))? {
+            let Some(start) = self.lots().unclaimed.front().copied() else { break };
+            let name = member.claim_name(pass, &segment_name(start), 0);
+            if self.lots().is_left_to_others(start, self.heartbeats.patience) && !self.medium.contains(&name)? {
+                if observer.should_stop() {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(wait);
+                wait = (2 * wait).min(POLL_INTERVAL);
+                continue;
+            }
+            self.lots().unclaimed.pop_front();
+            if self.medium.create(&name, member.heartbeat.name().as_bytes())? {
+                self.lots().claimed.insert(start);
+                return Ok(Some(lot_at(pass.cut, start)));
+            }
+        }
+        let mut lots = self.lots();
+        lots.unclaimed.clear();
+        let elapsed = lots.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
+        lots.own_time.get_or_insert(elapsed);
+        Ok(None)
+    }
+
+    fn store_node(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
+        let (member, key) = (self.member()?, StateKey { pass: pass.clone(), node: node.clone() });
+        put_state(&*self.medium, &member.state_name(pass, node.segments.start), &member.job_digest, key, state)
+    }
+
+    fn wait_for_node(
+        &self,
+        pass: &PassKey,
+        segment: u64,
+        state: &mut dyn Persist,
+        observer: &dyn Observer,
+    ) -> Result<NodeOutcome> {
+        let (mut wait, mut last_look) = (Duration::from_millis(1), None::<Instant>);
+        loop {
+            let (first, late) =
+                (last_look.is_none(), last_look.is_some_and(|looked| looked.elapsed() > HEARTBEAT_INTERVAL));
+            if first || late {
+                last_look = Some(Instant::now());
+            }
+            if let Some(taken) = self.find_state(pass, segment, state, first || late)? {
+                return Ok(taken);
+            }
+            if late && let Some(lot) = self.removed_lot(pass)? {
+                return Ok(NodeOutcome::Lost(lot));
+            }
+            if observer.should_stop() {
+                return Err(Error::Interrupted);
+            }
+            std::thread::sleep(wait);
+            wait = (2 * wait).min(POLL_INTERVAL);
+        }
+    }
+
+    fn store_total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
+        let (member, all) = (self.member()?, pass.cut.segments());
+        let name = member.total_name(pass);
+        if self.medium.contains(&name)? {
+            return Ok(());
+        }
+        let key = StateKey { pass: pass.clone(), node: Node { segments: all.clone(), rows } };
+        put_state(&*self.medium, &name, &member.job_digest, key, Some(state).filter(|_| rows > 0))?;
+        let generations = std::mem::take(&mut self.lots().generations);
+        let remove = |what: &str| {
+            let last_generation = generations.get(what).copied().unwrap_or(0);
+            (0..=last_generation)
+                .try_for_each(|generation| self.medium.remove(&member.claim_name(pass, what, generation)))
+        };
+        remove(MERGE_CLAIM)?;
+        lot_starts(pass.cut).try_for_each(|start| {
+            remove(&segment_name(start))?;
+            let nodes = nodes(&lot_at(pass.cut, start), &all);
+            nodes.iter().try_for_each(|node| self.medium.remove(&member.state_name(pass, node.start)))
+        })
+    }
+
+    fn leave(&self, is_final: bool) {
+        let Some(member) = self.member.get() else { return };
+        if !member.heartbeat.end() || !is_final {
+            return;
+        }
+        let Ok(mut names) = self.medium.names() else { return };
+        names.retain(|name| member.owns(name));
+        // a process that cannot be checked may be running
+        let has_left = |name: String| self.heartbeats.has_left(&name).unwrap_or(false);
+        if names.iter().filter_map(|name| Heartbeat::process_name(name)).all(has_left) {
+            // another process that ends at the same time removes them too
+            names.iter().for_each(|name| drop(self.medium.remove(name)));
+        }
+    }
+}
+
+impl Drop for SharedEngine {
+    fn drop(&mut self) {
+        self.leave(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lots_cover_the_segments_once_and_are_whole_stretches_of_long_passes() {
+        for (start, end) in [(0, 3), (0, 35), (5, 70), (7, 700), (100, 5000)] {
+            let cut = Cut { tile: 1, segment: 1, start, end };
+            let (all, mut at, mut count) = (cut.segments(), start, 0);
+            while at < all.end {
+                let lot = lot_at(cut, at);
+                assert!(lot.start == at && lot.end > at, "{lot:?} at {at}");
+                (at, count) = (lot.end, count + 1);
+            }
+            assert!(count >= MIN_LOTS.min(end - start), "{count} lots of {all:?}");
+        }
+        assert_eq!(lot_at(Cut { tile: 1, segment: 1, start: 100, end: 5000 }, 100), 100..128);
+    }
+}

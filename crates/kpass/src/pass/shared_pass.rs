@@ -1,0 +1,206 @@
+//! Passes of processes that share the rows of a run through an [`Engine`].
+
+use super::executor::{Delivery, run_pass};
+use super::partial_rows::{self, StoredRows};
+use super::tree::{Tree, merge_into};
+use super::{Fold, Merge, Observer, Pass, PassReport, STRETCH_SEGMENTS};
+use crate::checkpoint::{Cut, Engine, FoldMode, LotRows, Node, NodeOutcome, PassKey, Persist};
+use crate::{Error, Real, Result, RowSource};
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+/// Returns the nodes of a lot in a pass over the segments `all`: each stretch that begins in the
+/// lot, up to the end of the lot, and every other segment by itself.
+pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
+    let (mut nodes, mut at) = (Vec::new(), lot.start);
+    while at < lot.end {
+        let stretch = at / STRETCH_SEGMENTS * STRETCH_SEGMENTS;
+        let end = if at == stretch.max(all.start) { (stretch + STRETCH_SEGMENTS).min(lot.end) } else { at + 1 };
+        nodes.push(at..end);
+        at = end;
+    }
+    nodes
+}
+
+impl Pass<'_> {
+    /// Folds the rows with other processes.
+    pub(super) fn fold_shared<T: Real, F: Fold<T, State: Merge + Persist>>(
+        &self,
+        engine: &dyn Engine,
+        name: &str,
+        source: &dyn RowSource<T>,
+        fold: &F,
+    ) -> Result<(F::State, PassReport), F::Error> {
+        let cut = self.cut(&source.range());
+        let (all, mut starved) = (cut.segments(), Duration::ZERO);
+        let mut fold_lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
+            let stored_rows;
+            let (source, positions): (&dyn RowSource<T>, _) =
+                match engine.partial_rows().map(|rows| (rows, rows.lot_rows(&lot))) {
+                    Some((rows, LotRows::Partial(stored))) => {
+                        return partial_rows::store_rows(self, source, fold, rows, stored);
+                    }
+                    Some((rows, LotRows::Stored(tiles))) => {
+                        stored_rows = StoredRows::new(source, rows, tiles)?;
+                        (&stored_rows, 0..u64::MAX)
+                    }
+                    Some((_, LotRows::Whole)) | None => (source, lot.start - all.start..lot.end - all.start),
+                };
+            let report =
+                run_pass(self, source, fold, positions, |Delivery { segment, rows: folded, state, .. }| {
+                    deliver(segment, folded, state)
+                })?;
+            starved += report.decoder_wait;
+            Ok(())
+        };
+        let (state, rows) = fold_lots(Some(engine), (name, cut), self.observer, &|| fold.init(), &mut fold_lot)?;
+        Ok((state, PassReport { rows, decoder_wait: starved }))
+    }
+}
+
+/// A receiver of segment states: the number of the segment, its number of rows, and its state.
+pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + Send);
+
+/// A function that folds the segments of a lot and delivers their states in order. It may skip
+/// segments without rows.
+pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
+
+/// Folds segments into one state along the fixed [tree](STRETCH_SEGMENTS), together with other
+/// processes if there is an engine. Returns the state and the number of rows.
+///
+/// Use this function for passes over values that the process has computed from the rows.
+///
+/// # Errors
+/// Errors of the fold and of the engine.
+pub fn fold_lots<S: Merge + Persist, E: From<Error>>(
+    engine: Option<&dyn Engine>,
+    (name, cut): (&str, Cut),
+    observer: &dyn Observer,
+    init: &dyn Fn() -> S,
+    fold: FoldLot<'_, S, E>,
+) -> Result<(S, u64), E> {
+    let begun_pass = engine.map(|engine| Ok::<_, E>((engine, engine.begin_pass(name, cut)?))).transpose()?;
+    if let Some((engine, (key, FoldMode::Lots))) = &begun_pass {
+        return fold_with_others(*engine, key, observer, init, fold);
+    }
+    let (mut tree, mut rows) = (Tree::default(), 0);
+    fold(cut.segments(), &mut |segment, folded, state| {
+        tree.add(segment, state);
+        rows += folded;
+        Ok(())
+    })?;
+    let state = tree.finish().unwrap_or_else(init);
+    if let Some((engine, (key, _))) = begun_pass {
+        engine.store_total(&key, rows, &state)?;
+    }
+    Ok((state, rows))
+}
+
+/// Folds the lots that this process claims, and merges the states of all lots.
+fn fold_with_others<S: Merge + Persist, E: From<Error>>(
+    engine: &dyn Engine,
+    key: &PassKey,
+    observer: &dyn Observer,
+    init: &dyn Fn() -> S,
+    fold: FoldLot<'_, S, E>,
+) -> Result<(S, u64), E> {
+    let all = key.cut.segments();
+    // rows already reported to the observer
+    let mut reported_rows = 0;
+    let fold_lot = |fold: FoldLot<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
+        let lot = lot.start.max(all.start)..lot.end.min(all.end);
+        if lot.is_empty() {
+            return Ok(0);
+        }
+        let mut sender = NodeSender { engine, key, nodes: nodes(&lot, &all).into(), rows: 0, state: None };
+        let mut rows = 0;
+        fold(lot, &mut |segment, folded, state| {
+            rows += folded;
+            Ok(sender.add_segment(segment, folded, state)?)
+        })?;
+        while !sender.nodes.is_empty() {
+            sender.send_node()?;
+        }
+        Ok(rows)
+    };
+    while let Some(lot) = engine.claim_lot(key, observer)? {
+        reported_rows += fold_lot(fold, lot)?;
+    }
+    let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);
+    while at < all.end {
+        let mut state = init();
+        let node = match engine.wait_for_node(key, at, &mut state, observer)? {
+            NodeOutcome::Lost(lot) => {
+                drop(state);
+                reported_rows += fold_lot(fold, lot)?;
+                continue;
+            }
+            NodeOutcome::Local(lot) => {
+                drop(state);
+                at = lot.end.max(at + 1);
+                fold(lot, &mut |segment, folded, state| {
+                    tree.add(segment, state);
+                    (rows, reported_rows) = (rows + folded, reported_rows + folded);
+                    Ok(())
+                })?;
+                continue;
+            }
+            NodeOutcome::Received(node) => node,
+        };
+        if node.segments.start < at {
+            // another process has computed the total meanwhile: it replaces the states merged here
+            (tree, rows) = (Tree::default(), 0);
+        }
+        if node.rows > 0 {
+            tree.add(node.segments.start, state);
+        }
+        rows += node.rows;
+        // rows that this process folded were reported at that time, and `rows` includes them
+        observer.advance(rows.saturating_sub(reported_rows));
+        reported_rows = reported_rows.max(rows);
+        at = node.segments.end.max(at + 1);
+    }
+    let state = tree.finish().unwrap_or_else(init);
+    engine.store_total(key, rows, &state)?;
+    Ok((state, rows))
+}
+
+/// The nodes of a lot that were not passed to the engine yet, and the state of the first of them.
+struct NodeSender<'e, S> {
+    engine: &'e dyn Engine,
+    key: &'e PassKey,
+    nodes: VecDeque<Range<u64>>,
+    rows: u64,
+    state: Option<S>,
+}
+
+impl<S: Merge + Persist> NodeSender<'_, S> {
+    fn add_segment(&mut self, segment: u64, rows: u64, state: S) -> Result<()> {
+        while self.nodes.front().is_some_and(|node| node.end <= segment) {
+            self.send_node()?;
+        }
+        self.rows += rows;
+        merge_into(&mut self.state, state);
+        Ok(())
+    }
+
+    fn send_node(&mut self) -> Result<()> {
+        let (rows, state) = (std::mem::take(&mut self.rows), self.state.take());
+        let Some(segments) = self.nodes.pop_front() else { return Ok(()) };
+        let state = state.as_ref().map(|state| state as &dyn Persist);
+        self.engine.store_node(self.key, &Node { segments, rows }, state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lot_is_cut_into_stretches_and_single_segments() {
+        assert_eq!(nodes(&(0..3), &(0..40)), std::slice::from_ref(&(0..3)));
+        assert_eq!(nodes(&(30..66), &(0..90)), [30..31, 31..32, 32..64, 64..66]);
+        // the pass begins and ends within a stretch: its part of that stretch is one node
+        assert_eq!(nodes(&(5..70), &(5..70)), [5..32, 32..64, 64..70]);
+        assert!(nodes(&(7..7), &(5..70)).is_empty());
+    }
+}

@@ -1,0 +1,359 @@
+//! Medians over repeats; comparison of methods at equal rank, kernel evaluations and time; and the
+//! text of a curve for the terminal.
+
+use super::CurveReport;
+use crate::table::{Grid, MISSING_VALUE, count, facts, number, rounded_kernel, seconds, shortest_number};
+use ksolve::curve::{CurveCell, SPECTRAL_ROWS, TestErrorKind};
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorMeasure {
+    Trace,
+    Frobenius,
+    Spectral,
+    Test,
+}
+
+impl ErrorMeasure {
+    pub(super) const ALL: [Self; 4] = [Self::Trace, Self::Frobenius, Self::Spectral, Self::Test];
+
+    fn value_in(self, cell: &CurveCell) -> Option<f64> {
+        match self {
+            Self::Trace => cell.trace_error,
+            Self::Frobenius => Some(cell.frobenius.value),
+            Self::Spectral => cell.spectral.as_ref().map(|spectral| spectral.value),
+            Self::Test => cell.test_error,
+        }
+    }
+
+    pub(super) fn floor(self, report: &CurveReport) -> Option<&[f64]> {
+        let floor = report.floor.as_ref()?;
+        match self {
+            Self::Trace => Some(&floor.trace),
+            Self::Frobenius => Some(&floor.frobenius),
+            Self::Spectral => Some(&floor.spectral),
+            Self::Test => None,
+        }
+    }
+
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Frobenius => "frobenius",
+            Self::Spectral => "spectral",
+            Self::Test => "test",
+        }
+    }
+
+    pub(super) fn title(self, report: &CurveReport) -> &'static str {
+        match self {
+            Self::Trace => "Relative trace error",
+            Self::Frobenius => "Relative Frobenius error",
+            Self::Spectral => "Relative spectral error",
+            Self::Test if report.tested == Some(TestErrorKind::Error) => "Test error rate",
+            Self::Test => "Test mean squared error",
+        }
+    }
+
+    /// Describes in a few words how the error was measured: on all rows, or estimated.
+    pub(super) fn evidence(self, report: &CurveReport) -> String {
+        let all = report.approximated_rows as usize <= report.frobenius_columns;
+        match self {
+            Self::Trace => "exact, all rows; projections only".to_string(),
+            Self::Frobenius if all => "exact, all pairs of rows".to_string(),
+            Self::Frobenius => format!("estimated from {} columns of all rows", report.frobenius_columns),
+            Self::Spectral if all => "block Krylov iterations on all rows".to_string(),
+            Self::Spectral => format!("estimated on {} rows, with bounds for all rows", count(SPECTRAL_ROWS as u64)),
+            Self::Test => format!("ridge regression, lambda {}", shortest_number(report.lambda)),
+        }
+    }
+}
+
+/// The costs at which methods are compared: rank, kernel evaluations or time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    Rank,
+    Evaluations,
+    Seconds,
+}
+
+impl Cost {
+    pub(super) const ALL: [Self; 3] = [Self::Rank, Self::Evaluations, Self::Seconds];
+
+    fn value_in(self, cell: &CurveCell) -> f64 {
+        match self {
+            Self::Rank => cell.rank as f64,
+            Self::Evaluations => cell.kernel_evaluations as f64,
+            Self::Seconds => cell.seconds,
+        }
+    }
+
+    /// Returns the label on axes, whose last word occurs in identifiers.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Rank => "rank",
+            Self::Evaluations => "kernel evaluations",
+            Self::Seconds => "seconds",
+        }
+    }
+
+    pub(super) fn key(self) -> &'static str {
+        self.label().rsplit(' ').next().unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Quartiles {
+    pub(super) low: f64,
+    pub(super) median: f64,
+    pub(super) high: f64,
+}
+
+/// Returns the median and quartiles of some values, interpolated linearly (Hyndman and Fan's type
+/// 7); `None` without values.
+fn quartiles(mut values: Vec<f64>) -> Option<Quartiles> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    let quantile = |level: f64| {
+        let position = level * last as f64;
+        let (below, fraction) = (position.floor() as usize, position.fract());
+        let (low, high) = (values[below], values[(below + 1).min(last)]);
+        // equal neighbours give exactly their value
+        if low == high { low } else { low + fraction * (high - low) }
+    };
+    Some(Quartiles { low: quantile(0.25), median: quantile(0.5), high: quantile(0.75) })
+}
+
+/// The error of a method at a rank, summarised over the repeats.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct CurvePoint {
+    pub(super) rank: usize,
+    pub(super) cost: f64,
+    pub(super) error: Quartiles,
+}
+
+/// Returns 1, 2 and 5 times powers of ten, from the first that is at least `low` to the first that
+/// is at least `high`, thinned to at most [`MAX_BUDGETS`] numbers, including the last one.
+fn round_numbers(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
+    let all: Vec<f64> = (first..=last).flat_map(|e| [1, 2, 5].map(|m| number(m, e))).collect();
+    let end = all.iter().position(|v| *v >= high).unwrap_or(all.len() - 1);
+    let start = all.iter().position(|v| *v >= low).unwrap_or(0).min(end);
+    let step = (end - start + 1).div_ceil(MAX_BUDGETS);
+    let mut chosen: Vec<f64> = (start..=end).rev().step_by(step).map(|i| all[i]).collect();
+    chosen.reverse();
+    chosen
+}
+
+const MAX_BUDGETS: usize = 7;
+
+impl CurveReport {
+    /// Returns the methods that ran once because they are deterministic; empty without repeats.
+    pub(super) fn deterministic_methods(&self) -> Vec<&str> {
+        let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
+        let methods = self.methods.iter().map(String::as_str);
+        if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
+    }
+
+    /// Returns the points of a method by ascending rank, without ranks that have no error.
+    pub(super) fn points(&self, method: &str, measure: ErrorMeasure, cost: Cost) -> Vec<CurvePoint> {
+        let curve_point = |rank: &usize| {
+            let rows = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
+            let error = quartiles(rows().filter_map(|row| measure.value_in(row)).collect())?;
+            let cost = quartiles(rows().map(|row| cost.value_in(row)).collect())?.median;
+            Some(CurvePoint { rank: *rank, cost, error })
+        };
+        self.ranks.iter().filter_map(curve_point).collect()
+    }
+
+    /// Returns a grid with one row per method, without methods that have no value.
+    fn method_grid(&self, cost_name: &str, columns: Vec<String>, row: impl Fn(&str) -> Vec<Option<String>>) -> Grid {
+        let rows = self.methods.iter().map(|method| (method, row(method)));
+        let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
+            (method.clone(), cells.into_iter().map(|cell| cell.unwrap_or_else(|| MISSING_VALUE.to_string())).collect())
+        });
+        Grid { corner: format!("method \\ {cost_name}"), columns, rows: rows.collect(), marked: None }
+    }
+
+    /// Returns a grid of a quantity per method and rank; `None` if no method has it.
+    fn grid_by_rank(
+        &self,
+        measure: ErrorMeasure,
+        cost: Cost,
+        value: impl Fn(&CurvePoint) -> Option<String>,
+    ) -> Option<Grid> {
+        let ranks = self.ranks.iter().map(ToString::to_string).collect();
+        let grid = self.method_grid("rank", ranks, |method| {
+            let points = self.points(method, measure, cost);
+            self.ranks.iter().map(|rank| points.iter().find(|point| point.rank == *rank).and_then(&value)).collect()
+        });
+        (!grid.rows.is_empty()).then_some(grid)
+    }
+
+    /// Returns the median errors, and the minimum error of any matrix.
+    pub(super) fn error_grid(&self, measure: ErrorMeasure) -> Option<Grid> {
+        let mut grid = self.grid_by_rank(measure, Cost::Rank, |point| Some(number(point.error.median, 4)))?;
+        if let Some(floor) = measure.floor(self) {
+            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 4)).collect()));
+        }
+        Some(grid)
+    }
+
+    fn cost_grid(&self, cost: Cost) -> Option<Grid> {
+        let format_cost =
+            |cost: Cost, value: f64| if cost == Cost::Seconds { seconds(value) } else { format!("{value:.2e}") };
+        // every row has a Frobenius error
+        self.grid_by_rank(ErrorMeasure::Frobenius, cost, |point| {
+            (point.cost > 0.0).then(|| format_cost(cost, point.cost))
+        })
+    }
+
+    /// Returns the lowest median error of each method among the ranks whose median cost is within a
+    /// budget, for some budgets. `None` if no method has this cost; random features need no kernel
+    /// evaluations.
+    pub(super) fn budget_grid(&self, measure: ErrorMeasure, cost: Cost) -> Option<Grid> {
+        let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, measure, cost)).collect();
+        let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
+        let (low, high) = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
+        let budgets = if low > high { return None } else { round_numbers(low, high) };
+        let format_budget =
+            |budget: &f64| if cost == Cost::Seconds { seconds(*budget) } else { shortest_number(*budget) };
+        Some(self.method_grid(cost.label(), budgets.iter().map(format_budget).collect(), |method| {
+            let points = self.points(method, measure, cost);
+            let best = |budget: &f64| {
+                let affordable = points.iter().filter(|point| point.cost <= *budget && point.cost > 0.0);
+                affordable.map(|point| point.error.median).min_by(f64::total_cmp).map(|error| number(error, 4))
+            };
+            budgets.iter().map(best).collect()
+        }))
+    }
+
+    /// Returns the error by which methods are compared: the test error if available, otherwise the
+    /// Frobenius error.
+    pub(super) fn comparison_measure(&self) -> ErrorMeasure {
+        if self.rows.iter().any(|row| row.test_error.is_some()) { ErrorMeasure::Test } else { ErrorMeasure::Frobenius }
+    }
+
+    /// Describes the rows whose spectrum gives the floor.
+    pub(super) fn floor_rows(&self) -> Option<String> {
+        let rows = self.floor.as_ref()?.rows as u64;
+        Some(match rows == self.approximated_rows {
+            true => "all rows".to_string(),
+            false => format!("a sample of {} rows; too low at ranks near this number", count(rows)),
+        })
+    }
+
+    pub(super) fn planned_bytes(&self) -> usize {
+        self.rows.iter().map(|row| row.planned_bytes).max().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for CurveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, features) = (count(self.approximated_rows), count(self.table.features.len() as u64));
+        let total_rows = match self.approximated_rows == self.table.selected_rows {
+            true => String::new(),
+            false => format!(" of {}", count(self.table.selected_rows)),
+        };
+        let run_once_note = match &self.deterministic_methods()[..] {
+            [] => String::new(),
+            methods => format!("; {} once, without random choices", methods.join(", ")),
+        };
+        let repeats = match self.repeats {
+            1 => "1 repeat".to_string(),
+            repeats => format!("medians of {repeats} repeats{run_once_note}"),
+        };
+        let cells = format!("{} ({repeats})", count(self.rows.len() as u64));
+        writeln!(f, "error against rank on {rows} rows{total_rows}, {features} features\n")?;
+        write!(f, "{}", facts([("kernel", rounded_kernel(&self.kernel)), ("cells", cells)]))?;
+        let measure = self.comparison_measure();
+        let error_grids = ErrorMeasure::ALL
+            .map(|metric| (format!("{} ({})", metric.title(self), metric.evidence(self)), self.error_grid(metric)));
+        let cost_grids = [
+            ("Time to compute the features of every row", Cost::Seconds),
+            ("Kernel evaluations to compute the features of every row", Cost::Evaluations),
+        ];
+        let cost_grids = cost_grids.map(|(title, cost)| (title.to_string(), self.cost_grid(cost)));
+        let budget_grids = [Cost::Seconds, Cost::Evaluations].map(|cost| {
+            let title = format!("{} at equal {}: the best rank within each budget", measure.title(self), cost.label());
+            (title, self.budget_grid(measure, cost))
+        });
+        for (title, grid) in error_grids.into_iter().chain(cost_grids).chain(budget_grids) {
+            grid.map_or(Ok(()), |grid| write!(f, "\n{title}\n\n{grid}"))?;
+        }
+        let floor = self
+            .floor_rows()
+            .map(|rows| ("floor", format!("no matrix of this rank has a smaller error; from the spectrum of {rows}")));
+        let spent = self.spent.facts(None, Some(self.planned_bytes()));
+        writeln!(f, "\n{}", facts(floor.into_iter().chain(spent)))?;
+        if self.tested.is_some() { writeln!(f, "{}", self.lambda_convention) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    #[test]
+    fn quartiles_are_those_of_the_textbook() {
+        let s = quartiles(vec![4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((s.low, s.median, s.high), (1.75, 2.5, 3.25));
+        assert_eq!(quartiles(vec![7.0]).unwrap(), Quartiles { low: 7.0, median: 7.0, high: 7.0 });
+        assert_eq!(quartiles(Vec::new()), None);
+    }
+
+    #[test]
+    fn budgets_are_round_and_cover_the_costs() {
+        assert_eq!(round_numbers(0.03, 4.0), [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        assert_eq!(round_numbers(3.0, 3.0), [5.0]);
+        let many = round_numbers(1e3, 1e9);
+        assert!(many.len() <= MAX_BUDGETS && many.last() == Some(&1e9), "{many:?}");
+    }
+
+    #[test]
+    fn a_method_reaches_what_its_best_rank_within_the_budget_does() {
+        let report = report();
+        let seconds = report.budget_grid(ErrorMeasure::Trace, Cost::Seconds).unwrap();
+        let row = |name: &str, cells: [&str; 4]| (name.to_string(), cells.map(str::to_string).to_vec());
+        // uniform takes 0.1 s and 0.4 s, rpcholesky 0.2 s and 0.8 s; fourier has no trace error
+        assert_eq!(seconds.columns, ["100 ms", "200 ms", "500 ms", "1.0 s"]);
+        let (uniform, rpcholesky) =
+            (["0.5000", "0.5000", "0.2500", "0.2500"], [MISSING_VALUE, "0.4000", "0.4000", "0.1000"]);
+        assert_eq!(seconds.rows, [row("uniform", uniform), row("rpcholesky", rpcholesky)]);
+        // random features need no kernel evaluations
+        let evaluations = report.budget_grid(ErrorMeasure::Frobenius, Cost::Evaluations).unwrap();
+        assert!(evaluations.rows.iter().all(|(method, _)| method != "fourier"), "{evaluations}");
+    }
+
+    #[test]
+    fn the_terminal_shows_errors_costs_and_methods_at_equal_cost() {
+        let text = report().to_string();
+        let expected = "\
+error against rank on 900 rows, 1 features
+
+  kernel  gaussian(sigma=1)
+  cells   6 (1 repeat)
+
+Relative trace error (exact, all rows; projections only)
+
+  method \\ rank      50      100
+        uniform  0.5000   0.2500
+     rpcholesky  0.4000   0.1000
+          floor  0.3000  0.05000
+
+Relative Frobenius error (exact, all pairs of rows)
+
+  method \\ rank      50      100
+        uniform  0.3000   0.2000
+     rpcholesky  0.2000  0.05000
+        fourier  0.6000   0.4000
+          floor  0.1000  0.01000
+";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("method \\ seconds  100 ms  200 ms  500 ms    1.0 s"), "{text}");
+        assert!(text.contains("rpcholesky       –  0.2000  0.2000  0.05000"), "{text}");
+        assert!(!text.contains("lambda is per row"), "nothing was learned");
+    }
+}

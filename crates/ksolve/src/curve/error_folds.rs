@@ -1,0 +1,179 @@
+//! The pass that computes the features of every row, their errors and the Gram matrix for training,
+//! and the pass that scores several linear heads on test rows.
+
+use crate::{
+    Error, GramScratch, GramState, LinearHead, Result, bins::Targets, linalg::dot_products::copy_as_f64,
+    linalg::strips::for_each_strip,
+};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use kapprox::quality::{ColumnFold, ColumnScratch, ColumnSums};
+use kapprox::{FeatureMap, Real};
+use kstore::{Fold, LabelCodes, RowBlock, Workers};
+use std::time::Instant;
+
+/// The fold that measures errors. Per row: the features, c kernel evaluations and 2cp flops for c
+/// columns, and p² flops for the Gram matrix. Each worker lane stores a tile of features, once in
+/// `T` and once in f64.
+pub(super) struct MeasuringFold<'a, T: Real> {
+    pub(super) map: &'a dyn FeatureMap<T>,
+    pub(super) columns: &'a ColumnFold<'a, T>,
+    /// Targets to learn; `None` if nothing is learned.
+    pub(super) targets: Option<&'a Targets>,
+    pub(super) tile: usize,
+}
+
+pub(super) struct MeasuredSums {
+    pub(super) columns: ColumnSums,
+    pub(super) gram: Option<GramState>,
+    /// Time to compute the features, in seconds, over all processes.
+    pub(super) feature_seconds: f64,
+}
+
+kstore::summed!(MeasuredSums { part "columns": columns, some "gram": gram, one "forming": feature_seconds });
+
+pub(super) struct Scratch<T> {
+    phi: Mat<T>,
+    columns: ColumnScratch,
+    gram: GramScratch<T>,
+    /// Targets of a tile, b x t, column-major.
+    y: Vec<f64>,
+}
+
+impl<T: Real> Fold<T> for MeasuringFold<'_, T> {
+    type State = MeasuredSums;
+    type Scratch = Scratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> MeasuredSums {
+        let p = self.map.dims().1;
+        let gram = self.targets.map(|targets| GramState::new(p, targets.count(), 1));
+        MeasuredSums { columns: self.columns.new_sums(), gram, feature_seconds: 0.0 }
+    }
+
+    fn scratch(&self) -> Scratch<T> {
+        let phi = Mat::zeros(self.tile, self.map.dims().1);
+        Scratch { phi, columns: self.columns.new_scratch(), gram: GramScratch::default(), y: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut MeasuredSums,
+        scratch: &mut Scratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (b, started) = (block.len(), Instant::now());
+        let Scratch { phi, columns, gram, y } = scratch;
+        let mut phi = phi.as_mut().subrows_mut(0, b);
+        self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
+        state.feature_seconds += started.elapsed().as_secs_f64();
+        let phi = phi.as_ref();
+        self.columns.add_block(&mut state.columns, columns, block, phi, workers)?;
+        let (Some(state), Some(targets)) = (&mut state.gram, self.targets) else { return Ok(()) };
+        y.clear();
+        for j in 0..targets.count() {
+            for i in 0..b {
+                y.push(targets.value(block, i, j)?);
+            }
+        }
+        state.update(0, phi, MatRef::from_column_major_slice(y, b, targets.count()), gram, workers)
+    }
+}
+
+/// Number of rows that one thread scores at once: 256 x 2,000 features in f64 take 4 MB.
+const STRIP_ROWS: usize = 256;
+
+/// The fold that scores linear heads. Per row: the features, and 2·rank·t flops per head. Each
+/// worker lane stores a tile of features, and each thread a strip of them in f64.
+pub(super) struct TestErrorFold<'a, T: Real> {
+    pub(super) map: &'a dyn FeatureMap<T>,
+    /// Linear heads, each on some leading features.
+    pub(super) heads: &'a [LinearHead],
+    pub(super) targets: &'a Targets,
+    pub(super) tile: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TestSums {
+    rows: u64,
+    /// Per head, the sum of squared errors over rows and targets, or the number of misclassified
+    /// rows.
+    losses: Vec<f64>,
+}
+
+impl TestSums {
+    /// Returns the mean error of each head over the rows, and over the targets of a regression;
+    /// `None` without rows.
+    pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
+        let each = match targets {
+            Targets::Numeric { centre } => centre.len() as f64,
+            Targets::Classes(_) => 1.0,
+        };
+        (self.rows > 0).then(|| self.losses.iter().map(|loss| loss / (self.rows as f64 * each)).collect())
+    }
+}
+
+kstore::summed!(TestSums { one "rows": rows, fill "losses": losses });
+
+impl<T: Real> Fold<T> for TestErrorFold<'_, T> {
+    type State = TestSums;
+    type Scratch = Mat<T>;
+    type Error = Error;
+
+    fn init(&self) -> TestSums {
+        TestSums { rows: 0, losses: vec![0.0; self.heads.len()] }
+    }
+
+    fn scratch(&self) -> Mat<T> {
+        Mat::zeros(self.tile, self.map.dims().1)
+    }
+
+    fn step(&self, state: &mut TestSums, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+        let (b, heads) = (block.len(), self.heads.len());
+        let mut phi = phi.as_mut().subrows_mut(0, b);
+        self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
+        let phi = phi.as_ref();
+        let mut losses = vec![0.0; b.div_ceil(STRIP_ROWS) * heads];
+        for_each_strip(workers, &mut losses, heads.max(1), |strip, losses| {
+            let rows = strip * STRIP_ROWS..((strip + 1) * STRIP_ROWS).min(b);
+            self.score(phi, block, rows, losses);
+        });
+        // strips are added in order, so the number of threads never changes a sum
+        for (i, loss) in losses.iter().enumerate() {
+            state.losses[i % heads] += loss;
+        }
+        state.rows += b as u64;
+        Ok(())
+    }
+}
+
+impl<T: Real> TestErrorFold<'_, T> {
+    /// Adds the errors of some rows of a block to `losses`, one number per head.
+    fn score(&self, phi: MatRef<'_, T>, block: &RowBlock<'_, T>, rows: std::ops::Range<usize>, losses: &mut [f64]) {
+        let (count, p) = (rows.len(), phi.ncols());
+        let mut wide = vec![0.0; count * p];
+        copy_as_f64(phi.subrows(rows.start, count), &mut wide);
+        let phi = MatRef::from_column_major_slice(&wide, count, p);
+        for (head, loss) in self.heads.iter().zip(losses) {
+            let mut scores = Mat::from_fn(count, head.intercept.len(), |_, j| head.intercept[j]);
+            let leading = phi.subcols(0, head.weights.nrows());
+            matmul(scores.as_mut(), Accum::Add, leading, head.weights.as_ref(), 1.0, Par::Seq);
+            *loss = (0..count).map(|i| self.loss(scores.row(i).iter().copied(), block, rows.start + i)).sum();
+        }
+    }
+
+    fn loss(&self, scores: impl Iterator<Item = f64>, block: &RowBlock<'_, T>, row: usize) -> f64 {
+        match self.targets {
+            Targets::Numeric { .. } => {
+                let y = &block.y[row * block.t..(row + 1) * block.t];
+                scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
+            }
+            // a label that is missing in the training rows always counts as misclassified
+            Targets::Classes(classes) => {
+                let code = block.classes.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[row]);
+                let is_wrong = code == LabelCodes::UNKNOWN || classes.decide(scores) != code as usize;
+                f64::from(u8::from(is_wrong))
+            }
+        }
+    }
+}

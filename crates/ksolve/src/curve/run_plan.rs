@@ -1,0 +1,119 @@
+//! The memory plan and the pass shape of a run.
+
+use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use crate::prepare::stage_plans::{self, LOWER_RANK, base_plan, choose_pass_shape};
+use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
+use crate::{GramScratch, GramState, Result, RidgeOptions, features::GRAM_PASS};
+use kapprox::{Real, quality::SpectralOptions};
+use kstore::{MemoryPlan, SelectedTable};
+
+const KRYLOV: usize = 8;
+
+pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
+    let scheme = match method {
+        Method::Scheme(scheme) => scheme.name,
+        Method::Map(_) => options.landmarks.name,
+    };
+    TrainOptions {
+        scaling: options.scaling,
+        map: method.map(),
+        landmarks: LandmarkSource::Scheme(scheme.to_string()),
+        seed: options.seed,
+        ..TrainOptions::new(options.task, options.kernel.clone(), rank)
+    }
+}
+
+/// Returns the ridge options of the test error.
+pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeOptions {
+    RidgeOptions { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
+}
+
+/// Returns the pass shape and the plans of a run at its largest rank; `t` is the number of test
+/// targets, `None` without test rows.
+pub(super) fn plan<T: Real>(
+    selected: &SelectedTable,
+    options: &CurveOptions,
+    method: &Method,
+    rank: usize,
+    t: Option<usize>,
+    resources: &Resources<'_>,
+) -> Result<(PassShape, Vec<MemoryPlan>)> {
+    let training = training(options, method, rank);
+    let mut size =
+        ProblemSize::from_selected::<T>(selected, &training, resources.workers.threads(), t.unwrap_or(0), 1)?;
+    let stored = size.n;
+    let sample = options.sample.map(|rows| (rows as u64).min(stored));
+    size.n = sample.unwrap_or(stored);
+    size.map = map_shape::<T>(&training, size.d, size.n)?;
+    let budget = resources.memory;
+    let ridge = ridge(options, options.ranks.clone(), vec![0.0; t.unwrap_or(0)]);
+    let last = |pass_shape: PassShape| {
+        stage_plans::plan_solve(&size, pass_shape, budget).term(
+            "system and its factor",
+            ridge.solve_bytes(size.map.p),
+            LOWER_RANK,
+        )
+    };
+    let (pass_shape, mut plans) = choose_pass_shape(&size, &last, budget);
+    // the measuring pass computes the Gram matrix, and without test rows nothing is learned
+    let learned = if t.is_some() { plans.last().cloned() } else { None };
+    plans.truncate(plans.iter().position(|plan| plan.stage == GRAM_PASS).unwrap_or(plans.len()));
+    plans.push(plan_errors::<T>(&size, options, pass_shape, t, budget));
+    plans.extend(learned);
+    plans.push(spectrum(&size, options, budget));
+    if let Some(rows) = sample {
+        // two copies in key order while sampling, one copy in row order, and the targets
+        let bytes = 3 * rows as usize * (size.d * size.element_bytes + 40) + 8 * rows as usize * size.t;
+        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
+    }
+    Ok((pass_shape, plans))
+}
+
+pub(super) fn columns(n: u64) -> usize {
+    if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
+}
+
+/// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
+/// so that a sample is informative there, but at least 2,000 and at most [`FLOOR_ROWS`].
+pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
+    let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
+    usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
+}
+
+/// Returns the plan of the measuring pass and of the spectral errors after it: the Gram matrix if
+/// there are targets, stored columns with their features, sums over them, and a tile of features in
+/// both precisions.
+fn plan_errors<T: Real>(
+    size: &ProblemSize,
+    options: &CurveOptions,
+    pass_shape: PassShape,
+    t: Option<usize>,
+    budget: usize,
+) -> MemoryPlan {
+    let (p, d, c, ranks) = (size.map.p, size.d, columns(size.n), options.ranks.len());
+    // all rows, or two copies of the sample for the spectral error
+    let (spectral_rows, stored_rows) =
+        if size.n <= EXACT_ROWS { (size.n as usize, size.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
+    // a Krylov space and its images for each rank and for K, and copies of the growing ones
+    let spaces = 2 * KRYLOV * SpectralOptions::default().steps * (ranks + 1 + size.threads);
+    let tile = pass_shape.tile * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
+    let plan = stage_plans::plan_rows(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)
+        .term("feature map", size.map.footprint.fixed, LOWER_RANK)
+        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), LOWER_RANK)
+        .term("features of a tile", tile, LOWER_RANK)
+        .term("Krylov spaces", 8 * (stored_rows * (d + 2 * p) + spectral_rows * spaces), "name fewer `ranks`");
+    match t {
+        Some(t) => plan.term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), LOWER_RANK).term(
+            "panels",
+            GramScratch::<T>::bytes(p, t, pass_shape.tile, size.threads),
+            LOWER_RANK,
+        ),
+        None => plan,
+    }
+}
+
+/// Returns the plan of the minimum errors: a kernel matrix and its eigendecomposition.
+fn spectrum(size: &ProblemSize, options: &CurveOptions, budget: usize) -> MemoryPlan {
+    let c = floor_rows(size.n, options);
+    base_plan("floor", size, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower `ranks`")
+}

@@ -1,0 +1,100 @@
+//! Predictions in the type of the targets.
+
+use crate::Classes;
+use faer::Mat;
+use kstore::Label;
+use std::fmt::Debug;
+
+/// The predictions of a model in memory: numbers, labels, or a row of numbers for each row.
+pub trait Predictions: Sized {
+    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the
+    /// model.
+    #[doc(hidden)]
+    fn collect(scores: ScoreMatrix, classes: Option<&Classes>) -> Self;
+}
+
+/// Scores of n rows, t per row, row-major.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct ScoreMatrix {
+    pub(super) n: usize,
+    pub(super) numbers: Vec<f64>,
+}
+
+impl ScoreMatrix {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.numbers.chunks_exact((self.numbers.len() / self.n.max(1)).max(1))
+    }
+
+    pub(super) fn matrix(&self) -> Mat<f64> {
+        let t = self.numbers.len() / self.n.max(1);
+        Mat::from_fn(self.n, t, |i, j| self.numbers[i * t + j])
+    }
+}
+
+impl Predictions for Vec<f64> {
+    fn collect(scores: ScoreMatrix, _: Option<&Classes>) -> Self {
+        scores.numbers
+    }
+}
+
+impl Predictions for Mat<f64> {
+    fn collect(scores: ScoreMatrix, _: Option<&Classes>) -> Self {
+        scores.matrix()
+    }
+}
+
+/// The index of the largest score of each row, such as its cluster.
+impl Predictions for Vec<usize> {
+    fn collect(scores: ScoreMatrix, _: Option<&Classes>) -> Self {
+        let largest = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
+        scores.rows().map(largest).collect()
+    }
+}
+
+impl<L: OwnedLabel> Predictions for Vec<L> {
+    fn collect(scores: ScoreMatrix, classes: Option<&Classes>) -> Self {
+        let classes = classes.expect("a classification has classes");
+        let label = |row: &[f64]| L::of(&classes.labels()[classes.decide(row.iter().copied())]);
+        scores.rows().map(label).collect()
+    }
+}
+
+/// The type of a predicted label.
+#[doc(hidden)]
+pub trait OwnedLabel: Clone + Debug + PartialEq {
+    fn of(label: &Label) -> Self;
+}
+
+impl OwnedLabel for String {
+    fn of(label: &Label) -> Self {
+        label.to_string()
+    }
+}
+
+impl OwnedLabel for bool {
+    fn of(label: &Label) -> Self {
+        *label == Label::Bool(true)
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {
+        $(impl OwnedLabel for $type {
+            fn of(label: &Label) -> Self {
+                match label {
+                    Label::Int(value) => Self::try_from(*value).expect("the labels of the fit had this type"),
+                    _ => unreachable!("the labels of the fit were integers"),
+                }
+            }
+        })*
+    };
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32);
+
+impl OwnedLabel for Label {
+    fn of(label: &Label) -> Self {
+        label.clone()
+    }
+}

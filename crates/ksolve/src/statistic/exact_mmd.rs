@@ -1,0 +1,130 @@
+//! Maximum mean discrepancy with the exact kernel: `map` exact.
+//!
+//! K is the kernel matrix of the N rows x_1, …, x_m, z_1, … of both samples. The vector a has entry
+//! 1 for the m rows of the first sample and 0 for the others, and 1 is the vector of ones. The
+//! products K a and K 1 give every double sum of the statistic. Tiles of K are computed, used and
+//! discarded:
+//!
+//! ```text
+//! ΣΣ k(x, x') = aᵀKa,   ΣΣ k(x, z) = aᵀK1 − aᵀKa,   ΣΣ k(z, z') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
+//! ```
+//!
+//! *Passes*: one, which loads the rows. *Flops*: N²d for the kernel values of every 64
+//! permutations, and 2N² for each permutation. *Bytes*: the rows, and a kilobyte per row. The
+//! spectral null distribution needs the spectrum of K, and is available only with feature maps.
+//!
+//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
+//! 2012, equations 3 and 5.
+
+use super::random_labels::{RandomSubsets, p_value};
+use super::{PValues, TestStatistic, require_rows};
+use crate::linalg::kernel_tiles::KernelTiles;
+use crate::prepare::{candidates, stage_plans};
+use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
+use crate::{Certificate, Result};
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kapprox::kernel::Kernel;
+use kapprox::landmark::{Scan, uniform_sample};
+use kstore::key::Purpose;
+use kstore::{MemoryPlan, Pass, RowSource};
+
+/// Number of permutations that share each computed kernel value. With this many, the products cost
+/// more than the kernel evaluations.
+const LABELS_AT_ONCE: usize = 64;
+
+const ROWS_REMEDY: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+
+pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> MemoryPlan {
+    let n = usize::try_from(size.n).unwrap_or(usize::MAX);
+    let vectors = 2 * 8 * LABELS_AT_ONCE.min(permutations.saturating_add(2));
+    // the pass collects the rows in key order; sorting them into row order needs a copy
+    let rows = 3 * (size.d * size.element_bytes + 40);
+    let tiles = KernelTiles::<f64>::bytes(size.threads, LABELS_AT_ONCE);
+    stage_plans::base_plan("mmd", size, budget)
+        .term("rows", n.saturating_mul(rows), ROWS_REMEDY)
+        .term("labels and their products", n.saturating_mul(vectors + 8), ROWS_REMEDY)
+        .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
+        .term("kernel blocks", tiles, "lower `threads`")
+        .term(
+            "decoders and tiles",
+            size.cursor.bytes_for(tile_rows(size.d, size.map.p, size.element_bytes)) * 4,
+            ROWS_REMEDY,
+        )
+}
+
+/// Measures the statistic between the first `m` of `n` rows and the others.
+pub(super) fn measure<T: Real>(
+    kernel: &Kernel,
+    source: &dyn RowSource<T>,
+    n: u64,
+    m: u64,
+    pass_shape: PassShape,
+    (seed, permutations): (u64, usize),
+    resources: &Resources<'_>,
+) -> Result<TestStatistic> {
+    require_rows("mmd of a sample", 2, m.min(n - m))?;
+    let observer = resources.stage_over("rows to memory", source.range());
+    let data = Scan { source, pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) }, count: n };
+    let all = usize::try_from(n).unwrap_or(usize::MAX);
+    let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, seed)?)?;
+    drop(observer);
+    let (n, m) = (rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
+    let kernel = kernel.build()?.typed::<T>();
+    let x = MatRef::from_row_major_slice(rows.x(), n, source.shape().inputs);
+    let mut diag = vec![0.0; n];
+    kernel.diag(x, &mut diag);
+    kapprox::kernel::check_finite::<T>("of this test", &diag)?;
+    let choices = RandomSubsets::new(seed, permutations, m, n, resources.workers);
+    // columns: all rows, the observed labels, random labels
+    let label = |j: usize, row: usize| match j {
+        0 => true,
+        1 => row < m,
+        j => choices.contains(j - 2, row),
+    };
+    let columns = permutations + 2;
+    let mut sums = Vec::with_capacity(columns);
+    let tiles = KernelTiles::new(&*kernel, x, resources.workers);
+    let observer = resources.stage_observer.stage("kernel values", None);
+    for first in (0..columns).step_by(LABELS_AT_ONCE) {
+        if observer.should_stop() {
+            return Err(kstore::Error::Interrupted.into());
+        }
+        let width = LABELS_AT_ONCE.min(columns - first);
+        let v = Mat::from_fn(n, width, |row, j| f64::from(u8::from(label(first + j, row))));
+        let product = tiles.product(v.as_ref());
+        sums.extend((0..width).map(|j| LabelProducts {
+            within: v.col(j).transpose() * product.col(j),
+            with_all: product.col(j).iter().sum(),
+            diag: diag.iter().zip(v.col(j).iter()).map(|(diag, label)| diag * label).sum(),
+        }));
+    }
+    let statistic = |j: usize| sums[j].statistic(&sums[0], m as f64, (n - m) as f64);
+    let (biased, unbiased) = statistic(1);
+    let permuted: Vec<f64> = (2..columns).map(|j| statistic(j).0).collect();
+    let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };
+    // the exact kernel has no approximation error
+    let certificate = Some(Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 });
+    Ok(TestStatistic { biased, unbiased, alignment: None, p_values, permuted, certificate })
+}
+
+/// The sums for a 0/1 label v of the rows.
+struct LabelProducts {
+    /// vᵀKv.
+    within: f64,
+    /// vᵀK1.
+    with_all: f64,
+    /// Σ v_i k_ii.
+    diag: f64,
+}
+
+impl LabelProducts {
+    fn statistic(&self, total: &Self, m: f64, k: f64) -> (f64, f64) {
+        let (within, cross) = (self.within, self.with_all - self.within);
+        let other = total.within - self.with_all - cross;
+        let biased = within / (m * m) + other / (k * k) - 2.0 * cross / (m * k);
+        let (within, other) = (within - self.diag, other - (total.diag - self.diag));
+        // a negative value is rounding error
+        (biased.max(0.0), within / (m * (m - 1.0)) + other / (k * (k - 1.0)) - 2.0 * cross / (m * k))
+    }
+}

@@ -1,0 +1,111 @@
+//! Random labels of rows under a null hypothesis.
+
+use crate::linalg::strips::for_each_strip;
+use kstore::Workers;
+use kstore::key::{Purpose, Stream};
+
+/// Relative tolerance within which a permuted statistic counts as equal to the observed one, since
+/// the order of a sum changes its rounding. It errs on the side of a larger p-value.
+const TIE: f64 = 1e-9;
+
+/// Random subsets of given size of n rows, all equally likely: the rows with the smallest keys.
+///
+/// The key of a row is a one-to-one function of its position, for each seed and permutation. There
+/// are no ties, and the largest key determines the subset: 8 bytes instead of n.
+#[derive(Debug)]
+pub(super) struct RandomSubsets {
+    keys: Vec<(Stream, u64)>,
+}
+
+impl RandomSubsets {
+    pub(super) fn new(seed: u64, count: usize, size: usize, n: usize, workers: &Workers) -> Self {
+        let mut keys: Vec<(Stream, u64)> = (0..count).map(|j| (stream(seed, j), 0)).collect();
+        if size > 0 && size <= n {
+            for_each_strip(workers, &mut keys, 1, |_, key| {
+                let (stream, largest) = &mut key[0];
+                let mut words: Vec<u64> = (0..n as u64).map(|row| stream.word(row)).collect();
+                *largest = *words.select_nth_unstable(size - 1).1;
+            });
+        }
+        Self { keys }
+    }
+
+    /// Returns the bytes needed in addition to the state while the subsets are drawn.
+    pub(super) fn bytes(n: usize, threads: usize) -> usize {
+        threads.max(1).saturating_mul(8 * n)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn contains(&self, j: usize, position: usize) -> bool {
+        let (stream, largest) = &self.keys[j];
+        stream.word(position as u64) <= *largest
+    }
+}
+
+fn stream(seed: u64, j: usize) -> Stream {
+    Stream::new(seed, Purpose::Permutations, j as u64)
+}
+
+/// Returns the `j`-th random order of `n` rows, all orders equally likely (Fisher, Yates 1938).
+pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
+    let stream = stream(seed, j);
+    let mut order: Vec<u32> = (0..u32::try_from(n).unwrap_or(u32::MAX)).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, stream.below(i as u64, i as u64 + 1) as usize);
+    }
+    order
+}
+
+/// Returns the p-value (1 + number of values at least as large as the observed) / (1 + number of
+/// values). It is never 0, because the observed labels are one of the possible ones (Phipson,
+/// Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
+pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
+    let threshold = observed - TIE * observed.abs();
+    let larger = permuted.iter().filter(|value| **value >= threshold).count();
+    (!permuted.is_empty()).then(|| (1 + larger) as f64 / (1 + permuted.len()) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_has_its_size_and_every_row_the_same_chance() {
+        let (n, size, count) = (50, 20, 4000);
+        let choices = RandomSubsets::new(1, count, size, n, &Workers::sequential());
+        let mut often = vec![0.0; n];
+        let mut pairs = 0.0;
+        for j in 0..count {
+            let chosen: Vec<usize> = (0..n).filter(|row| choices.contains(j, *row)).collect();
+            assert_eq!(chosen.len(), size);
+            chosen.iter().for_each(|row| often[*row] += 1.0);
+            pairs += f64::from(u8::from(choices.contains(j, 3) && choices.contains(j, 4)));
+        }
+        // each count is binomial(4000, 0.4): five standard deviations
+        let (mean, sd) = (0.4 * count as f64, (count as f64 * 0.24).sqrt());
+        assert!(often.iter().all(|count| (count - mean).abs() < 5.0 * sd), "{often:?}");
+        let chance = 20.0 * 19.0 / (50.0 * 49.0);
+        assert!((pairs - chance * count as f64).abs() < 5.0 * (count as f64 * chance).sqrt(), "{pairs}");
+        let threaded = RandomSubsets::new(1, count, size, n, &Workers::new(3));
+        assert!((0..count).all(|j| choices.keys[j].1 == threaded.keys[j].1));
+    }
+
+    #[test]
+    fn all_orders_are_equally_likely() {
+        let mut counts = std::collections::BTreeMap::<Vec<u32>, f64>::new();
+        (0..24_000).for_each(|j| *counts.entry(order(7, j, 4)).or_default() += 1.0);
+        assert_eq!(counts.len(), 24);
+        let chi2: f64 = counts.values().map(|c| (c - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi2 < 61.0, "chi-squared with 23 degrees of freedom, p = 3e-5: {chi2}");
+    }
+
+    #[test]
+    fn a_p_value_counts_the_observed_labels() {
+        assert_eq!(p_value(1.0, &[]), None);
+        assert_eq!(p_value(1.0, &[0.5, 2.0, 1.0 - 1e-12]), Some(0.75));
+        assert_eq!(p_value(9.0, &[0.0; 99]), Some(0.01));
+    }
+}

@@ -1,0 +1,330 @@
+//! The description of a search by its caller, and the defaults for everything that was not
+//! specified.
+
+use super::{
+    ANY_SOLVER, ModelSelection, Score, SearchJournal, SearchListener, SearchPart, SearchWork, SelectionResult,
+    SolverMeasure, TimeBudget, TuneOptions,
+};
+use super::{MAX_METRIC_FEATURES, likely_classes};
+use crate::job::{ElementType, Fit, Fitted, Run};
+use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, StageObserver};
+use crate::solver::parameter;
+use crate::{Error, Result, Task};
+use kapprox::{Kernel, Real};
+use kstore::{Missing, SelectedTable, Selection, Table, schema::Kind};
+use std::time::Duration;
+
+/// The parts of the fit of a [`Tune`] that the caller specified. The search chooses the others.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedParts {
+    /// Kernel: no other is tried.
+    pub kernel: bool,
+    /// Metric.
+    pub metric: bool,
+    /// Landmark scheme, or landmarks from a table.
+    pub landmarks: bool,
+    /// Scaling.
+    pub scaling: bool,
+}
+
+/// A search for a model of a table: kernels, metrics, solvers and regularisation parameters are
+/// compared on a sample of the rows, and the best combination is fitted on all rows.
+///
+/// Rust, the command and Python share the same defaults:
+///
+/// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors
+///   of length scales are given, and the rows have at most [`MAX_METRIC_FEATURES`] features;
+/// * **landmarks** with a learned metric are uniform: a learned metric leaves few directions, so
+///   schemes that minimise the kernel residual take longer and predict no better;
+/// * the **scalings** asinh and quantile are tried in addition to standard scaling if a metric is
+///   learned and `score` is cv;
+/// * **missing values** become an indicator feature;
+/// * with a **time** limit, the fit uses the exact kernel if it is predicted to finish in time,
+///   otherwise the largest rank for which this holds.
+///
+/// ```
+/// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
+/// # let x: Vec<f64> = (0..1200).map(|i| f64::from(i) / 100.0).collect();
+/// # let y: Vec<f64> = x.chunks(2).map(|x| (x[0] + x[1]).sin()).collect();
+/// let table = kstore::Table::from_rows(&x, 2, &y)?; // or Table::open(&["data/*.parquet"])?
+/// // or .time(Duration::from_secs(300)) instead of .work
+/// let best = Tune::any().work("4,3".parse::<SearchWork>()?).rank(60).fit(&table, "y")?;
+/// assert!(best.report.train.unwrap().mse < 0.01);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tune {
+    solver: String,
+    fit: Fit,
+    fixed: FixedParts,
+    kernels: Option<Vec<Kernel>>,
+    factors: Option<String>,
+    score: Score,
+    measure: Option<SolverMeasure>,
+    sample: usize,
+    time: Option<Duration>,
+    work: Option<SearchWork>,
+}
+
+/// A listener that checks the time and forwards warnings to the observer of the run.
+struct BudgetListener<'a> {
+    budget: &'a TimeBudget,
+    stages: &'a dyn StageObserver,
+}
+
+impl SearchListener for BudgetListener<'_> {
+    fn is_late(&self, part: SearchPart, next: Duration) -> bool {
+        self.budget.is_exceeded(part, next)
+    }
+
+    fn warn(&self, text: &str) {
+        self.stages.warn(text.to_string());
+    }
+}
+
+impl Tune {
+    /// Returns a search that also chooses the solver: ridge regression for numeric targets;
+    /// logistic regression, ridge regression or support vector machines for classes.
+    pub fn any() -> Self {
+        Self::new(ANY_SOLVER, Fit::ridge())
+    }
+
+    /// Returns a search for the kernel and the regularisation parameter of a supervised solver.
+    ///
+    /// # Errors
+    /// An unknown solver name.
+    pub fn solver(name: &str) -> Result<Self> {
+        Ok(Self::new(name, Fit::solver(name)?))
+    }
+
+    /// Returns a search that completes `fit`, a ridge regression if the solver is [`ANY_SOLVER`].
+    pub fn new(solver: &str, fit: Fit) -> Self {
+        let (solver, score) = (solver.to_string(), Score::default());
+        let (fixed, kernels, factors, measure) = (FixedParts::default(), None, None, None);
+        Self { solver, fit, fixed, kernels, factors, score, measure, sample: 20_000, time: None, work: None }
+    }
+
+    /// Sets which parts of the fit the search must not change.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fixed(self, given: FixedParts) -> Self {
+        Self { fixed: given, ..self }
+    }
+
+    /// Sets the kernels to compare.
+    #[must_use]
+    pub fn kernels(self, kernels: Vec<Kernel>) -> Self {
+        Self { kernels: Some(kernels), ..self }
+    }
+
+    /// Sets the factors of the length scale of each kernel: `0.5,1,2`, or `0.25..4` for doubling.
+    #[must_use]
+    pub fn factors(self, factors: &str) -> Self {
+        Self { factors: Some(factors.to_string()), ..self }
+    }
+
+    /// Sets the score by which kernels are compared.
+    #[must_use]
+    pub fn score(self, score: Score) -> Self {
+        Self { score, ..self }
+    }
+
+    /// Sets the measure by which solvers are compared.
+    #[must_use]
+    pub fn measure(self, measure: SolverMeasure) -> Self {
+        Self { measure: Some(measure), ..self }
+    }
+
+    /// Sets the number of rows of the sample.
+    #[must_use]
+    pub fn sample(self, sample: usize) -> Self {
+        Self { sample, ..self }
+    }
+
+    /// Sets the rank of the fit, and of the trials unless the work is set.
+    #[must_use]
+    pub fn rank(self, rank: usize) -> Self {
+        Self { fit: self.fit.rank(rank), ..self }
+    }
+
+    /// Sets the time limit of the search and the fit together.
+    #[must_use]
+    pub fn time(self, time: Duration) -> Self {
+        Self { time: Some(time), ..self }
+    }
+
+    /// Sets the work of the search instead of its time; results are then bit-identical on every
+    /// machine.
+    #[must_use]
+    pub fn work(self, work: SearchWork) -> Self {
+        Self { work: Some(work), ..self }
+    }
+
+    /// Chooses a model of the column `target` and fits it with the default resources.
+    ///
+    /// # Errors
+    /// The errors of [`Tune::run`].
+    pub fn fit(&self, table: &Table, target: &str) -> Result<Fitted> {
+        Ok(self.run(table, target, &Run::new())?.0)
+    }
+
+    /// Chooses a model of the column `target` and fits it. Text and Boolean values are classes; so
+    /// are integers if the solver is [`ANY_SOLVER`] and they look like classes
+    /// ([`likely_classes`]).
+    ///
+    /// # Errors
+    /// The errors of the rows, the trials and the fit.
+    pub fn run(&self, table: &Table, target: &str, run: &Run<'_>) -> Result<(Fitted, SelectionResult)> {
+        let described = self.fit_with_defaults();
+        let targets = vec![target.to_string()];
+        let rows = described.row_selection();
+        // an indicator costs one feature, and only in columns with missing values
+        let missing = if rows.missing == Missing::Fitted { Missing::Indicator } else { rows.missing };
+        let rows = Selection { targets, missing, ..rows };
+        let position = table.schema().position(target);
+        let kind = position.map(|position| &table.schema().columns[position].kind);
+        let free = described.family().reads(&parameter::TASK) && !described.has_option(parameter::TASK.name);
+        let classes = described.clone().set(parameter::TASK.name, Task::Classification);
+        let holds_classes = free
+            && match kind {
+                Some(Kind::Bool | Kind::Text) => true,
+                Some(Kind::Int { .. }) if self.solver == ANY_SOLVER => {
+                    likely_classes(&table.select(&classes.selection(rows.clone())?)?, run)?.is_some()
+                }
+                _ => false,
+            };
+        let fit = if holds_classes { classes } else { described };
+        let selected = run.resolve_categories(&table.select(&fit.selection(rows)?)?)?;
+        let (base, pace) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time));
+        match base.element_type() {
+            ElementType::F32 => self.run_typed::<f32>(&base, &pace, &selected, run),
+            ElementType::F64 => self.run_typed::<f64>(&base, &pace, &selected, run),
+        }
+    }
+
+    fn run_typed<T: Real>(
+        &self,
+        base: &Fit,
+        pace: &TimeBudget,
+        selected: &SelectedTable,
+        run: &Run<'_>,
+    ) -> Result<(Fitted, SelectionResult)> {
+        let options = self.options(base, selected)?;
+        let listener = BudgetListener { budget: pace, stages: run.resources().stage_observer };
+        let written =
+            |chosen: &SelectionResult| self.final_fit(chosen, Some(pace), selected, run, &Ok).map(|(fit, _)| fit);
+        let choice = self.model_selection((base, &options), (selected, run), &listener, &written);
+        let chosen = choice.run::<T>(&mut SearchJournal::open(None)?)?;
+        Ok((chosen.fit.run(selected, run)?, chosen))
+    }
+
+    fn learns_metric(&self) -> bool {
+        match self.fixed.metric {
+            true => matches!(self.fit.metric_source(), MetricSource::Learned(_)),
+            false => self.score != Score::Alignment && self.factors.is_none(),
+        }
+    }
+
+    /// Returns the fit that selects the rows: with the default metric and landmarks, and without
+    /// ranks if the work is set, because the search that reported this work had no ranks.
+    #[doc(hidden)]
+    pub fn fit_with_defaults(&self) -> Fit {
+        let mut fit = self.fit.clone();
+        if self.learns_metric() && !self.fixed.metric {
+            fit = fit.metric(MetricSource::Learned(MetricForm::Best));
+        }
+        if self.learns_metric() && !self.fixed.landmarks && !fit.map_spec().is_without_rows() {
+            fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
+        }
+        if self.work.is_some() { fit.without_ranks() } else { fit }
+    }
+
+    /// Returns true if no metric is learned because the rows have too many features.
+    #[doc(hidden)]
+    pub fn is_too_wide(&self, features: usize) -> bool {
+        self.learns_metric() && !self.fixed.metric && features > MAX_METRIC_FEATURES
+    }
+
+    /// Returns a prepared fit for rows with this many features.
+    #[doc(hidden)]
+    pub fn for_features(&self, fit: Fit, features: usize) -> Fit {
+        if self.is_too_wide(features) { fit.metric(MetricSource::None) } else { fit }
+    }
+
+    /// Returns the options of the search for a prepared fit whose files are open.
+    ///
+    /// # Errors
+    /// Factors in addition to a learned metric, which finds its own length scale; the errors of
+    /// [`TuneOptions::new`].
+    #[doc(hidden)]
+    pub fn options(&self, base: &Fit, selected: &SelectedTable) -> Result<TuneOptions> {
+        if let Some(factors) = self.factors.as_ref().filter(|_| self.learns_metric()) {
+            let why = "the metric determines the length scales; leave it out, or set `metric` none";
+            return Err(Error::option("factors", factors, why));
+        }
+        let learns = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
+        let own = [base.kernel_spec().clone()];
+        let is_named = self.fixed.kernel || !learns;
+        let kernels = self.kernels.as_deref().or(is_named.then_some(&own[..]));
+        let mut options = TuneOptions::new(base, self.score, kernels, self.sample, selected)?;
+        if let Some(factors) = &self.factors {
+            options.factors = crate::lists::parse_factors(factors)?;
+        }
+        options.measure = self.measure;
+        Ok(options)
+    }
+
+    /// Returns the model selection with these defaults.
+    #[doc(hidden)]
+    pub fn model_selection<'a>(
+        &'a self,
+        (base, options): (&'a Fit, &'a TuneOptions),
+        (selected, run): (&'a SelectedTable, &'a Run<'a>),
+        listener: &'a dyn SearchListener,
+        final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
+    ) -> ModelSelection<'a> {
+        let learns = matches!(base.metric_source(), MetricSource::Learned(_));
+        let tries = learns && !self.fixed.scaling && self.score == Score::Cv && !base.map_spec().is_without_rows();
+        let scalings: &[Scaling] = if tries { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
+        let exact = self.time.is_some() && !self.fixed.landmarks;
+        ModelSelection {
+            solver: &self.solver,
+            base,
+            options,
+            scalings,
+            selected,
+            work: self.work,
+            allows_exact: exact,
+            run,
+            listener,
+            final_fit,
+        }
+    }
+
+    /// Returns the final fit of a model selection. With a time limit and `budget`, it has the ranks
+    /// that fit the time, and the command-line options that repeat it on any machine are returned
+    /// too. `opened` opens the files of a fit.
+    ///
+    /// # Errors
+    /// The errors of [`TimeBudget::feasible_fit`] and of `opened`.
+    #[doc(hidden)]
+    pub fn final_fit(
+        &self,
+        chosen: &SelectionResult,
+        budget: Option<&TimeBudget>,
+        selected: &SelectedTable,
+        run: &Run<'_>,
+        opened: &dyn Fn(Fit) -> Result<Fit>,
+    ) -> Result<(Fit, Option<String>)> {
+        let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
+        let fit = chosen.fit.clone().scaling(chosen.search.scaling).metric(metric);
+        let fit = if self.work.is_some() { fit.with_ranks_of(&self.fit) } else { fit };
+        let Some(pace) = budget.filter(|_| self.time.is_some()) else { return Ok((fit, None)) };
+        let reach = pace.feasible_fit(&opened(fit.clone())?, chosen, selected, run)?;
+        let repeat =
+            reach.as_ref().map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.command_options(&fit));
+        let fit = if let Some(reach) = reach { reach.apply_to(fit) } else { fit };
+        Ok((fit, Some(format!("--work {} {repeat}", chosen.work))))
+    }
+}

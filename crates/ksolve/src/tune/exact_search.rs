@@ -1,0 +1,312 @@
+//! Selection of kernel, length scale and regularisation parameter for the exact kernel, by fits on
+//! a few thousand rows.
+//!
+//! A map with few features needs a large length scale, because small ones need many landmarks. The
+//! exact kernel is best at a small length scale and, if the target has steps, with a rougher
+//! kernel. Therefore these are chosen again, with the learned metric: first the kernel, then the
+//! length scale of the best kernel, then its regularisation parameter, each while the held-out
+//! error falls. For more rows, the length scale stays the same, and so does lambda·n, the noise
+//! variance of the target.
+//!
+//! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables this many per fold.
+
+use super::contest::{Contender, ContenderReport, TRIAL_RANK, solver_label};
+use super::model_selection::ModelSelection;
+use super::selection_result::SearchPart;
+use super::{KernelSearchResult, SearchJournal, SolverMeasure, history::SearchLog, trial::Trials};
+use crate::job::{Fit, Run};
+use crate::metric::apply_metric;
+use crate::prepare::map_builder::resolve_length_scale;
+use crate::request::MetricSource;
+use crate::solver::{parameter, svm};
+use crate::{Error, Result};
+use kapprox::{Real, kernel::Kernel, map::MapSpec};
+use kstore::SelectedTable;
+
+/// Maximum number of training rows of a trial; in smaller tables, of all folds together.
+const MAX_TRIAL_ROWS: usize = 5_000;
+
+/// Regularisation parameters that every kernel is tried with: 1e-3, for noisy targets, only if the
+/// trials have fewer than [`MAX_TRIAL_ROWS`] rows; then one for small and one for large length
+/// scales. [`MIN_LAMBDA`] is the smallest one that is tried.
+const LAMBDA_GRID: [f64; 3] = [1e-3, 1e-5, 1e-7];
+const MIN_LAMBDA: f64 = 1e-9;
+
+/// A smaller regularisation parameter must reduce the error below this fraction to be worth its
+/// iterations.
+const MAX_ERROR_RATIO: f64 = 0.995;
+
+/// Maximum number of steps of the length scale in one direction.
+const STEPS: usize = 3;
+
+/// Exponent of the number of rows in the time of an exact fit. In ridge regression, 36,000 rows x 8
+/// took 32 times as long as 5,000 rows, 41,157 x 9 from 39 to 75 times, and 57,248 x 27 137 times.
+/// A one-vs-one classifier sees few of the rows: 60,000 x 784 with ten classes took 27 times as
+/// long as 5,000 rows.
+const GROWTH: f64 = 1.9;
+const GROWTH_OF_PAIRS: f64 = 1.5;
+
+#[derive(Clone, Debug)]
+struct ExactFit {
+    kernel: Kernel,
+    metric: MetricSource,
+    form: String,
+    lambda: Option<f64>,
+    error: f64,
+}
+
+/// A coordinate search over exact fits.
+struct ExactSearch<'w, 'l, 'm, 'j, T> {
+    choice: &'w ModelSelection<'w>,
+    trials: &'w Trials<T>,
+    by: SolverMeasure,
+    folds: Vec<usize>,
+    /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
+    name: String,
+    fit: Fit,
+    /// Time of the final fit and its test, in units of one trial; `None` if the exact map was
+    /// requested, so that any time is allowed.
+    final_cost: Option<f64>,
+    log: &'w mut SearchLog<'l>,
+    journal: &'m mut SearchJournal<'j>,
+    best: Option<ExactFit>,
+    problem: Option<String>,
+}
+
+impl ModelSelection<'_> {
+    /// Returns the best exact solver: the exact solver of the winner or, if it has none, of the
+    /// best contender that has one. Returns `None` if the fit should use a map: lambda is set, no
+    /// contender has an exact solver, memory or time do not suffice, the rows are too few to
+    /// compare error rates, or the winner is better on the same number of rows.
+    ///
+    /// # Errors
+    /// Errors of the listener; if the exact map was requested, the reason why no exact fit
+    /// succeeded.
+    pub(super) fn search_exact<T: Real>(
+        &self,
+        (winner, tried, tuned): (&Contender, &[Contender], &KernelSearchResult),
+        (trials, by): (&Trials<T>, SolverMeasure),
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<Option<(Contender, Option<String>)>> {
+        let is_requested = self.base.map_spec().is_exact();
+        if !is_requested
+            && (!self.allows_exact || self.base.has_penalty() || *self.base.map_spec() != MapSpec::default())
+        {
+            return Ok(None);
+        }
+        log.part = SearchPart::ExactFits;
+        if !is_requested && log.is_late(journal)? {
+            return Ok(None);
+        }
+        let Some((name, fit, fits)) = exact_solver(tried, !self.base.has_penalty(), self.selected, self.run)? else {
+            let why = "none of the tried solvers supports the exact kernel; leave `map` out";
+            return if is_requested { Err(Error::option("map", "exact", why)) } else { Ok(None) };
+        };
+        let few = tuned.classes > 0 && trials.search_row_count() < MAX_TRIAL_ROWS;
+        if !is_requested && (!fits || few) {
+            return Ok(None);
+        }
+        let folds: Vec<usize> =
+            trials.folds().take((MAX_TRIAL_ROWS / trials.search_row_count().max(1)).max(1)).collect();
+        let learned = folds.first().map_or(0, |fold| trials.learned(*fold, MAX_TRIAL_ROWS).len()).max(1);
+        let lambdas = match self.base.has_penalty() {
+            true => vec![None],
+            false => LAMBDA_GRID.into_iter().skip(usize::from(learned == MAX_TRIAL_ROWS)).map(Some).collect(),
+        };
+        let search_rows = trials.search_row_count() as u64;
+        let growth = if fit.has_option(svm::PAIRS.name) { GROWTH_OF_PAIRS } else { GROWTH };
+        let times = |rows: u64| (rows as f64 / learned as f64).powf(growth);
+        // the final fit, and the test before it
+        let final_cost = (times(tuned.rows) + times(search_rows)) / folds.len().max(1) as f64;
+        let (choice, best, problem) = (self, None, None);
+        let final_cost = (!is_requested).then_some(final_cost);
+        let mut search = ExactSearch { choice, trials, by, folds, name, fit, final_cost, log, journal, best, problem };
+        let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS;
+        self.listener.begin(SearchPart::ExactFits, steps as u64);
+        let is_in_time = search.run((winner, tuned), &lambdas)?;
+        self.listener.end();
+        if !(is_in_time && search.is_in_time(0)?) {
+            return Ok(None);
+        }
+        let rival = if is_requested { None } else { search.rival(winner)? };
+        if !is_requested && search.best.as_ref().is_none_or(|best| rival.is_some_and(|rival| best.error >= rival)) {
+            return Ok(None);
+        }
+        let ExactSearch { name, fit, best, problem, .. } = search;
+        let Some(best) = best.filter(|best| best.error.is_finite()) else {
+            let why = problem.unwrap_or("no exact fit succeeded".to_string());
+            return if is_requested { Err(Error::option("map", "exact", why)) } else { Ok(None) };
+        };
+        let report = ContenderReport::new(solver_label(&name, best.lambda), &best.kernel, &best.form);
+        let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
+        let fit = fit.kernel(best.kernel).metric(best.metric);
+        let fit = Contender { name, fit, lambda: best.lambda, report };
+        let why =
+            rival.map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
+        Ok(Some((fit.for_rows(learned as u64, search_rows, None), why)))
+    }
+}
+
+/// Returns the exact solver of the winner or, if it has none, of the best contender that has one;
+/// with its name and whether it fits the memory. If `free`, its regularisation parameter is still
+/// to be chosen.
+fn exact_solver(
+    tried: &[Contender],
+    free: bool,
+    selected: &SelectedTable,
+    run: &Run<'_>,
+) -> Result<Option<(String, Fit, bool)>> {
+    let mut order: Vec<&Contender> = tried.iter().collect();
+    let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
+    order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
+    for Contender { name, fit, .. } in order {
+        let fit = fit.clone().with_exact_kernel()?;
+        let planned_fit = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDA_GRID[1]) } else { fit.clone() };
+        if let Ok(plan) = planned_fit.plan(selected, run) {
+            return Ok(Some((format!("{name} on the exact kernel"), fit, plan.fits())));
+        }
+    }
+    Ok(None)
+}
+
+impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
+    /// Searches for the best exact solver; false if the first trial predicts that the final fit
+    /// exceeds the time.
+    fn run(&mut self, (winner, tuned): (&Contender, &KernelSearchResult), lambdas: &[Option<f64>]) -> Result<bool> {
+        let kernels = self.kernels(winner, tuned)?;
+        let more = lambdas.len() * kernels.len() + STEPS;
+        for candidate in kernels {
+            for lambda in lambdas {
+                let first = self.best.is_none();
+                self.try_fit(ExactFit { lambda: *lambda, ..candidate.clone() }, 1.0)?;
+                if first && !self.is_in_time(more)? {
+                    return Ok(false);
+                }
+            }
+        }
+        for factor in [0.5, 2.0] {
+            let mut steps = 0;
+            while let Some(best) = self.best.clone().filter(|_| steps < STEPS) {
+                steps += 1;
+                if !self.try_fit(ExactFit { kernel: best.kernel.with_scaled_lengths(factor)?, ..best }, 1.0)? {
+                    break;
+                }
+            }
+            // if half the length scale is better, twice the length scale is not
+            if steps > 1 {
+                break;
+            }
+        }
+        for (factor, worth) in [(0.1, MAX_ERROR_RATIO), (10.0, 1.0)] {
+            let mut is_better = true;
+            while let Some((best, lambda)) =
+                self.best.clone().filter(|_| is_better).and_then(|b| Some((b.clone(), b.lambda?)))
+            {
+                let lambda = lambda * factor;
+                is_better = (MIN_LAMBDA..1.0).contains(&lambda)
+                    && self.try_fit(ExactFit { lambda: Some(lambda), ..best }, worth)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns true if the final fit is likely to end in time after `more` trials.
+    fn is_in_time(&mut self, more: usize) -> Result<bool> {
+        let Some(whole) = self.final_cost else { return Ok(true) };
+        Ok(!self.log.is_fit_late(self.log.last_duration.mul_f64(whole + more as f64), self.journal)?)
+    }
+
+    /// Returns the error of the winner on the same number of rows; `None` if the fit fails.
+    fn rival(&mut self, winner: &Contender) -> Result<Option<f64>> {
+        self.error(&winner.fit.clone().at_rank(TRIAL_RANK), winner.report.solver.clone())
+    }
+
+    /// Returns the initial kernels: the winner, the others with its metric, and the best kernel
+    /// without a metric.
+    fn kernels(&self, winner: &Contender, tuned: &KernelSearchResult) -> Result<Vec<ExactFit>> {
+        let initial = |kernel: Kernel, of: &Contender| {
+            let (metric, form) = (of.fit.metric_source().clone(), of.report.metric.clone());
+            ExactFit { kernel, metric, form, lambda: None, error: f64::INFINITY }
+        };
+        let mut sample = self.trials.sample();
+        if let Some(metric) = winner.metric() {
+            sample = apply_metric(&sample, metric);
+        }
+        let mut candidates = vec![initial(winner.fit.kernel_spec().clone(), winner)];
+        for kernel in self.choice.options.kernels.iter().filter(|kernel| **kernel != tuned.requested_kernel) {
+            candidates.push(initial(resolve_length_scale(kernel, &sample, self.choice.options.training.seed)?, winner));
+        }
+        if let Some(plain) = winner.without_metric(tuned)? {
+            candidates.push(initial(plain.fit.kernel_spec().clone(), &plain));
+        }
+        Ok(candidates)
+    }
+
+    /// Tries an exact fit unless the part is late. It becomes the best if its error is below
+    /// `worth` times the best error; returns whether it did.
+    fn try_fit(&mut self, candidate: ExactFit, worth: f64) -> Result<bool> {
+        if self.best.is_some() && self.log.is_late(self.journal)? {
+            return Ok(false);
+        }
+        let fit = self.fit.clone().kernel(candidate.kernel.clone()).metric(candidate.metric.clone());
+        let fit = candidate.lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
+        let what = solver_label(&format!("{}, {}", self.name, candidate.kernel), candidate.lambda);
+        let error = self.error(&fit, what)?.unwrap_or(f64::INFINITY);
+        let falls = self.best.as_ref().is_none_or(|best| error < worth * best.error);
+        if falls {
+            self.best = Some(ExactFit { error, ..candidate });
+        }
+        Ok(falls)
+    }
+
+    /// Returns the mean error of a fit over the folds; `None` if the fit fails.
+    fn error(&mut self, fit: &Fit, what: String) -> Result<Option<f64>> {
+        let Self { choice, trials, by, folds, journal: memory, .. } = self;
+        let errors = || {
+            folds
+                .iter()
+                .map(|fold| trials.validation_error(fit, *fold, *by, MAX_TRIAL_ROWS, choice.run))
+                .sum::<Result<f64>>()
+        };
+        let (error, problem) = self.log.run_trial(what, || {
+            memory.get_or_compute(|| match errors() {
+                Ok(sum) => Ok((Some(sum / folds.len().max(1) as f64), None)),
+                Err(error) if error.is_interrupted() => Err(error),
+                Err(error) => Ok((None, Some(error.to_string()))),
+            })
+        })?;
+        self.problem = problem.or(self.problem.take());
+        Ok(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kstore::{Selection, Table};
+
+    #[test]
+    fn where_the_winner_has_no_machine_the_best_solver_with_one_has() {
+        let contender = |name: &str, mean: f64, chosen: bool| {
+            let fit = Fit::solver(name).unwrap().kernel(Kernel::parse("gaussian(sigma=1)").unwrap());
+            let fit = if name == "ridge" { fit.set("task", "classification") } else { fit };
+            let report = ContenderReport { mean: Some(mean), chosen, ..ContenderReport::default() };
+            Contender { name: name.to_string(), fit, lambda: None, report }
+        };
+        let x: Vec<f64> = (0..200).map(f64::from).collect();
+        let y: Vec<f64> = (0..200).map(|i| f64::from(i % 2)).collect();
+        let selection = Selection { targets: vec!["y".to_string()], class_target: true, ..Selection::default() };
+        let selected = Table::from_rows(&x, 1, &y).unwrap().select(&selection).unwrap();
+        let first =
+            |tried: &[Contender]| exact_solver(tried, true, &selected, &Run::new()).unwrap().map(|found| found.0);
+        let of =
+            |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
+        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the exact kernel"));
+        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the exact kernel"));
+        // the winner comes first, even if its mean is higher
+        let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
+        assert_eq!(first(&won).as_deref(), Some("svm on the exact kernel"));
+        assert_eq!(first(&of(0.15)[..1]), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! Sampling of whole groups of rows, for solvers that compare the rows of a group.
+
+use crate::Result;
+use crate::prepare::{candidates, survey::Survey};
+use crate::request::{PassShape, Resources};
+use kapprox::{Real, landmark::RowSample};
+use kstore::key::{Purpose, Stream};
+use kstore::{LabelCodes, MemoryRows, Pass, RowSource};
+use std::cmp::Reverse;
+
+/// Draws random groups until their rows would exceed `max_rows`, in descending order of the keys of
+/// the groups. Returns `None` if the table has no groups or the first group is too large. Two
+/// passes.
+pub(super) fn draw<T: Real>(
+    source: &dyn RowSource<T>,
+    survey: &Survey,
+    max_rows: usize,
+    (seed, pass_shape): (u64, PassShape),
+    resources: &Resources<'_>,
+) -> Result<Option<(MemoryRows<T>, RowSample<T>)>> {
+    let counts = survey.statistics.groups.sorted();
+    let keys = Stream::new(seed, Purpose::Candidates, 0);
+    let mut order = Vec::from_iter(0..counts.len());
+    order.sort_by_key(|group| Reverse(keys.word(*group as u64)));
+    let (mut places, mut held) = (vec![None; counts.len()], 0);
+    for (place, group) in order.into_iter().enumerate() {
+        held += usize::try_from(counts[group].1).unwrap_or(usize::MAX).min(max_rows + 1);
+        if held > max_rows {
+            break;
+        }
+        places[group] = Some(place);
+    }
+    if places.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let d = source.shape().inputs;
+    let observer = resources.stage_over("sampling groups", source.range());
+    let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) };
+    let (mut rows, mut x) = (Vec::new(), Vec::new());
+    pass.visit(source, |block| {
+        for (i, row) in block.rows.iter().enumerate() {
+            let code = block.groups.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
+            if let Some(Some(place)) = places.get(code as usize) {
+                rows.push((*place, *row, rows.len()));
+                x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
+            }
+        }
+        Ok::<(), crate::Error>(())
+    })?;
+    rows.sort_unstable();
+    let found = rows.iter().flat_map(|(_, _, at)| &x[at * d..(at + 1) * d]).copied().collect();
+    let sample = RowSample { rows: rows.iter().map(|(_, row, _)| *row).collect(), x: found, d, weights: Vec::new() };
+    let all = candidates::in_row_order(sample.clone())?;
+    Ok(Some((candidates::with_targets(all, source, pass)?, sample)))
+}

@@ -1,0 +1,315 @@
+//! The complete search: kernels and metrics, the scaling, solvers with their regularisation
+//! parameters, then the test of the winner.
+
+use super::contest::{ANY_SOLVER, Contest, contenders, has_probabilities};
+use super::{
+    ContenderReport, HeldOutScore, KernelSearch, Score, SearchJournal, SearchListener, SearchPart, SearchWork,
+    SelectionResult, SolverMeasure,
+};
+use super::{KernelSearchResult, TuneOptions, WinnerTest};
+use super::{history::SearchLog, refine::MAX_ERROR_RATIO, time_budget::needs_half_rank, trial::Trials};
+use crate::job::{Fit, Run};
+use crate::request::{Resources, Scaling, TrainOptions};
+use crate::{Error, Result};
+use kapprox::Real;
+use kstore::SelectedTable;
+use std::time::{Duration, Instant};
+
+/// A model selection: the base fit, the candidates, the rows and the resources.
+#[derive(Clone, Copy)]
+pub struct ModelSelection<'a> {
+    /// Name of a solver, or [`super::ANY_SOLVER`].
+    pub solver: &'a str,
+    /// Fit that the search completes.
+    pub base: &'a Fit,
+    /// Kernels, and the options of their comparison.
+    pub options: &'a TuneOptions,
+    /// Scalings that are tried with the best kernel, after the scaling of the options.
+    pub scalings: &'a [Scaling],
+    /// Rows and columns of the table.
+    pub selected: &'a SelectedTable,
+    /// Maximum number of steps of each part, which replaces the listener's time limit; the result
+    /// is then independent of the machine.
+    pub work: Option<SearchWork>,
+    /// True if the fit may use the exact kernel instead of a feature map, provided that memory and,
+    /// according to the listener, time suffice. A base fit with an exact map always uses the exact
+    /// kernel.
+    pub allows_exact: bool,
+    /// Resources. The observer receives the stages of every step. Checkpoints are not read.
+    pub run: &'a Run<'a>,
+    /// Listener that receives the steps.
+    pub listener: &'a dyn SearchListener,
+    /// Function that returns the final fit, which may have other ranks than the trials; called
+    /// once, at the end of the search.
+    pub final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
+}
+
+impl std::fmt::Debug for ModelSelection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Choice").field("solver", &self.solver).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl ModelSelection<'_> {
+    /// Runs the search. Results that are in `journal` are not computed again.
+    ///
+    /// # Errors
+    /// The errors of [`KernelSearch::open`], of [`KernelSearch::step`], of the fits, and of the
+    /// listener.
+    pub fn run<T: Real>(&self, journal: &mut SearchJournal<'_>) -> Result<SelectionResult> {
+        let mut log = SearchLog::new(self.listener, self.work);
+        if let Some(by) = self.options.measure.filter(|by| by.needs_probabilities() && self.solver != ANY_SOLVER)
+            && !has_probabilities(self.base)?
+        {
+            let why =
+                format!("the scores of {} are not probabilities; use auc or error, or tune {ANY_SOLVER}", self.solver);
+            return Err(Error::option("measure", by, why));
+        }
+        let (tuned, trials) = self.search_scalings::<T>(&mut log, journal)?;
+        let (by, rarer) = self.choose_measure(&tuned, &trials);
+        let (base, rank) =
+            (&self.base.clone().scaling(tuned.scaling).with_approximate_map(), self.options.training.rank);
+        let chosen = SelectionResult {
+            fit: base.clone().kernel(tuned.kernel.clone()),
+            rank,
+            metric: tuned.metric.clone(),
+            form: tuned.form.clone(),
+            measure: by,
+            rarer_fraction: rarer,
+            contenders: Vec::new(),
+            test: None,
+            random_fold_score: None,
+            shift_scores: Vec::new(),
+            work: log.work(),
+            history: Vec::new(),
+            search: tuned,
+        };
+        if self.options.score == Score::Alignment {
+            let chosen = SelectionResult { history: log.history, ..chosen };
+            return Ok(SelectionResult { fit: (self.final_fit)(&chosen)?, ..chosen });
+        }
+        let tuned = &chosen.search;
+        let mut contest = Contest::new(&trials, by, contenders(self.solver, base, tuned, by)?, rank);
+        log.part = SearchPart::Solvers;
+        self.listener.begin(SearchPart::Solvers, contest.trials() as u64);
+        while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
+            log.run_trial(what, || contest.step(self.run, journal))?;
+            if log.is_late(journal)? && contest.end_early() {
+                self.listener
+                    .warn("the search ended early: not every solver was tried on every fold; raise `time` or `work`");
+            }
+        }
+        self.listener.end();
+        let (mut winner, tried) = contest.finish();
+        let exact = self.search_exact::<T>((&winner, &tried, tuned), (&trials, by), &mut log, journal)?;
+        let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
+        let plain = if exact.is_some() { None } else { winner.without_metric(tuned)? };
+        winner = exact.map_or(winner.clone(), |(exact, why)| exact.instead_of(&winner, &mut contenders, why));
+        let work = log.work();
+        let mut test = None;
+        let tests_shifts = self.options.may_use_blocks && !self.options.whole_groups;
+        let steps = [plain.is_some(), tuned.alike.is_some(), tests_shifts].map(u64::from);
+        self.listener.begin(SearchPart::Solvers, 1 + steps.iter().sum::<u64>());
+        if let Some(plain) = plain {
+            let mut two = [&winner, &plain].into_iter().map(|one| {
+                let what = format!("test rows, metric {}", one.report.metric);
+                log.run_trial(what, || time_or_recall(journal, || trials.half_scores(&one.fit, self.run)))
+            });
+            // lazily: an error in the first test ends the search before `journal` stores the second
+            // result in its position
+            let with_metric = two.next().transpose()?.flatten();
+            let without_metric = two.next().transpose()?.flatten();
+            drop(two);
+            if let (Some(((tuned_score, tuned_test), seconds)), Some(((other, plain_test), others))) =
+                (with_metric, without_metric)
+            {
+                // half of the test rows is a small sample: the cross-validated winner stays
+                // unless the difference is clear
+                let measure = |apart: &HeldOutScore| apart.measure(by).unwrap_or(f64::INFINITY);
+                let (tuned_error, other) = (measure(&tuned_score), measure(&other));
+                let drops = other < MAX_ERROR_RATIO * tuned_error;
+                if drops {
+                    let why = format!(
+                        "on test rows, the error is {tuned_error:.4e} with the metric and {other:.4e} with the best kernel without a metric"
+                    );
+                    self.listener.warn(&format!("{why}: the metric is discarded"));
+                    winner = plain.instead_of(&winner, &mut contenders, Some(why));
+                }
+                test = Some(if drops { (plain_test, others) } else { (tuned_test, seconds) });
+            }
+        } else {
+            let what = "test rows".to_string();
+            test = log.run_trial(what, || time_or_recall(journal, || trials.test_score(&winner.fit, self.run)))?;
+        }
+        let hurried = test.is_some() && needs_half_rank(&winner.fit) && log.is_fit_late(Duration::MAX, journal)?;
+        let at_half = match hurried {
+            true => {
+                let half = winner.fit.clone().at_rank(rank / 2);
+                log.run_trial(format!("rank {}", rank / 2), || {
+                    time_or_recall(journal, || trials.test_score(&half, self.run))
+                })?
+            }
+            false => None,
+        };
+        let at_random = match tuned.alike {
+            Some(_) => {
+                let (seed, what) = (self.options.training.seed, "random rows".to_string());
+                log.run_trial(what, || {
+                    journal.get_or_compute(|| trials.random_fold_score(&winner.fit, seed, self.run))
+                })?
+            }
+            None => None,
+        };
+        let elsewhere = match &test {
+            Some((apart, _)) if tests_shifts => {
+                let (seed, what) = (self.options.training.seed, "rows that differ from the table".to_string());
+                let kinds = || trials.shift_scores(&winner.fit, self.selected, seed, self.run);
+                let scores = log.run_trial(what, || journal.get_or_compute(kinds))?;
+                scores.iter().filter_map(|kind| kind.warning(apart.error)).for_each(|text| self.listener.warn(&text));
+                scores
+            }
+            _ => Vec::new(),
+        };
+        self.listener.end();
+        journal.save();
+        let tested = test.as_ref().and_then(|(apart, _)| apart.lambda);
+        let tried = winner.fit.clone();
+        let winner = winner.for_rows(trials.search_row_count() as u64, tuned.rows, tested);
+        let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
+        let (at_half, lambdas) = (at_half.map(|(_, seconds)| seconds), self.options.lambdas.len());
+        let test =
+            test.map(|(apart, seconds)| WinnerTest { score: apart, seconds, seconds_at_half_rank: at_half, lambdas });
+        let history = std::mem::take(&mut log.history);
+        let mut chosen = SelectionResult {
+            fit,
+            metric,
+            form,
+            contenders,
+            test,
+            random_fold_score: at_random,
+            shift_scores: elsewhere,
+            work,
+            history,
+            ..chosen
+        };
+        chosen.fit = (self.final_fit)(&chosen)?;
+        // a lower rank than in the trials has a larger error, so the test is repeated; a higher
+        // rank mostly has a smaller error, and testing it takes too long
+        let lower = journal.get_or_compute(|| {
+            match chosen.fit.training(self.selected)?.rank < tried.training(self.selected)?.rank {
+                true => trials.test_score(&tried.with_ranks_of(&chosen.fit), self.run),
+                false => Ok(None),
+            }
+        })?;
+        if let (Some(test), Some(lower)) = (&mut chosen.test, lower) {
+            test.score = lower;
+        }
+        Ok(chosen)
+    }
+
+    /// Returns the measure that compares solvers, and the fraction of the rarer class if that
+    /// determines it. A model that never predicts a class of 3 % of the rows has an error rate of 3
+    /// %, so the error rate is uninformative for rare classes.
+    fn choose_measure<T: Real>(&self, tuned: &KernelSearchResult, trials: &Trials<T>) -> (SolverMeasure, Option<f64>) {
+        if let Some(by) = self.options.measure {
+            return (by, None);
+        }
+        let share = if tuned.classes == 2 { trials.rarer_fraction() } else { 1.0 };
+        match share < RARE_FRACTION && share * trials.search_row_count() as f64 >= MIN_RARE_ROWS {
+            // all solvers tried by `ANY_SOLVER` have probabilities; a named solver may have none
+            true => (if self.solver == ANY_SOLVER { SolverMeasure::LogLoss } else { SolverMeasure::Auc }, Some(share)),
+            false => (SolverMeasure::Error, None),
+        }
+    }
+
+    /// Returns the search at the scaling of the options, or at another scaling if this reduces the
+    /// held-out error below the fraction [`MAX_ERROR_RATIO`]. A nonlinear scaling is not a metric,
+    /// so rounds of metric learning cannot find it.
+    fn search_scalings<T: Real>(
+        &self,
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<(KernelSearchResult, Trials<T>)> {
+        let resources = self.run.resources();
+        let mut best = self.search_kernels::<T>(self.options, &resources, log, journal)?;
+        let others = self.scalings.iter().map(|scaling| {
+            let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
+            TuneOptions { training, kernels: vec![best.requested_kernel()], ..self.options.clone() }
+        });
+        let others: Vec<TuneOptions> = others.collect();
+        for options in &others {
+            if log.is_late(journal)? {
+                break;
+            }
+            let other = self.search_kernels::<T>(options, &resources, log, journal)?;
+            best = best.or_better(other);
+        }
+        self.refine(&mut best, log, journal)?;
+        Ok(best.finish_with_rows())
+    }
+
+    /// Learns the metrics of the best kernels again at a higher rank, while time remains.
+    fn refine<T: Real>(
+        &self,
+        search: &mut KernelSearch<'_, T>,
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<()> {
+        if search.refinements() == 0 || log.is_late(journal)? {
+            return Ok(());
+        }
+        self.listener.begin(SearchPart::Search, search.refinements() as u64);
+        while let Some((kernel, rank)) = search.upcoming_refinement() {
+            if log.is_late(journal)? {
+                break;
+            }
+            let (what, enough) = (format!("{kernel} at rank {rank}"), log.stop_condition());
+            log.learn(what, || search.refine(journal, &enough).map(|made| (made, search.best_score())))?;
+        }
+        self.listener.end();
+        Ok(())
+    }
+
+    fn search_kernels<'s, T: Real>(
+        &self,
+        options: &'s TuneOptions,
+        resources: &'s Resources<'s>,
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<KernelSearch<'s, T>> {
+        let mut search = KernelSearch::<T>::open(self.selected, options, resources)?;
+        search.warn_of_target(self.selected, self.base.task()?)?;
+        self.listener.begin(SearchPart::Search, search.runs() as u64);
+        let scaling = options.training.scaling;
+        while let Some((kernel, rows)) = search.upcoming() {
+            let what = match scaling == self.options.training.scaling {
+                true => format!("{kernel} on {rows} rows"),
+                false => format!("{kernel} on {rows} rows, scale {scaling}"),
+            };
+            let enough = log.stop_condition();
+            log.learn(what, || search.step(journal, &enough).map(|made| (made, search.best_score())))?;
+            if log.is_late(journal)? && search.drop_unlearned()? {
+                self.listener
+                    .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");
+            }
+        }
+        self.listener.end();
+        Ok(search)
+    }
+}
+
+/// Returns the result of `test` and its time in seconds, or both from `journal`.
+fn time_or_recall<V: serde::Serialize + serde::de::DeserializeOwned>(
+    journal: &mut SearchJournal<'_>,
+    test: impl FnOnce() -> Result<Option<V>>,
+) -> Result<Option<(V, f64)>> {
+    journal.get_or_compute(|| {
+        let started = Instant::now();
+        Ok(test()?.map(|found| (found, started.elapsed().as_secs_f64())))
+    })
+}
+
+/// Fraction of the rows below which a class is rare, and the minimum number of its rows for which
+/// [`ModelSelection::choose_measure`] replaces the error rate.
+const RARE_FRACTION: f64 = 0.1;
+const MIN_RARE_ROWS: f64 = 30.0;

@@ -1,0 +1,144 @@
+//! The parts of a search, its listener, and its result.
+
+use super::{ContenderReport, HeldOutScore, KernelSearchResult, ShiftScore, SolverMeasure};
+use crate::Result;
+use crate::job::Fit;
+use kapprox::metric::Metric;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A part of a model selection; progress displays show its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchPart {
+    /// Comparison of kernels.
+    Search,
+    /// Trials of solvers, and the test of the winner on the test rows.
+    Solvers,
+    /// Trials of exact solvers.
+    ExactFits,
+    /// The final fit on all rows.
+    Fit,
+}
+
+kmodel::enum_of_words!(SearchPart, "part", "search" => Search, "solvers" => Solvers, "machines" => ExactFits, "fit" => Fit);
+
+/// An entry in the history of a search: the step, and the lowest held-out error of a kernel so far.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct HistoryEntry {
+    /// Seconds since the start of the search.
+    pub seconds: f64,
+    /// Kernel or solver that was tried.
+    pub what: String,
+    /// Best score of a kernel so far; `None` before the first.
+    pub best: Option<f64>,
+}
+
+/// The number of steps in each part of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SearchWork {
+    /// Number of rounds of metric learning, and of kernels measured.
+    pub kernels: usize,
+    /// Number of trials of solvers.
+    pub solvers: usize,
+    /// Number of trials of exact solvers; `None` if there were no such trials, or for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<usize>,
+}
+
+impl std::fmt::Display for SearchWork {
+    /// Writes the numbers of steps as the command accepts them: `4,12`, or `4,12,9` with exact
+    /// solvers.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{}", self.kernels, self.solvers)?;
+        self.machines.map_or(Ok(()), |machines| write!(f, ",{machines}"))
+    }
+}
+
+impl std::str::FromStr for SearchWork {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let counts: std::result::Result<Vec<usize>, _> = text.split(',').map(|count| count.trim().parse()).collect();
+        match counts.as_deref() {
+            Ok(&[kernels, solvers]) => Ok(Self { kernels, solvers, machines: None }),
+            Ok(&[kernels, solvers, machines]) => Ok(Self { kernels, solvers, machines: Some(machines) }),
+            _ => {
+                Err("expected numbers of kernel steps and solver trials, such as 4,12, or also of exact fits, such as 4,12,9"
+                    .to_string())
+            }
+        }
+    }
+}
+
+/// Observes the steps of a model selection; may end a part early or stop the search.
+pub trait SearchListener: Sync {
+    /// Called when a part begins, with the likely number of its steps.
+    fn begin(&self, _part: SearchPart, _steps: u64) {}
+    /// Called before each step. An error stops the search.
+    fn next(&self, _what: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Called after each step.
+    fn done(&self, _what: &str, _took: Duration) {}
+    /// Called when the part ends.
+    fn end(&self) {}
+    /// Returns true if this part should end with the best result so far, given that the next step
+    /// takes `_next`. Called after every round of a metric, every kernel and every trial, and with
+    /// [`SearchPart::Fit`] before an exact fit. An implementation that reads the clock is not
+    /// reproducible across machines; [`SelectionResult::work`] passed as
+    /// [`super::ModelSelection::work`] repeats its result.
+    fn is_late(&self, _part: SearchPart, _next: Duration) -> bool {
+        false
+    }
+    /// Receives a warning for the user.
+    fn warn(&self, _text: &str) {}
+}
+
+/// A listener that ignores all events.
+impl SearchListener for () {}
+
+/// The error of the winner on the test rows, fitted on the rows that the search used.
+#[derive(Clone, Debug)]
+pub struct WinnerTest {
+    /// Error on the test rows.
+    pub score: HeldOutScore,
+    /// Time of the fit and its test, in seconds.
+    pub seconds: f64,
+    /// Time at half the rank, in seconds; `None` for ridge regression, and if the listener has no
+    /// time limit.
+    pub seconds_at_half_rank: Option<f64>,
+    /// Number of regularisation parameters that ridge regression compared.
+    pub lambdas: usize,
+}
+
+/// The result of a model selection.
+#[derive(Debug)]
+pub struct SelectionResult {
+    /// Comparison of the kernels.
+    pub search: KernelSearchResult,
+    /// Fit for the whole table.
+    pub fit: Fit,
+    /// Rank of the trials.
+    pub rank: usize,
+    /// Metric of the fit, if any.
+    pub metric: Option<Arc<Metric>>,
+    /// Form of the metric: none, given, full, diagonal, low-rank(5).
+    pub form: String,
+    /// Measure by which solvers and regularisation parameters were compared.
+    pub measure: SolverMeasure,
+    /// Fraction of the rarer of two classes, if it is so small that it determined `measure`.
+    pub rarer_fraction: Option<f64>,
+    /// Solvers and regularisation parameters that were compared; a single contender is not tried.
+    pub contenders: Vec<ContenderReport>,
+    /// Test of the winner; `None` without test rows.
+    pub test: Option<WinnerTest>,
+    /// If contiguous folds replaced random ones: the error of the winner, refitted, on random rows.
+    pub random_fold_score: Option<HeldOutScore>,
+    /// Errors of the winner, refitted, on kinds of new rows that differ from the table; empty if
+    /// the caller specified folds.
+    pub shift_scores: Vec<ShiftScore>,
+    /// Number of steps; passed as [`super::ModelSelection::work`] they repeat this model selection.
+    pub work: SearchWork,
+    /// Steps of the search in chronological order, each with the best score so far.
+    pub history: Vec<HistoryEntry>,
+}

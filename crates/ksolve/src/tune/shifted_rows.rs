@@ -1,0 +1,229 @@
+//! Errors on new rows that differ from the table: other values of a column, later rows, and rows
+//! without a near-copy.
+//!
+//! Random folds hold out rows while similar rows remain in training. If a column names groups of
+//! rows, such as persons, or rows have a date, the error on new persons or later days differs. Rows
+//! in tight clusters have copies in every fold. Therefore the chosen model is refitted without some
+//! groups, without later rows, or without clusters, and tested on these.
+//!
+//! *Cost*: one trial fit for each kind of rows in the table; for clusters, the distances of a few
+//! hundred rows to all rows of the sample.
+
+use super::{HeldOutScore, trial::Trials};
+use crate::Result;
+use crate::job::{Fit, Run};
+use kapprox::Real;
+use kstore::encoding::{Code, CodedColumn, Encoding};
+use kstore::key::{Purpose, Stream};
+use kstore::{RowSource, SelectedTable, schema::Kind};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Minimum number of distinct values of a group column, and minimum average number of rows per
+/// value.
+const MIN_GROUPS: usize = 5;
+
+/// Fraction of the target's variance between groups, beyond chance, above which the targets of a
+/// group are alike.
+const MIN_BETWEEN_FRACTION: f64 = 0.3;
+
+/// Fraction of the rows that is held out.
+const HELD_OUT: f64 = 0.2;
+
+/// Maximum number of rows whose neighbours are examined; number of neighbours of each; and maximum
+/// number of values compared.
+const MAX_EXAMINED_ROWS: usize = 500;
+const NEIGHBOURS: usize = 30;
+const MAX_COMPARED_VALUES: usize = 2_000_000_000;
+
+/// Minimum ratio of the distance of the next neighbour to the distances of near-copies. A table has
+/// near-copies if more than half of its examined rows have some.
+const GAP: f64 = 5.0;
+
+/// Ratio of the errors above which near-copies make the error estimate too optimistic.
+const MAX_ERROR_RATIO: f64 = 1.5;
+
+/// The error of the chosen model on new rows of one kind.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ShiftScore {
+    /// Kind of rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
+    pub rows: String,
+    /// Folds that hold out such rows in a repeated search; `None` for near-copies, which no column
+    /// identifies.
+    pub folds: Option<String>,
+    /// Error on these rows.
+    pub apart: HeldOutScore,
+}
+
+impl ShiftScore {
+    /// Returns a warning if near-copies exist and the error without them exceeds
+    /// `random_fold_error`, the error of random folds, by the factor [`MAX_ERROR_RATIO`].
+    pub(super) fn warning(&self, random_fold_error: f64) -> Option<String> {
+        let error = self.apart.error;
+        (self.folds.is_none() && error > MAX_ERROR_RATIO * random_fold_error).then(|| {
+            format!(
+                "most rows have near-copies, and random folds leave copies of validation rows among the training rows: on rows \
+                 without a copy the error is {error:.4e}, not {random_fold_error:.4e}; if new rows have no copies, name a column that \
+                 identifies the copies: `folds` groups:5:COLUMN"
+            )
+        })
+    }
+}
+
+impl<T: Real> Trials<T> {
+    /// Tests the fit on each kind of rows that the table has.
+    pub(super) fn shift_scores(
+        &self,
+        fit: &Fit,
+        selected: &SelectedTable,
+        seed: u64,
+        run: &Run<'_>,
+    ) -> Result<Vec<ShiftScore>> {
+        if selected.sparse().is_some() {
+            return Ok(Vec::new());
+        }
+        let (columns, mut kinds) = (columns(selected), Vec::new());
+        let groupings = columns.iter().filter(|column| column.is_discrete);
+        let groupings = groupings.filter_map(|column| Some((self.between_fraction(column)?, column)));
+        if let Some((_, column)) =
+            groupings.filter(|(share, _)| *share > MIN_BETWEEN_FRACTION).max_by(|a, b| a.0.total_cmp(&b.0))
+        {
+            let folds = Some(format!("groups:5:{}", column.name));
+            let keys = Stream::new(seed, Purpose::Folds, 0);
+            let is_held_out = self.last(|i| (keys.word(self.value(i, column)), self.value(i, column)));
+            kinds.push((format!("other values of {}", column.name), folds, is_held_out));
+        }
+        if let Some(column) = columns.iter().find(|column| column.is_date) {
+            let folds = Some(format!("forward:5:{}", column.name));
+            kinds.push((format!("later rows by {}", column.name), folds, self.last(|i| self.order(i, column))));
+        }
+        kinds.extend(self.copies().map(|held| ("rows without a near-copy".to_string(), None, held)));
+        let mut scores = Vec::new();
+        for (rows, folds, is_held_out) in kinds {
+            match self.scored(fit, &|i| !is_held_out[i], &[&|i| is_held_out[i]], run) {
+                Ok(mut apart) => scores.extend(apart.pop().map(|apart| ShiftScore { rows, folds, apart })),
+                Err(error) if error.is_interrupted() => return Err(error),
+                // for example, rows of a single class; this kind is not reported
+                Err(_) => {}
+            }
+        }
+        Ok(scores)
+    }
+
+    fn row(&self, i: usize) -> &[T] {
+        let d = self.rows().shape().inputs;
+        &self.rows().x()[i * d..(i + 1) * d]
+    }
+
+    /// Returns the first feature of a column in a row, as an integer with the same order.
+    fn order(&self, i: usize, column: &Column) -> u64 {
+        let bits = self.row(i)[column.features.start].to_f64().to_bits();
+        if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    }
+
+    /// Returns a number that identifies the value of a column in a row; for numeric columns it
+    /// preserves the order.
+    fn value(&self, i: usize, column: &Column) -> u64 {
+        if column.is_number {
+            return self.order(i, column);
+        }
+        let bits = self.row(i)[column.features.clone()].iter().map(|value| value.to_f64().to_bits());
+        bits.fold(0, |value: u64, bits| (value.rotate_left(5) ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// Returns the fraction of the first target's variance between the values of a column, adjusted
+    /// for chance. `None` if the values are too few or too many to be groups, or if the target
+    /// follows their order, as for a quantity.
+    fn between_fraction(&self, column: &Column) -> Option<f64> {
+        let (mut values, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for i in 0..n {
+            let (y, of) = (self.target(i), values.entry(self.value(i, column)).or_default());
+            (sum, squares) = (sum + y, squares + y * y);
+            *of = (of.0 + 1.0, of.1 + y);
+        }
+        let total = squares - sum * sum / n as f64;
+        if values.len() < MIN_GROUPS || values.len() > n / MIN_GROUPS || total <= 1e-12 * squares {
+            return None;
+        }
+        let off: Vec<f64> = values.values().map(|(rows, of)| of / rows - sum / n as f64).collect();
+        let steps: f64 = off.windows(2).map(|two| (two[1] - two[0]).powi(2)).sum();
+        // in random order, the squared steps sum to twice the squared deviations
+        if steps < off.iter().map(|off| off * off).sum() {
+            return None;
+        }
+        let between: f64 = values.values().map(|(n, sum)| sum * sum / n).sum::<f64>() - sum * sum / n as f64;
+        Some(1.0 - (1.0 - between / total) * (n - 1) as f64 / (n - values.len()) as f64)
+    }
+
+    /// Returns the rows with the largest keys, a fifth of all; rows with the same key stay
+    /// together.
+    fn last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
+        let keys: Vec<K> = (0..self.len()).map(key).collect();
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        let bound = sorted[((1.0 - HELD_OUT) * keys.len() as f64) as usize];
+        // rows with the boundary key are held out too, unless too few remain for training
+        let whole = 2 * sorted.partition_point(|key| *key < bound) >= keys.len();
+        keys.into_iter().map(|key| key > bound || whole && key == bound).collect()
+    }
+
+    /// Returns some rows with all their near-copies; `None` if few rows have any.
+    fn copies(&self) -> Option<Vec<bool>> {
+        let (n, d) = (self.len(), self.rows().shape().inputs);
+        let seeds = MAX_EXAMINED_ROWS.min(n / 2).min(MAX_COMPARED_VALUES / (n * d).max(1));
+        if seeds < MAX_EXAMINED_ROWS / 10 || n <= 2 * NEIGHBOURS {
+            return None;
+        }
+        let (mut is_held_out, mut rows, mut having) = (vec![false; n], 0, 0);
+        for seed in (0..seeds).map(|k| k * n / seeds) {
+            let to = |i: usize| {
+                let pairs = self.row(seed).iter().zip(self.row(i));
+                (pairs.map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum::<f64>().sqrt(), i)
+            };
+            let mut near: Vec<(f64, usize)> = (0..n).filter(|i| *i != seed).map(to).collect();
+            near.select_nth_unstable_by(NEIGHBOURS, |a, b| a.0.total_cmp(&b.0));
+            near.truncate(NEIGHBOURS + 1);
+            near.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let gap = |k: usize| near[k].0 / near[k - 1].0.max(1e-9 * near[NEIGHBOURS].0).max(f64::MIN_POSITIVE);
+            let widest = (1..=NEIGHBOURS).max_by(|a, b| gap(*a).total_cmp(&gap(*b))).unwrap_or(1);
+            if gap(widest) > GAP {
+                having += 1;
+                let fits = (rows as f64) < HELD_OUT * n as f64;
+                for (_, i) in near.iter().take(widest).chain([&(0.0, seed)]).filter(|_| fits) {
+                    rows += usize::from(!std::mem::replace(&mut is_held_out[*i], true));
+                }
+            }
+        }
+        (2 * having > seeds).then_some(is_held_out)
+    }
+}
+
+/// A column of the table and its range of features.
+struct Column {
+    name: String,
+    features: Range<usize>,
+    is_date: bool,
+    /// True if its values may identify groups.
+    is_discrete: bool,
+    is_number: bool,
+}
+
+fn columns(selected: &SelectedTable) -> Vec<Column> {
+    let schema = selected.table().schema();
+    let is_whole =
+        |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
+    let encoding = selected.encoding().cloned().unwrap_or_else(|| Encoding::numeric(&selected.feature_names()));
+    let mut first = 0;
+    let column = |coded: &CodedColumn| {
+        let features = first..first + coded.features();
+        first = features.end;
+        let is_number = matches!(coded.code, Code::Number);
+        let is_discrete = match &coded.code {
+            Code::Number => is_whole(&coded.name),
+            code => matches!(code, Code::Values(_) | Code::Effects(_)),
+        };
+        Column { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
+    };
+    encoding.columns().iter().map(column).collect()
+}

@@ -1,0 +1,257 @@
+//! The time budget of a search and the final fit, and the ranks that are likely to finish within
+//! it.
+
+use super::selection_result::{SearchPart, SelectionResult, WinnerTest};
+use crate::Result;
+use crate::job::{Fit, Run};
+use crate::solver::{parameter, ridge};
+use kstore::SelectedTable;
+use std::time::{Duration, Instant};
+
+const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
+
+/// Intermediate ranks, of which only the largest feasible one is used.
+const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
+
+/// Time to solve the systems of one lambda at rank r, for five folds and all rows, in units of r³,
+/// if one row of the Gram matrix takes r². Measured: 2.6 at ranks 1,000, 4,000 and 8,000 on 294,625
+/// rows.
+const SYSTEMS: f64 = 2.6;
+
+/// Large matrix products run at a higher rate than small ones: this exponent is subtracted from the
+/// power of the rank. A test at rank 1,000 predicts 68 s for rank 4,000 and 377 s for rank 8,000,
+/// which took 45 and 220.
+const RATE: f64 = 0.25;
+
+/// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
+const MIN_FEATURE_FRACTION: f64 = 0.1;
+
+/// Maximum ratio of the final rank to the rank of the trials for iterative solvers: a term in r³ is
+/// invisible in a test of a second. On kddcup99, a test of 0.3 s at rank 1,000 predicted 211 s for
+/// rank 11,200, whose features exceeded the memory and which took more than 550 s.
+const MAX_RANK_RATIO: usize = 4;
+
+/// Fractions of the time budget by which the kernel search, the trials of solvers, and the trials
+/// of exact solvers end.
+const SEARCH_FRACTION: f64 = 0.4;
+const TRIALS_FRACTION: f64 = 0.6;
+const EXACT_FRACTION: f64 = 0.7;
+
+/// The time limit of a search and its final fit, and the time of its start.
+#[derive(Debug)]
+pub struct TimeBudget {
+    started: Instant,
+    time: Option<Duration>,
+}
+
+impl TimeBudget {
+    /// Starts the time budget; `None` sets no limit.
+    pub fn new(time: Option<Duration>) -> Self {
+        Self { started: Instant::now(), time }
+    }
+
+    /// Returns true if this part of a choice, with the parts before it, exceeds its fraction of the
+    /// time after `next`. The rest of the time is reserved for later parts.
+    pub fn is_exceeded(&self, part: SearchPart, next: Duration) -> bool {
+        let share = match part {
+            SearchPart::Search => SEARCH_FRACTION,
+            SearchPart::Solvers => TRIALS_FRACTION,
+            SearchPart::ExactFits => EXACT_FRACTION,
+            SearchPart::Fit => 1.0,
+        };
+        self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(share))
+    }
+
+    /// Returns the largest rank, with all smaller ones, whose fit is predicted to finish within the
+    /// time and memory budget; for ridge regression, also the largest local leaves. Returns the
+    /// smallest rank if no test fit provides a time, and `None` without a time limit or with the
+    /// exact kernel.
+    ///
+    /// The prediction depends on the machine; a fit with given ranks and leaves does not.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::plan`].
+    pub fn feasible_fit(
+        &self,
+        fit: &Fit,
+        chosen: &SelectionResult,
+        selected: &SelectedTable,
+        run: &Run<'_>,
+    ) -> Result<Option<FeasibleFit>> {
+        let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact()) else { return Ok(None) };
+        let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
+        let (local, took) = leaves(fit, chosen, left, selected, run)?;
+        let ranks = ranks(fit, chosen, left - took, local.map_or(usize::MAX, |_| MAX_RANK_WITH_LEAVES), selected, run)?;
+        Ok(Some(FeasibleFit { ranks, leaf_rows: local }))
+    }
+}
+
+/// The ranks and leaves of a fit within the time budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeasibleFit {
+    /// Ranks, ascending.
+    pub ranks: Vec<usize>,
+    /// Number of rows of the leaves of ridge regression.
+    pub leaf_rows: Option<usize>,
+}
+
+impl FeasibleFit {
+    /// Returns the fit at the last of the ranks, with the others in its surface if the solver has
+    /// one, and with the leaves.
+    #[must_use]
+    pub fn apply_to(&self, fit: Fit) -> Fit {
+        let fit = at_ranks(fit, &self.ranks);
+        self.leaf_rows.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
+    }
+
+    /// Returns the command-line options that repeat this fit on any machine.
+    pub fn command_options(&self, fit: &Fit) -> String {
+        let ranks = match fit.family().reads(&parameter::RANKS) {
+            true => format!("--ranks {}", format_ranks(&self.ranks)),
+            false => format!("--rank {}", self.ranks[self.ranks.len() - 1]),
+        };
+        self.leaf_rows.map_or(ranks.clone(), |rows| format!("{ranks} --local {rows}"))
+    }
+}
+
+/// Rows per leaf, maximum rank with leaves, maximum fraction of the remaining time for leaves, and
+/// minimum number of leaves of a table.
+const LEAF_ROWS: [usize; 3] = [3_000, 6_000, 12_000];
+const MAX_RANK_WITH_LEAVES: usize = 2_000;
+const LEAF_TIME_FRACTION: f64 = 0.7;
+const MIN_LEAVES: u64 = 4;
+
+/// Rows of a leaf including the bands between leaves, relative to the requested maximum; without
+/// bands, leaves are three quarters full.
+const WITH_BANDS: f64 = 1.05;
+
+/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEMS`]; includes the
+/// kernel values of its rows and the trials.
+const FACTOR_OF_LEAF: f64 = 0.8;
+
+/// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
+/// in seconds. Leaves are not used for consecutive, correlated rows, because new rows lack such
+/// neighbours.
+fn leaves(
+    fit: &Fit,
+    chosen: &SelectionResult,
+    left: f64,
+    selected: &SelectedTable,
+    run: &Run<'_>,
+) -> Result<(Option<usize>, f64)> {
+    let values = fit.family().reads(&ridge::LOCAL) && chosen.search.classes == 0 && chosen.search.alike.is_none();
+    let Some(WinnerTest { score: apart, seconds, lambdas, .. }) = chosen.test.as_ref().filter(|_| values) else {
+        return Ok((None, 0.0));
+    };
+    let (rows, rank) = (chosen.search.rows, chosen.rank as f64);
+    let unit =
+        seconds / (rank.powf(2.0 - RATE) * (apart.learned_from.max(1) as f64 + SYSTEMS * *lambdas as f64 * rank));
+    let mut best = (None, 0.0);
+    for size in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
+        let order = WITH_BANDS * size as f64;
+        let passes = 2.0 * rows as f64 * (MAX_RANK_WITH_LEAVES as f64).powf(2.0 - RATE);
+        let systems = rows as f64 / (0.75 * size as f64) * FACTOR_OF_LEAF * order.powf(3.0 - RATE);
+        let took = unit * (passes + systems);
+        let reach = FeasibleFit { ranks: vec![MAX_RANK_WITH_LEAVES], leaf_rows: Some(size) };
+        if took > LEAF_TIME_FRACTION * left || !reach.apply_to(fit.clone()).plan(selected, run)?.fits() {
+            break;
+        }
+        best = (Some(size), took);
+    }
+    Ok(best)
+}
+
+/// Returns the ranks up to `largest` that are likely to finish in `left` seconds.
+fn ranks(
+    fit: &Fit,
+    chosen: &SelectionResult,
+    left: f64,
+    largest: usize,
+    selected: &SelectedTable,
+    run: &Run<'_>,
+) -> Result<Vec<usize>> {
+    let rows = chosen.search.rows;
+    let mut ranks: Vec<usize> = Vec::new();
+    let mut candidates: Vec<usize> = RANKS.into_iter().chain(BETWEEN).collect();
+    candidates.sort_unstable();
+    let furthest = if needs_half_rank(fit) { MAX_RANK_RATIO * chosen.rank } else { usize::MAX };
+    let most = rows.max(RANKS[0] as u64).min(furthest as u64).min(largest as u64);
+    for rank in candidates.into_iter().filter(|rank| *rank as u64 <= most) {
+        ranks.push(rank);
+        let in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= left);
+        let holds = || {
+            let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
+            // the plan includes stored features; recomputing them in every step takes longer than a
+            // test predicts
+            let features = if needs_half_rank(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
+            Ok::<_, crate::Error>(forecast.fits() && forecast.bytes() as u64 >= features)
+        };
+        if ranks.len() > 1 && !(in_time && holds()?) {
+            ranks.pop();
+            break;
+        }
+    }
+    let last = ranks.last().copied();
+    ranks.retain(|rank| Some(*rank) == last || RANKS.contains(rank));
+    Ok(ranks)
+}
+
+/// Returns the fit at the last of these ranks, with the others in its surface if the solver has
+/// one.
+fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
+    if fit.family().reads(&parameter::RANKS) {
+        return fit.set("ranks", format_ranks(ranks));
+    }
+    ranks.last().into_iter().fold(fit, |fit, rank| fit.rank(*rank))
+}
+
+/// Formats ranks as the command accepts them: `500,1000`.
+fn format_ranks(ranks: &[usize]) -> String {
+    ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Returns true if a fit at half the rank is needed to predict the time at other ranks; ridge
+/// regression has a known cost model.
+pub(super) fn needs_half_rank(fit: &Fit) -> bool {
+    !fit.map_spec().is_exact() && fit.family().name != ridge::FAMILY.name
+}
+
+/// Returns the predicted time in seconds of a fit on the whole table, from the time of the test
+/// fit.
+fn predict_seconds(fit: &Fit, chosen: &SelectionResult, rank: usize) -> Result<Option<f64>> {
+    let Some(WinnerTest { score: apart, seconds, seconds_at_half_rank: at_half, lambdas }) = &chosen.test else {
+        return Ok(None);
+    };
+    let (rows, trial_rows, times) = (chosen.search.rows, apart.learned_from.max(1), rank as f64 / chosen.rank as f64);
+    if fit.family().name == ridge::FAMILY.name {
+        let effort = |rank: usize, rows: u64, lambdas: usize| {
+            (rank as f64).powf(2.0 - RATE) * (rows as f64 + SYSTEMS * (lambdas * rank) as f64)
+        };
+        let compared = ridge::Ridge::new(fit.settings()?).lambdas.len();
+        return Ok(Some(seconds * effort(rank, rows, compared) / effort(chosen.rank, trial_rows, *lambdas)));
+    }
+    let steps = at_half.map_or(0.0, |half| linear_time_fraction(half / seconds.max(f64::MIN_POSITIVE)));
+    Ok(Some(seconds * rows as f64 / trial_rows as f64 * (steps * times + (1.0 - steps) * times.powi(2))))
+}
+
+/// Returns the fraction of the time that grows linearly with the rank, such as iterations over all
+/// features, from the relative time at half the rank. The rest grows with the square of the rank,
+/// like computing the features, and is at least [`MIN_FEATURE_FRACTION`].
+fn linear_time_fraction(at_half: f64) -> f64 {
+    (4.0 * at_half - 1.0).clamp(0.0, 1.0 - MIN_FEATURE_FRACTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_and_quadratic_time_are_separated() {
+        for steps in [0.0, 0.3, 0.9] {
+            let at_half = steps / 2.0 + (1.0 - steps) / 4.0;
+            assert!((linear_time_fraction(at_half) - steps).abs() < 1e-12, "{steps}");
+        }
+        // values of an inaccurate clock are clamped
+        assert_eq!((linear_time_fraction(0.9), linear_time_fraction(0.1)), (1.0 - MIN_FEATURE_FRACTION, 0.0));
+    }
+}

@@ -1,0 +1,396 @@
+//! The pass that finds the values of category columns, the ranges of time columns, and which
+//! columns have missing values.
+//!
+//! The state has a set of values for each category column: merging takes the union, and the values
+//! are sorted at the end, so that the result does not depend on how the rows were split. If a
+//! column has more values than its limit, its set is dropped, in a segment or in a union of
+//! segments; every order of merging exceeds the limit.
+
+use super::column_values::{ColumnValues, MAX_MEAN_TEXT_BYTES, Resemblance, SmallestDigests};
+use super::integer_forms::IntegerForms;
+use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times, note::ColumnNote, request::EncodingRequest};
+use crate::KeptValues;
+use crate::dates::{self, TimeForm};
+use crate::missing::Missing;
+use crate::schema::Kind;
+use crate::select::SelectedTable;
+use crate::statistics::MAX_CLASS_LABELS;
+use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers, shown};
+use std::sync::Arc;
+
+/// Minimum number of values of a column that may be numbers with a word among them.
+const MIN_NUMBERS: usize = 20;
+
+const SET_ENTRY_BYTES: usize = 64;
+
+/// A fold that learns how columns become features, in a pass over [`Search::rows`].
+pub trait Search: Fold<f64, State: Merge, Error = Error> {
+    /// Returns the rows of the pass. `texts` limits the texts of a row.
+    ///
+    /// # Errors
+    /// The errors of opening the table.
+    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>>;
+    /// Returns the maximum bytes of a state.
+    fn state_bytes(&self) -> usize;
+    /// Returns the selection with the found values, and notes on columns.
+    ///
+    /// # Errors
+    /// [`Error::TooManyValues`] for a named column with too many values; [`Error::Empty`] if no
+    /// feature remains, or a text column has no words; the errors of rereading the texts if words
+    /// were omitted.
+    fn finish(&self, state: &Self::State) -> Result<(SelectedTable, Vec<ColumnNote>)>;
+}
+
+/// The state of a [`ColumnSearch`]: what it has found about the columns of a selection.
+#[derive(Clone, Debug)]
+pub struct ColumnSearchState {
+    limit: usize,
+    /// Number of rows read.
+    pub rows: u64,
+    values: Vec<ColumnValues>,
+    /// Number of missing values for each numeric column.
+    missing_numbers: Vec<u64>,
+}
+
+impl ColumnSearchState {
+    /// Returns what was found about each column, in the order of [`ColumnSearch::columns`].
+    pub fn columns(&self) -> Vec<ColumnSummary> {
+        let of = |found: &ColumnValues| {
+            let (times, words) = (found.times.range(), found.times.missing_words);
+            let missing = found.missing + if times.is_some() { words } else { 0 };
+            let resemblance = found.resemblance().filter(|_| times.is_none());
+            ColumnSummary { values: found.distinct(self.limit, self.rows), missing, times, resemblance }
+        };
+        self.values.iter().map(of).collect()
+    }
+}
+
+/// The values of a column, in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnSummary {
+    /// Number of distinct values, as categories.
+    pub values: Distinct,
+    /// Number of missing values.
+    pub missing: u64,
+    /// Earliest and latest time in ISO 8601, if the column holds times.
+    pub times: Option<(String, String)>,
+    /// What its texts look like other than categories.
+    pub resemblance: Option<Resemblance>,
+}
+
+impl Merge for ColumnSearchState {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        let limit = self.limit;
+        self.values.iter_mut().zip(&later.values).for_each(|(found, later)| found.merge(later, limit));
+        self.missing_numbers.iter_mut().zip(&later.missing_numbers).for_each(|(count, later)| *count += later);
+    }
+}
+
+/// The fold that finds the values of the category and time columns of a selection, in a pass over
+/// [`ColumnSearch::rows`].
+///
+/// *Cost*: one pass over these columns only, or also over the numeric columns if rows with missing
+/// values are dropped or missing numbers become indicator features. *Bytes*:
+/// [`ColumnSearch::state_bytes`] for a state.
+#[derive(Clone, Debug)]
+pub struct ColumnSearch {
+    selected: SelectedTable,
+    /// The rows of this pass: categories are kept columns.
+    read_selection: SelectedTable,
+    searched: Vec<SearchedColumn>,
+    number_columns: Vec<usize>,
+    limit: usize,
+}
+
+#[derive(Clone, Debug)]
+struct SearchedColumn {
+    index: usize,
+    role: Role,
+    /// Units per day and form of the stored numbers if the file stores times.
+    stored_form: Option<(i64, TimeForm)>,
+}
+
+impl SelectedTable {
+    /// Returns the search for the values of its category columns; `None` if its rows can already be
+    /// read.
+    #[doc(hidden)]
+    pub fn column_search(&self) -> Option<ColumnSearch> {
+        let request = self.pending_request()?;
+        let of = |such: fn(Role) -> bool| (0..self.features.len()).filter(move |i| such(request.roles[*i])).collect();
+        let searched: Vec<usize> = of(|role| !matches!(role, Role::Number | Role::Counted));
+        let numbers: Vec<usize> = of(|role| role == Role::Number);
+        let drops = self.missing == Missing::Drop;
+        // rows that are dropped for a missing number do not count in the values of other columns
+        let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
+        let numbers = if drops { Vec::new() } else { features.clone() };
+        let keep = searched.iter().map(|i| self.features[*i]).collect();
+        let read_selection =
+            self.for_search(features.into_iter().map(|i| self.features[i]).collect(), keep, Missing::Mean);
+        let searched = searched.into_iter().map(|place| {
+            let stored_form = match &self.table.schema().columns[self.features[place]].kind {
+                Kind::Time(time) => Some((dates::units_per_day(time), dates::stored_form(time))),
+                _ => None,
+            };
+            SearchedColumn { index: place, role: request.roles[place], stored_form }
+        });
+        Some(ColumnSearch {
+            selected: self.clone(),
+            read_selection,
+            searched: searched.collect(),
+            number_columns: numbers,
+            limit: request.limit,
+        })
+    }
+}
+
+impl ColumnSearch {
+    /// Returns the names of the columns whose values are searched.
+    pub fn columns(&self) -> Vec<String> {
+        self.searched.iter().map(|column| self.selected.column_name(column.index)).collect()
+    }
+}
+
+impl Search for ColumnSearch {
+    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+        self.read_selection.rows::<f64>(Reading { texts, ..Reading::default() })
+    }
+
+    fn state_bytes(&self) -> usize {
+        let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
+        let times = self.searched.len() * (size_of::<ColumnValues>() + IntegerForms::BYTES);
+        let values = self.limit * (MAX_MEAN_TEXT_BYTES + SET_ENTRY_BYTES) + SmallestDigests::BYTES;
+        categories * values + 8 * self.selected.features.len() + times
+    }
+
+    fn finish(&self, state: &ColumnSearchState) -> Result<(SelectedTable, Vec<ColumnNote>)> {
+        let (mut columns, mut places, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let Some(request) = self.selected.pending_request() else { return Ok((self.selected.clone(), notes)) };
+        for place in 0..self.selected.features.len() {
+            let entries = request.counted_texts.iter().find(|(at, _)| *at == place).map(|(_, entries)| entries.clone());
+            let column = match self.searched.iter().position(|column| column.index == place) {
+                None => {
+                    let code = entries.map_or(Code::Number, Code::Entries);
+                    let at = self.number_columns.iter().position(|at| *at == place);
+                    let missing = at.is_some_and(|at| state.missing_numbers[at] > 0);
+                    Some(CodedColumn { name: self.selected.column_name(place), code, missing })
+                }
+                Some(at) => self.code_column(request, at, (&state.values[at], state.rows), &mut notes)?,
+            };
+            if let Some(column) = column {
+                columns.push(column);
+                places.push(self.selected.features[place]);
+            }
+        }
+        if columns.is_empty() {
+            let note_texts: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
+            return Err(self
+                .selected
+                .table
+                .empty_error(format!("no column remains as a feature{}", note_texts.concat())));
+        }
+        Ok((self.selected.with_encoding(places, Encoding::new(columns))?, notes))
+    }
+}
+
+impl ColumnSearch {
+    fn code_column(
+        &self,
+        request: &EncodingRequest,
+        at: usize,
+        (values, rows): (&ColumnValues, u64),
+        notes: &mut Vec<ColumnNote>,
+    ) -> Result<Option<CodedColumn>> {
+        let SearchedColumn { index: place, role, .. } = self.searched[at];
+        let name = self.selected.column_name(place);
+        let kind = &self.selected.table.schema().columns[self.selected.features[place]].kind;
+        if role == Role::Suspect {
+            return Ok(self.resolve_suspect(request, place, values, notes));
+        }
+        if let Some(code) = values.times.code(request.times == Times::Cyclic).filter(|_| role.has_times()) {
+            if values.times.is_ambiguous() {
+                notes.push(ColumnNote::AmbiguousDates { column: name.clone() });
+            }
+            let missing =
+                self.selected.missing == Missing::Indicator && values.missing + values.times.missing_words > 0;
+            return Ok(Some(CodedColumn { name, code: Code::Time(code), missing }));
+        }
+        if let Some(row) = values.first_missing_row {
+            return Err(self.missing_error(at, row));
+        }
+        if !role.has_values() {
+            let column = self.selected.features[place];
+            return match *kind == Kind::Text && request.named[place] {
+                true => {
+                    Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`"))
+                }
+                false => Ok(None),
+            };
+        }
+        if request.has_default_categories() {
+            self.reject_mostly_numeric(place, values)?;
+            notes.extend(
+                values.resemblance().map(|looks| ColumnNote::Resembles { column: name.clone(), resemblance: looks }),
+            );
+        }
+        let is_identifier = values.is_identifier(rows);
+        let has_too_many =
+            values.too_many || is_identifier && request.has_default_categories() && !request.named[place];
+        let has_effects =
+            request.has_default_categories() && !is_identifier && !values.is_long(rows) && self.selected.has_target();
+        let code = match (has_too_many, request.hash) {
+            (false, _) => Code::Values(values.sorted_values()),
+            (true, Some(buckets)) => Code::Buckets(buckets),
+            (true, None) if has_effects => Code::Effects(Effects::default()),
+            (true, None) if request.named[place] => {
+                return Err(Error::TooManyValues { column: name, limit: self.limit });
+            }
+            (true, None) => {
+                notes.push(ColumnNote::TooManyValues { column: name, values: values.distinct(self.limit, rows) });
+                return Ok(None);
+            }
+        };
+        let some = code.features() > 0 || values.missing > 0 || values.too_many;
+        Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
+    }
+
+    /// Resolves a numeric column that looked like something else.
+    fn resolve_suspect(
+        &self,
+        request: &EncodingRequest,
+        index: usize,
+        values: &ColumnValues,
+        notes: &mut Vec<ColumnNote>,
+    ) -> Option<CodedColumn> {
+        let column = self.selected.column_name(index);
+        if values.integer_forms.is_row_counter() && !request.named[index] {
+            notes.push(ColumnNote::RowCounter { column });
+            return None;
+        }
+        let time = values.integer_forms.code(request.times == Times::Cyclic).filter(|_| request.times != Times::None);
+        notes.extend(time.as_ref().map(|time| ColumnNote::NumericTimes { column: column.clone(), form: time.form }));
+        let missing = self.selected.missing == Missing::Indicator && values.missing > 0;
+        Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
+    }
+
+    /// Rejects text that is mostly numbers: a column of measurements with a word among them is not
+    /// meant as categories.
+    fn reject_mostly_numeric(&self, index: usize, values: &ColumnValues) -> Result<()> {
+        let not_numbers: Vec<&Arc<str>> =
+            values.texts.iter().filter(|text| text.trim().parse::<f64>().is_err()).collect();
+        let (all, numbers) = (values.texts.len(), values.texts.len() - not_numbers.len());
+        let Some(word) = not_numbers.into_iter().min().filter(|_| all >= MIN_NUMBERS && 10 * numbers > 9 * all) else {
+            return Ok(());
+        };
+        let (all, numbers) = (shown::count(all as u64), shown::count(numbers as u64));
+        let word = shown::truncated(word);
+        let expected = format!(
+            "{numbers} of its {all} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
+        );
+        Err(self.selected.table.wrong_type(self.selected.features[index], &expected))
+    }
+
+    #[cold]
+    fn missing_error(&self, column: usize, row: u64) -> Error {
+        let remedy = match self.selected.missing {
+            Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
+            _ => "clean the data or choose `missing` indicator or `missing` drop",
+        };
+        self.selected.category_error(self.searched[column].index, row, "missing", remedy)
+    }
+}
+
+impl Fold<f64> for ColumnSearch {
+    type State = ColumnSearchState;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> ColumnSearchState {
+        let searched = vec![ColumnValues::default(); self.searched.len()];
+        ColumnSearchState {
+            limit: self.limit.min(MAX_CLASS_LABELS),
+            rows: 0,
+            values: searched,
+            missing_numbers: vec![0; self.number_columns.len()],
+        }
+    }
+
+    fn scratch(&self) {}
+
+    fn step(&self, state: &mut ColumnSearchState, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+        state.rows += block.len() as u64;
+        if !self.number_columns.is_empty() {
+            for row in block.x.chunks_exact(block.d) {
+                let counts = state.missing_numbers.iter_mut().zip(row);
+                counts.filter(|(_, value)| !value.is_finite()).for_each(|(count, _)| *count += 1);
+            }
+        }
+        for (at, (values, column)) in state.values.iter_mut().zip(block.kept).enumerate() {
+            for (i, row) in block.rows.iter().enumerate() {
+                match column.is_null(i) || is_nan(column, i) {
+                    true => self.count_missing(at, *row, values)?,
+                    false => self.add_value(at, *row, column.values(), i, values)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ColumnSearch {
+    /// Counts a missing value, or returns an error. In a column that may hold times, the error is
+    /// returned later, if the column turns out to hold no times.
+    fn count_missing(&self, at: usize, row: u64, values: &mut ColumnValues) -> Result<()> {
+        match self.selected.missing {
+            _ if self.searched[at].role == Role::Suspect => values.missing += 1,
+            Missing::Indicator => values.missing += 1,
+            Missing::Mean if self.searched[at].role.has_times() => {
+                values.first_missing_row = Some(values.first_missing_row.map_or(row, |first| first.min(row)));
+            }
+            _ => return Err(self.missing_error(at, row)),
+        }
+        Ok(())
+    }
+
+    /// Adds value `i` of a column in a stored row.
+    fn add_value(&self, at: usize, row: u64, values: &KeptValues, i: usize, found: &mut ColumnValues) -> Result<()> {
+        let SearchedColumn { index: place, role, stored_form: stored } = self.searched[at];
+        match (values, stored.filter(|_| role.has_times())) {
+            (KeptValues::Text(texts), _) => {
+                if role.has_times() {
+                    found.times.add_text(texts.text(i));
+                }
+                if role.has_values() {
+                    found.add_text(texts.text(i), self.limit);
+                }
+            }
+            (values, _) if role == Role::Suspect => {
+                found.integer_forms.add(values.number(i).unwrap_or(f64::NAN), row);
+            }
+            (KeptValues::I64(values), Some((per_day, form))) => found.times.add_stored(values[i], per_day, form),
+            (values, _) => {
+                let value = label(values, i).ok_or_else(|| {
+                    let remedy =
+                        "a category must be an integer, a boolean or text; remove the column from `categories`";
+                    self.selected.category_error(place, row, "not an integer of 64 bits", remedy)
+                })?;
+                found.insert_value(value, self.limit);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_nan(column: &KeptColumn, row: usize) -> bool {
+    column.values().number(row).is_some_and(f64::is_nan)
+}
+
+/// Returns the value of a row as a label; `None` for a fraction and for bytes.
+fn label(values: &KeptValues, row: usize) -> Option<Label> {
+    match values {
+        KeptValues::I64(values) => Some(Label::Int(values[row])),
+        KeptValues::U64(values) => i64::try_from(values[row]).ok().map(Label::Int),
+        KeptValues::Bool(values) => Some(Label::Bool(values[row])),
+        other => crate::labels::exact_integer(other.number(row)?).map(Label::Int),
+    }
+}

@@ -1,0 +1,214 @@
+//! The values that a search finds in a column: distinct values, missing values, and what the texts
+//! look like.
+
+use super::{integer_forms::IntegerForms, time::TimeSpans};
+use crate::{Digest, Label, missing, shown, source};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Maximum average bytes of the texts of a column's values: longer texts are not names of
+/// categories.
+pub(super) const MAX_MEAN_TEXT_BYTES: usize = 256;
+
+/// Minimum number of values of a text column that may be an identifier.
+const MIN_IDENTIFIER_VALUES: usize = 50;
+
+/// The number of distinct values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distinct {
+    /// Exactly this many.
+    Exactly(usize),
+    /// More than a limit, or values that are too long.
+    More {
+        /// The limit.
+        than: usize,
+        /// False if nearly every row has a value of its own.
+        repeat: bool,
+    },
+}
+
+impl std::fmt::Display for Distinct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exactly(values) => f.write_str(&shown::count(*values as u64)),
+            Self::More { than, .. } => write!(f, "more than {}", shown::count(*than as u64)),
+        }
+    }
+}
+
+/// An estimate of the number of distinct texts from their smallest digests: the k-th smallest of d
+/// distinct digests is near the fraction k / d of the range (Bar-Yossef, Jayram, Kumar, Sivakumar,
+/// Trevisan, "Counting distinct elements in a data stream", RANDOM 2002). Merging two estimates
+/// gives the estimate of all their rows, so that the order of rows does not matter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SmallestDigests(BTreeSet<u64>);
+
+impl SmallestDigests {
+    /// Maximum number of digests: the estimate has a standard error of 3 %.
+    const MAX_DIGESTS: usize = 1024;
+
+    /// Maximum bytes, including the nodes of the tree.
+    pub(super) const BYTES: usize = Self::MAX_DIGESTS * 16;
+
+    fn insert(&mut self, digest: u64) {
+        if self.0.len() < Self::MAX_DIGESTS {
+            self.0.insert(digest);
+        } else if self.0.last().is_some_and(|last| digest < *last) && self.0.insert(digest) {
+            self.0.pop_last();
+        }
+    }
+
+    fn estimate(&self) -> f64 {
+        match self.0.last() {
+            Some(last) if self.0.len() == Self::MAX_DIGESTS => {
+                (Self::MAX_DIGESTS - 1) as f64 / (*last as f64 / u64::MAX as f64)
+            }
+            _ => self.0.len() as f64,
+        }
+    }
+}
+
+/// What a text column looks like other than categories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resemblance {
+    /// Numbers that are written with a currency, a unit or another mark, such as this one.
+    Numbers(String),
+    /// A word among its values that may mean a missing value.
+    Word(&'static str),
+}
+
+impl std::fmt::Display for Resemblance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Numbers(number) => write!(
+                f,
+                "is read as text but looks like numbers with a unit or another mark, such as {number:?}; `types` reads them as numbers in .csv if all have the same mark"
+            ),
+            Self::Word(word) => write!(
+                f,
+                "has the value {word:?}, which is a category; `missing_words` {word} reads it as missing in .csv and .jsonl"
+            ),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ColumnValues {
+    pub(super) values: HashSet<Label>,
+    pub(super) texts: HashSet<Arc<str>>,
+    pub(super) bytes: usize,
+    pub(super) too_many: bool,
+    digests: SmallestDigests,
+    /// Whether any text is neither a number nor a word for a missing value.
+    has_plain_text: bool,
+    /// The smallest text that is a number with a unit or another mark, and the smallest word for a
+    /// missing value.
+    marked_number: Option<Arc<str>>,
+    missing_word: Option<&'static str>,
+    text_bytes: u64,
+    pub(super) times: TimeSpans,
+    pub(super) integer_forms: IntegerForms,
+    pub(super) missing: u64,
+    /// The first row with a missing value, which is an error for a category but not for a time.
+    pub(super) first_missing_row: Option<u64>,
+}
+
+impl ColumnValues {
+    pub(super) fn add_text(&mut self, text: &str, limit: usize) {
+        self.digests.insert(Digest::u64_of(text.as_bytes()));
+        self.text_bytes += text.len() as u64;
+        self.update_resemblance(text);
+        self.insert_text(text, limit);
+    }
+
+    fn update_resemblance(&mut self, text: &str) {
+        if let Some(word) = missing::MISSING_WORDS.into_iter().find(|word| *word == text) {
+            self.missing_word = self.missing_word.into_iter().chain([word]).min();
+        } else if !self.has_plain_text {
+            match source::is_marked_number(text) {
+                true if self.marked_number.as_deref().is_none_or(|marked| text < marked) => {
+                    self.marked_number = Some(text.into())
+                }
+                marked => self.has_plain_text = !marked && text.trim().parse::<f64>().is_err(),
+            }
+        }
+    }
+
+    /// Returns what the texts look like other than categories, or `None`.
+    pub(super) fn resemblance(&self) -> Option<Resemblance> {
+        let marked = self
+            .marked_number
+            .as_ref()
+            .filter(|_| !self.has_plain_text)
+            .map(|text| Resemblance::Numbers(text.to_string()));
+        marked.or(self.missing_word.map(Resemblance::Word))
+    }
+
+    fn insert_text(&mut self, text: &str, limit: usize) {
+        if !self.too_many && !self.texts.contains(text) {
+            self.bytes += text.len();
+            self.texts.insert(text.into());
+            self.clear_beyond(limit);
+        }
+    }
+
+    pub(super) fn insert_value(&mut self, value: Label, limit: usize) {
+        if !self.too_many {
+            self.values.insert(value);
+            self.clear_beyond(limit);
+        }
+    }
+
+    fn clear_beyond(&mut self, limit: usize) {
+        if self.values.len() + self.texts.len() > limit || self.bytes > limit * MAX_MEAN_TEXT_BYTES {
+            (self.too_many, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
+        }
+    }
+
+    pub(super) fn merge(&mut self, later: &Self, limit: usize) {
+        self.missing += later.missing;
+        self.first_missing_row = self.first_missing_row.into_iter().chain(later.first_missing_row).min();
+        self.times.merge(&later.times);
+        self.integer_forms.merge(&later.integer_forms);
+        self.text_bytes += later.text_bytes;
+        self.has_plain_text |= later.has_plain_text;
+        self.missing_word = self.missing_word.into_iter().chain(later.missing_word).min();
+        self.marked_number = self.marked_number.take().into_iter().chain(later.marked_number.clone()).min();
+        later.digests.0.iter().for_each(|digest| self.digests.insert(*digest));
+        if later.too_many {
+            (self.too_many, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
+            return;
+        }
+        later.texts.iter().for_each(|text| self.insert_text(text, limit));
+        later.values.iter().for_each(|value| self.insert_value(value.clone(), limit));
+    }
+
+    pub(super) fn sorted_values(&self) -> Vec<Label> {
+        let texts = self.texts.iter().map(|text| Label::Text(Arc::clone(text)));
+        let mut values: Vec<Label> = self.values.iter().cloned().chain(texts).collect();
+        values.sort_unstable();
+        values
+    }
+
+    pub(super) fn distinct(&self, limit: usize, rows: u64) -> Distinct {
+        match self.too_many {
+            true => Distinct::More { than: limit, repeat: !self.is_identifier(rows) },
+            false => Distinct::Exactly(self.values.len() + self.texts.len()),
+        }
+    }
+
+    /// Returns whether nearly every row has a text of its own, as in an identifier or a comment: no
+    /// row says anything about another.
+    pub(super) fn is_identifier(&self, rows: u64) -> bool {
+        let values = if self.too_many { self.digests.estimate() } else { self.texts.len() as f64 };
+        values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.present_rows(rows) as f64
+    }
+
+    pub(super) fn is_long(&self, rows: u64) -> bool {
+        self.text_bytes > MAX_MEAN_TEXT_BYTES as u64 * self.present_rows(rows)
+    }
+
+    fn present_rows(&self, rows: u64) -> u64 {
+        rows.saturating_sub(self.missing)
+    }
+}

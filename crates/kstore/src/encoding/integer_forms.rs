@@ -1,0 +1,195 @@
+//! Integer columns that are something else: dates written as 20240131, times of day written as
+//! hours x 100 + minutes, and row counters.
+//!
+//! A column holds times of day if every value lies in 0 … 2400 and its last two digits are below
+//! 60, and if chance is excluded: at least 40 different values, at least 6 different hours, and
+//! minutes in every ten from 0 to 59. The last two digits of a random number are below 60 with
+//! probability 0.6, so that 40 such values occur by chance once in 10⁹ columns; round numbers, such
+//! as multiples of 50, lack the minutes.
+
+use super::request::{Coding, EncodingRequest};
+use super::time::{Cycle, MIN_DAY_SPREAD, TimeSpan};
+use super::{ColumnNote, Role, TimeCode, Times};
+use crate::dates::{self, TimeForm};
+use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::SelectedTable};
+use std::{collections::HashSet, ops::Range, sync::Arc};
+
+const MIN_TIMES: usize = 40;
+
+/// Minimum number of different hours, in all rows and in the rows of the first inspection.
+const MIN_HOURS: (usize, usize) = (6, 3);
+
+const MIN_COUNTER_ROWS: u64 = 50;
+
+const MIN_DATES: u64 = 5;
+
+/// Number of rows that are inspected for such columns, and the number of positions they are read
+/// from: tables are often sorted.
+const INSPECTED_ROWS: (u64, u64) = (1024, 4);
+
+const BIT_SET_WORDS: usize = 2400 / 64 + 1;
+
+#[derive(Clone, Debug)]
+pub(super) struct IntegerForms {
+    /// Bit set of the times of day that occur; `None` if any value is not a time of day.
+    times: Option<Box<[u64; BIT_SET_WORDS]>>,
+    /// Range of the dates; `None` if any value is not a date.
+    dates: Option<TimeSpan>,
+    /// Minimum and maximum of the value minus its row number.
+    offset_range: [f64; 2],
+    values: u64,
+}
+
+impl Default for IntegerForms {
+    fn default() -> Self {
+        let (times, dates) = (Some(Box::new([0; BIT_SET_WORDS])), Some(TimeSpan::EMPTY));
+        Self { times, dates, offset_range: [f64::INFINITY, f64::NEG_INFINITY], values: 0 }
+    }
+}
+
+impl IntegerForms {
+    pub(super) const BYTES: usize = BIT_SET_WORDS * 8;
+
+    pub(super) fn add(&mut self, value: f64, row: u64) {
+        let offset = value - row as f64;
+        (self.offset_range, self.values) =
+            ([self.offset_range[0].min(offset), self.offset_range[1].max(offset)], self.values + 1);
+        self.dates = self.dates.take().and_then(|mut span| {
+            span.add(dates::decode_number(value, TimeForm::YearMonthDay)?);
+            Some(span)
+        });
+        match self.times.as_mut().filter(|_| dates::decode_number(value, TimeForm::HourMinute).is_some()) {
+            Some(times) => times[value as usize / 64] |= 1 << (value as usize % 64),
+            None => self.times = None,
+        }
+    }
+
+    pub(super) fn merge(&mut self, later: &Self) {
+        self.offset_range =
+            [self.offset_range[0].min(later.offset_range[0]), self.offset_range[1].max(later.offset_range[1])];
+        self.values += later.values;
+        self.dates = self.dates.take().zip(later.dates).map(|(mut span, later)| {
+            span.merge(&later);
+            span
+        });
+        self.times = self.times.take().zip(later.times.as_ref()).map(|(mut times, later)| {
+            times.iter_mut().zip(&**later).for_each(|(word, later)| *word |= later);
+            times
+        });
+    }
+
+    /// Returns the different times of day, in order; empty if any value is not a time of day.
+    fn times(&self) -> Vec<usize> {
+        let occurs =
+            |value: &usize| self.times.as_ref().is_some_and(|times| times[value / 64] >> (value % 64) & 1 == 1);
+        (0..=2400).filter(occurs).collect()
+    }
+
+    /// Returns whether the values so far may be something other than numbers.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.is_row_counter()
+            || self.has_dates()
+            || count_distinct(self.times().iter().map(|time| time / 100)) >= MIN_HOURS.1
+    }
+
+    /// Returns whether the values count the rows consecutively, from any first value.
+    pub(super) fn is_row_counter(&self) -> bool {
+        self.values >= MIN_COUNTER_ROWS && self.offset_range[0] == self.offset_range[1]
+    }
+
+    /// Returns whether every value is a date. One in a thousand numbers of eight digits is a date.
+    fn has_dates(&self) -> bool {
+        self.values >= MIN_DATES && self.dates.is_some()
+    }
+
+    /// Returns the code of times of day or dates; `None` if the values are neither, or only by
+    /// chance.
+    pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
+        let form = TimeForm::YearMonthDay;
+        if let Some(span) = self.dates.as_ref().filter(|_| self.has_dates()) {
+            return Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } });
+        }
+        let times = self.times();
+        let hours = count_distinct(times.iter().map(|time| time / 100));
+        let tens = count_distinct(times.iter().map(|time| time % 100 / 10));
+        let by_chance = times.len() < MIN_TIMES || hours < MIN_HOURS.0 || tens < 6;
+        let part =
+            |time: Option<&usize>| dates::decode_number(*time? as f64, TimeForm::HourMinute).map(dates::Instant::days);
+        let spread = part(times.last())? - part(times.first())?;
+        let cycles = if cyclic && spread >= MIN_DAY_SPREAD { vec![Cycle::Hour] } else { Vec::new() };
+        (!by_chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
+    }
+}
+
+impl SelectedTable {
+    /// Returns the selection without columns that have no value, and a note about them. If a few
+    /// rows suggest that numeric columns are something else, a search must still inspect their
+    /// values. Columns of an array, which have no names, are left unchanged.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn inspect_columns(&self) -> (Self, Option<ColumnNote>) {
+        if !self.table.parts().iter().all(|part| part.file.has_column_names()) {
+            return (self.clone(), None);
+        }
+        let (selected, note) = self.without_blank_columns();
+        (selected.mark_suspects(), note)
+    }
+
+    /// Returns the bytes of memory for the inspection of columns: the decoder of the columns in the
+    /// largest file.
+    #[doc(hidden)]
+    pub fn inspection_bytes(&self) -> usize {
+        self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)
+    }
+
+    fn mark_suspects(&self) -> Self {
+        let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else { return self.clone() };
+        let numeric = |place: &usize| {
+            let kind = &self.table.schema().columns[self.features[*place]].kind;
+            request.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
+        };
+        let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
+        if places.is_empty() {
+            return self.clone();
+        }
+        // an error of this inspection is ignored: the next pass reports it
+        let integer_forms = self.inspect_rows(&places).unwrap_or_default();
+        let is_only_feature = self.features.len() == 1;
+        let is_suspect = |place: usize, look: &IntegerForms| match look.is_row_counter() {
+            true => !is_only_feature && !request.named[place],
+            false => request.times != Times::None && look.is_suspect(),
+        };
+        let mut roles = request.roles.clone();
+        let found = places.iter().zip(&integer_forms).filter(|(place, look)| is_suspect(**place, look));
+        found.for_each(|(place, _)| roles[*place] = Role::Suspect);
+        if roles == request.roles {
+            return if matches!(self.coding, Coding::Numeric(_)) { self.unencoded() } else { self.clone() };
+        }
+        Self { coding: Coding::Pending(Arc::new(EncodingRequest { roles, ..(**request).clone() })), ..self.clone() }
+    }
+
+    /// Inspects the numeric columns `places` in a few rows of the table.
+    fn inspect_rows(&self, places: &[usize]) -> Result<Vec<IntegerForms>> {
+        let features = places.iter().map(|place| self.features[*place]).collect();
+        let features_only = Self { weight: None, ..self.features_only() };
+        let sample = Self { features, filter: None, missing: Missing::Mean, ..features_only };
+        let source = sample.with_own_counter().rows::<f64>(Reading::default())?;
+        let (Range { start, end }, (max_rows, parts), mut buffer) = (source.range(), INSPECTED_ROWS, RowBuf::new(256));
+        let mut integer_forms = vec![IntegerForms::default(); places.len()];
+        for part in 0..parts.min(end - start) {
+            let [first, last] = [part, part + 1].map(|part| start + (end - start) * part / parts.min(end - start));
+            let mut cursor = source.open(first..last.min(first + max_rows / parts))?;
+            while cursor.next(&mut buffer)? {
+                for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
+                    let values = integer_forms.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
+                    values.for_each(|(look, value)| look.add(*value, *row));
+                }
+            }
+        }
+        Ok(integer_forms)
+    }
+}
+
+fn count_distinct(values: impl Iterator<Item = usize>) -> usize {
+    values.collect::<HashSet<_>>().len()
+}

@@ -1,0 +1,154 @@
+//! Requests for the encoding of columns, and the state of their encoding.
+
+use super::{Encoding, Entries, Grams, Lookups, Times, Weighting};
+use crate::schema::Kind;
+use crate::select::Selection;
+use crate::sparse::SparseShape;
+use crate::table::Table;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Columns that are categories; as text a list of names and patterns, or `all` or `none` alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+pub enum Categories {
+    /// Text columns with up to 1,000 values; columns with more become effects on the target.
+    #[default]
+    Few,
+    /// All columns of text, with up to [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS)
+    /// values each.
+    All,
+    /// No categories: features are numbers and times, and text columns are not read, not even for
+    /// times.
+    None,
+    /// Columns with these names and patterns, including integers and booleans, with up to
+    /// [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS) values each; no other text column.
+    Named(Vec<String>),
+}
+
+impl From<Vec<String>> for Categories {
+    fn from(names: Vec<String>) -> Self {
+        match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Self::default(),
+            ["all"] => Self::All,
+            ["none"] => Self::None,
+            _ => Self::Named(names),
+        }
+    }
+}
+
+impl From<Categories> for Vec<String> {
+    fn from(categories: Categories) -> Self {
+        match categories {
+            Categories::Few => Self::new(),
+            Categories::All => vec!["all".to_string()],
+            Categories::None => vec!["none".to_string()],
+            Categories::Named(names) => names,
+        }
+    }
+}
+
+/// A selection with its resolved categories and columns of counted texts.
+pub(crate) struct ColumnRequest<'s> {
+    pub(crate) selection: &'s Selection,
+    pub(super) counted_texts: Vec<(usize, Grams)>,
+    pub(super) category_set: HashSet<usize>,
+    pub(crate) category_columns: Vec<usize>,
+}
+
+impl ColumnRequest<'_> {
+    pub(crate) fn encodes(&self, table: &Table, column: usize) -> bool {
+        self.role(table, column) != Role::Number
+    }
+
+    /// Returns the unlearned entries of a column whose words are counted.
+    pub(super) fn counted_entries(&self, column: usize) -> Option<Entries> {
+        let (_, grams) = self.counted_texts.iter().find(|(text, _)| *text == column)?;
+        let default_weighting = if grams.is_value() { Weighting::None } else { Weighting::TfIdf };
+        let weighing = self.selection.weighting.unwrap_or(default_weighting);
+        Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighing))
+    }
+
+    pub(super) fn role(&self, table: &Table, column: usize) -> Role {
+        let Selection { categories, sparse, .. } = self.selection;
+        let text = matches!(categories, Categories::Few | Categories::All);
+        // time columns become features, and text columns are searched for times
+        let times = self.selection.times != Times::None;
+        let text_times = times && *categories != Categories::None;
+        match &table.schema().columns[column].kind {
+            _ if self.category_set.contains(&column) => Role::Category,
+            _ if self.counted_texts.iter().any(|(text, _)| *text == column) => Role::Counted,
+            Kind::Text if text && text_times => Role::TimeOrCategory,
+            Kind::Text if text => Role::Category,
+            Kind::Text if text_times => Role::Time,
+            Kind::Time(_) if times => Role::Time,
+            Kind::Sparse(_) if *sparse => Role::Sparse,
+            _ => Role::Number,
+        }
+    }
+}
+
+/// What a feature column may turn out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Number,
+    /// A number whose first rows suggest something else: a date, a time of day, or a row counter.
+    Suspect,
+    Category,
+    Time,
+    Sparse,
+    Counted,
+    /// Text: times if every text is one, otherwise categories.
+    TimeOrCategory,
+}
+
+impl Role {
+    pub(crate) fn has_values(self) -> bool {
+        matches!(self, Self::Category | Self::TimeOrCategory)
+    }
+
+    pub(crate) fn has_times(self) -> bool {
+        matches!(self, Self::Time | Self::TimeOrCategory)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Coding {
+    /// All columns are numbers. The request is present if they may still be inspected.
+    Numeric(Option<Arc<EncodingRequest>>),
+    Pending(Arc<EncodingRequest>),
+    /// The encoding is known. The counters hold, for each column, the number of values without a
+    /// feature that were read.
+    Encoded(Arc<Lookups>, Arc<[AtomicU64]>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct EncodingRequest {
+    /// For each feature column, its role, and whether it was named.
+    pub(crate) roles: Vec<Role>,
+    pub(crate) named: Vec<bool>,
+    pub(crate) times: Times,
+    pub(crate) hash: Option<u32>,
+    pub(crate) limit: usize,
+    pub(super) categories: Categories,
+    /// Columns of text whose words are counted as features, by their indices.
+    pub(super) counted_texts: Vec<(usize, Entries)>,
+}
+
+impl EncodingRequest {
+    pub(crate) fn has_default_categories(&self) -> bool {
+        self.categories == Categories::Few
+    }
+}
+
+impl Coding {
+    pub(crate) fn from_encoding(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
+        if encoding.is_numeric() {
+            return Self::Numeric(None);
+        }
+        let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
+        let kinds = features.iter().map(|column| &table.schema().columns[*column].kind);
+        Self::Encoded(Arc::new(Lookups::new(encoding, kinds)), counts)
+    }
+}

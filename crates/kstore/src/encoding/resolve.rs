@@ -1,0 +1,376 @@
+//! Resolves the columns of a selection, before and after the values of its categories are known.
+
+use super::entries::{Entries, Weighting};
+use super::request::{Categories, Coding, ColumnRequest, EncodingRequest, Role};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, CodedColumn, Encoding, Lookups, TimeForm, TimeReader, grams};
+use crate::missing::Missing;
+use crate::schema::Kind;
+use crate::select::{SelectedTable, Selection};
+use crate::sparse::SparseShape;
+use crate::statistics::MAX_CLASS_LABELS;
+use crate::table::Table;
+use crate::{Error, Result, Scaler};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Table {
+    /// Resolves the columns that a selection requests as categories, except columns with another
+    /// role, and as counted texts.
+    pub(crate) fn resolve_categories<'s>(
+        &self,
+        selection: &'s Selection,
+        role_columns: &[usize],
+    ) -> Result<ColumnRequest<'s>> {
+        if let Some(buckets) = selection.hash.filter(|buckets| !(1..=BUCKET_LIMIT).contains(buckets)) {
+            let expected = format!("a number of buckets from 1 to {BUCKET_LIMIT}, such as 256");
+            return Err(Error::Syntax { what: "`hash`", text: buckets.to_string(), expected });
+        }
+        let columns = match &selection.categories {
+            Categories::Named(names) => {
+                let places = self.schema().index_by_name();
+                let found: Vec<usize> = self
+                    .matching_columns(names)?
+                    .iter()
+                    .filter_map(|name| places.get(name.as_str()).copied())
+                    .collect();
+                found.into_iter().filter(|column| !role_columns.contains(column)).collect()
+            }
+            _ => Vec::new(),
+        };
+        for column in &columns {
+            if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) {
+                return Err(self.wrong_type(*column, "categories must be integers, booleans or text"));
+            }
+        }
+        let mut counted = Vec::new();
+        for text in &selection.text {
+            let (name, grams) = grams::parse_column(text)?;
+            let column = self.column(name)?;
+            if !grams.accepts(&self.schema().columns[column].kind) {
+                return Err(
+                    self.wrong_type(column, "`text` counts words of text columns; remove the column from `text`")
+                );
+            }
+            if role_columns.contains(&column) || columns.contains(&column) {
+                return Err(
+                    self.wrong_type(column, "it has another role in addition to `text`; remove it from one of them")
+                );
+            }
+            counted.push((column, grams));
+        }
+        Ok(ColumnRequest {
+            selection,
+            counted_texts: counted,
+            category_set: columns.iter().copied().collect(),
+            category_columns: columns,
+        })
+    }
+
+    /// Returns what is known about the values of `features`.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`] for sparse rows combined with other columns.
+    pub(crate) fn coding(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Coding> {
+        let selection = request.selection;
+        let roles: Vec<Role> = features.iter().map(|column| request.role(self, *column)).collect();
+        if features.is_empty() {
+            return Ok(Coding::Numeric(None));
+        }
+        if let Some(columns) = self.entry_columns(request, features)? {
+            return Ok(Coding::from_encoding(Encoding::new(columns), self, features));
+        }
+        let dense_buckets = request
+            .counted_texts
+            .iter()
+            .filter_map(|(column, grams)| Some((*column, grams.buckets()?)))
+            .max_by_key(|(_, places)| *places);
+        if let Some((column, places)) = dense_buckets.filter(|(_, places)| *places > BUCKET_LIMIT as usize) {
+            let expected = format!(
+                "its {places} hash buckets would be features of dense rows, because there are other features; set hash={BUCKET_LIMIT} \
+                 or fewer, or exclude the other features (`features`)"
+            );
+            return Err(self.wrong_type(column, &expected));
+        }
+        let entries = |(place, column): (usize, &usize)| Some((place, request.counted_entries(*column)?.into_dense()));
+        let counted = features.iter().enumerate().filter_map(entries).collect();
+        let all = !matches!(selection.categories, Categories::Few);
+        let name = |column: &usize| &self.schema().columns[*column].name;
+        // an excluding pattern names no column
+        let takes = |text: &String| text != "*" && !text.starts_with('!');
+        let lists_features = selection.features.iter().any(takes) && !selection.features.iter().any(|text| text == "*");
+        let asked = |(column, role): (&usize, &Role)| match role {
+            Role::Number => lists_features,
+            // text that is only searched for times was not requested as a category
+            _ => all && *role != Role::Time || selection.features.contains(name(column)),
+        };
+        let named = features.iter().zip(&roles).map(asked).collect();
+        // a column that can be hashed should not become ten thousand features
+        let limit = if all && selection.hash.is_none() { MAX_CLASS_LABELS } else { CATEGORY_LIMIT };
+        let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
+        let Selection { hash, times, categories: wanted, .. } = selection.clone();
+        let request =
+            Arc::new(EncodingRequest { roles, named, times, hash, limit, categories: wanted, counted_texts: counted });
+        Ok(if numbers { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
+    }
+
+    /// Returns the columns if all of them produce entries (sparse rows or counted texts); `None` if
+    /// there are others, or if rows must be dense.
+    fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
+        let selection = request.selection;
+        if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {
+            return Err(
+                self.wrong_type(*text, "`scale` maxabs does not apply to counts of words; choose tf-idf, unit or none")
+            );
+        }
+        let weighting = selection.weighting.unwrap_or_default();
+        let of = |column: &usize| {
+            let code = match (request.counted_entries(*column), self.schema().sparse_shape(*column)) {
+                (Some(entries), _) => Code::Entries(entries),
+                (None, Some(shape)) if weighting == Weighting::None => Code::Sparse(shape),
+                (None, shape) => Code::Entries(Entries::unlearned(shape?, None, weighting)),
+            };
+            Some(CodedColumn { name: self.schema().columns[*column].name.clone(), code, missing: false })
+        };
+        let sparse = features.iter().find(|column| self.schema().sparse_shape(**column).is_some());
+        if let Some((sparse, other)) = sparse.zip(features.iter().find(|column| Some(*column) != sparse)) {
+            let other = &self.schema().columns[*other].name;
+            let expected =
+                format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
+            return Err(self.wrong_type(*sparse, &expected));
+        }
+        Ok(features.iter().map(of).collect::<Option<_>>().filter(|_| selection.sparse))
+    }
+
+    /// Resolves the columns of an encoding. A column may have any type whose values can be looked
+    /// up.
+    pub(crate) fn resolve_encoding(&self, encoding: &Encoding) -> Result<Vec<usize>> {
+        let places = self.schema().index_by_name();
+        let of = |coded: &CodedColumn| {
+            let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
+            let kind = &self.schema().columns[column].kind;
+            let blank = self.parts().iter().all(|part| part.file.is_all_missing(column));
+            match &coded.code {
+                // a column without values is missing in every row, for every type that its file
+                // assigns
+                Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
+                Code::Number => {
+                    self.expect_numbers(column, "the model expects numbers; write the column as numbers")?;
+                }
+                // pandas writes text that is missing throughout as NaN
+                Code::Entries(Entries { text: Some(grams), .. })
+                    if !grams.accepts(kind)
+                        && (matches!(kind, Kind::Other(_))
+                            || self.blank_columns_among(&(0..self.stored_rows()), vec![column])?.is_empty()) =>
+                {
+                    return Err(self.wrong_type(
+                        column,
+                        "the model expects text, whose words it counts; write the column as text",
+                    ));
+                }
+                Code::Entries(Entries { text: Some(_), .. }) => {}
+                Code::Sparse(room) | Code::Entries(Entries { shape: room, .. }) => {
+                    match self.schema().sparse_shape(column) {
+                        Some(shape) if shape.longest <= room.longest => {}
+                        Some(shape) => {
+                            let (has, room) = (shape.longest, room.longest);
+                            let expected = format!(
+                                "one row has {has} entries, and the rows of the fit have at most {room}; remove the row"
+                            );
+                            return Err(self.wrong_type(column, &expected));
+                        }
+                        None => {
+                            let expected = "the model expects sparse rows; open the table with `sparse`";
+                            return Err(self.wrong_type(column, expected));
+                        }
+                    }
+                }
+                Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
+                    let expected = match code.form {
+                        TimeForm::HourMinute => "the model expects hours x 100 + minutes, like 517 for 5:17",
+                        TimeForm::YearMonthDay => "the model expects a date, like 20240131 or 2024-01-31",
+                        _ => "the model expects a date or time; write it like 2024-01-31",
+                    };
+                    return Err(self.wrong_type(column, expected));
+                }
+                _ if matches!(kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) => {
+                    return Err(self.wrong_type(column, "categories must be integers, booleans or text"));
+                }
+                _ => {}
+            }
+            Ok(column)
+        };
+        encoding.columns().iter().map(of).collect()
+    }
+}
+
+impl SelectedTable {
+    /// Returns the request for the columns whose values are not known; `None` if rows can be read.
+    pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
+        match &self.coding {
+            Coding::Pending(asked) => Some(asked),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the values of its columns were not inspected yet.
+    #[doc(hidden)]
+    pub fn is_uninspected(&self) -> bool {
+        matches!(self.coding, Coding::Numeric(Some(_)) | Coding::Pending(_))
+    }
+
+    /// Returns how columns become features; `None` if all features are numeric columns, or if the
+    /// values are not found yet.
+    #[doc(hidden)]
+    pub fn encoding(&self) -> Option<&Encoding> {
+        self.lookups().map(|coded| &coded.encoding)
+    }
+
+    pub(crate) fn lookups(&self) -> Option<&Arc<Lookups>> {
+        match &self.coding {
+            Coding::Encoded(coded, _) => Some(coded),
+            _ => None,
+        }
+    }
+
+    /// Returns the shape of its rows if they are sparse.
+    #[doc(hidden)]
+    pub fn sparse(&self) -> Option<SparseShape> {
+        self.encoding()?.sparse()
+    }
+
+    /// Returns the weighting of the entries of its rows if they are sparse.
+    #[doc(hidden)]
+    pub fn weighting(&self) -> Weighting {
+        match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
+            Some(Code::Entries(entries)) => entries.weighting(),
+            _ => Weighting::None,
+        }
+    }
+
+    /// Returns how missing values are treated.
+    #[doc(hidden)]
+    pub fn missing(&self) -> Missing {
+        self.missing
+    }
+
+    /// Returns whether a condition selects rows.
+    #[doc(hidden)]
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Returns the names of the columns from which the features are computed, in the order of the
+    /// features.
+    #[doc(hidden)]
+    pub fn feature_columns(&self) -> Vec<String> {
+        self.names(&self.features)
+    }
+
+    /// Returns the names of the features that are computed from the columns that match names and
+    /// patterns, in the order of the columns.
+    ///
+    /// # Errors
+    /// Names of columns that do not exist; patterns that match no feature column.
+    #[doc(hidden)]
+    pub fn features_of(&self, columns: &[String]) -> Result<Vec<String>> {
+        let (names, places) = (self.feature_names(), self.table.schema().index_by_name());
+        let column_of_feature = self.encoding().map_or_else(|| (0..names.len()).collect(), Encoding::column_of_feature);
+        let mut found = Vec::new();
+        for column in self.table.matching_columns(columns)? {
+            let place = self.features.iter().position(|at| places.get(column.as_str()) == Some(at));
+            let own = |(name, owner): (&String, &usize)| (Some(*owner) == place).then(|| name.clone());
+            found.extend(names.iter().zip(&column_of_feature).filter_map(own));
+        }
+        if found.is_empty() { Err(self.table.no_such_column(&columns.join(","))) } else { Ok(found) }
+    }
+
+    /// Returns a selection of the same features of other rows: the same columns, and the same
+    /// values if they are known.
+    #[doc(hidden)]
+    pub fn same_features(&self) -> Selection {
+        let features = self.feature_columns();
+        let known = |encoding| Selection {
+            features: features.clone(),
+            categories: Categories::None,
+            encoding: Some(Arc::new(encoding)),
+            ..Selection::default()
+        };
+        match &self.coding {
+            Coding::Numeric(_) => known(Encoding::numeric(&features)),
+            Coding::Encoded(coded, _) => known(coded.encoding.clone().for_new_rows()),
+            Coding::Pending(asked) => {
+                let text =
+                    |(place, entries): &(usize, Entries)| Some(format!("{}:{}", features[*place], entries.text()?));
+                let (text, weighing) =
+                    (asked.counted_texts.iter().filter_map(text).collect(), asked.counted_texts.first());
+                let weighting = weighing.map(|(_, entries)| entries.weighting());
+                let (categories, hash, times) = (asked.categories.clone(), asked.hash, asked.times);
+                Selection { features, categories, hash, times, text, weighting, ..Selection::default() }
+            }
+        }
+    }
+
+    /// Returns the columns that had values without a feature, each with the number of such rows
+    /// over all passes since the selection was made.
+    #[doc(hidden)]
+    pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
+        let Coding::Encoded(coded, counts) = &self.coding else { return Vec::new() };
+        let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let columns = coded.encoding.columns().iter().map(|column| column.name.clone()).zip(counts);
+        columns.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Sets the scaling of 0/1 features and of effects so that these features stay unchanged.
+    #[doc(hidden)]
+    pub fn exempt_flags(&self, scaler: &mut Scaler) {
+        let flags = self.encoding().map_or(Vec::new(), Encoding::unscaled);
+        flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.set_identity(i));
+    }
+
+    /// Returns the selection with these feature columns and their encoding.
+    pub(crate) fn with_encoding(&self, features: Vec<usize>, encoding: Encoding) -> Result<Self> {
+        if let Some(fault) = encoding.fault() {
+            return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
+        }
+        let coding = Coding::from_encoding(encoding, &self.table, &features);
+        Ok(Self { features, coding, ..self.clone() })
+    }
+
+    /// Returns the selection of these features and kept columns, for a search for values. With
+    /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped; otherwise
+    /// targets and labels are not read, and missing numbers are treated as `missing` says.
+    pub(super) fn for_search(&self, features: Vec<usize>, keep: Vec<usize>, missing: Missing) -> Self {
+        if self.missing == Missing::Drop {
+            return Self { features, kept_required: vec![true; keep.len()], keep, ..self.unencoded() };
+        }
+        // rows that are dropped for a missing target do not count either
+        let rows =
+            if self.drops_missing_targets() { Self { group: None, ..self.unencoded() } } else { self.features_only() };
+        Self { features, kept_required: vec![false; keep.len()], keep, missing, ..rows }
+    }
+
+    pub(crate) fn unencoded(&self) -> Self {
+        Self { coding: Coding::Numeric(None), ..self.clone() }
+    }
+
+    /// Returns the selection without targets, labels and kept columns, before any values are known.
+    /// Weights stay, because rows with weight 0 do not count.
+    pub(crate) fn features_only(&self) -> Self {
+        let (keep, complete) = Default::default();
+        let targets = Vec::new();
+        Self { targets, keep, kept_required: complete, class: None, group: None, ..self.unencoded() }
+    }
+
+    pub(crate) fn column_name(&self, index: usize) -> String {
+        self.table.schema().columns[self.features[index]].name.clone()
+    }
+
+    #[cold]
+    pub(crate) fn category_error(&self, index: usize, row: u64, value: &str, remedy: &'static str) -> Error {
+        let parts = self.table.parts();
+        let part = parts.iter().find(|part| row < part.end()).or(parts.last());
+        let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
+        let line = part.and_then(|part| part.file.line(row));
+        Error::BadValue { path, row, line, column: self.column_name(index), value: value.to_string(), remedy }
+    }
+}

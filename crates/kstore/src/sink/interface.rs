@@ -1,0 +1,62 @@
+//! The interface of an output table.
+
+use super::column::OutputColumn;
+use crate::OutputValues;
+use crate::{Error, Result};
+use std::{io, path::Path};
+
+/// An output table. [`Sink::finish`] moves the complete file to its path; a sink that is dropped
+/// before leaves no file.
+pub trait Sink: Send {
+    /// Appends rows: one [`OutputValues`] per column, in the order of the columns, all of the same
+    /// length.
+    fn write(&mut self, batch: &[OutputValues<'_>]) -> Result<()>;
+    /// Writes the remaining rows to the disk, so that [`Sink::finish`] only renames the file: with
+    /// several related files, all are written before the first is renamed. Nothing can be appended
+    /// afterwards.
+    fn sync(&mut self) -> Result<()>;
+    /// Writes the remaining rows and moves the file to its path.
+    fn finish(self: Box<Self>) -> Result<()>;
+    /// Returns the bytes of memory between batches.
+    fn footprint(&self) -> usize;
+}
+
+/// Starts a file with these columns.
+pub type CreateSink = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FormatWriter {
+    pub(crate) supports: fn(&OutputColumn) -> bool,
+    pub(crate) create: CreateSink,
+}
+
+/// Name of standard output, to which CSV is written.
+pub const STDOUT: &str = "-";
+
+/// Returns the number of rows of a batch.
+///
+/// # Panics
+/// If the batch does not match the columns: the caller has made both.
+pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -> usize {
+    let kinds = columns.iter().map(|column| column.kind);
+    assert!(kinds.eq(batch.iter().map(OutputValues::kind)), "a batch has the columns of its sink");
+    let rows = batch.first().map_or(0, OutputValues::len);
+    assert!(batch.iter().all(|column| column.len() == rows), "the columns of a batch have the same length");
+    rows
+}
+
+/// Returns the error of writing. A contained error of the operating system is extracted, so that a
+/// full disk is reported as such.
+#[cfg(any(feature = "parquet", feature = "ipc"))]
+pub(super) fn write_error(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(system) = error.downcast_ref::<io::Error>() {
+            let own = |number: i32| io::Error::from_raw_os_error(number);
+            let other = || io::Error::new(system.kind(), system.to_string());
+            return Error::io("write", path)(system.raw_os_error().map_or_else(other, own));
+        }
+        cause = error.source();
+    }
+    Error::io("write", path)(io::Error::other(error))
+}

@@ -1,0 +1,159 @@
+//! Several tables read as one: the rows of each table follow the rows of the previous one.
+
+use crate::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::ops::Range;
+
+/// Several sources of rows with the same features, concatenated to one source.
+///
+/// Rows are renumbered, so that row numbers are unique: each part's numbers start after the full
+/// selectable ranges of the parts before it. Features, numeric targets and weights are passed on;
+/// labels and kept columns are not.
+///
+/// ```
+/// use kstore::source::ChainedRows;
+/// use kstore::{MemoryRows, RowBuf, RowSource};
+/// let first = MemoryRows::new(vec![1.0f32, 2.0], 1)?;
+/// let second = MemoryRows::new(vec![3.0f32], 1)?;
+/// let both = ChainedRows::new(vec![&first, &second])?;
+/// let mut buf = RowBuf::new(10);
+/// assert!(both.open(both.range())?.next(&mut buf)?);
+/// assert_eq!((buf.x, buf.rows), (vec![1.0, 2.0, 3.0], vec![0, 1, 2]));
+/// # Ok::<(), kstore::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ChainedRows<'a, T: Real> {
+    parts: Vec<&'a dyn RowSource<T>>,
+    /// Number of the first row of every part, then the number of all rows.
+    starts: Vec<u64>,
+}
+
+impl<'a, T: Real> ChainedRows<'a, T> {
+    /// Returns a source of the rows of `parts`, in their order.
+    ///
+    /// # Errors
+    /// [`crate::Error::Syntax`] without a part, or if parts differ in the number of features or
+    /// targets, or in having weights.
+    pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
+        let column_counts =
+            |part: &&dyn RowSource<T>| (part.shape().inputs, part.shape().targets, part.shape().has_weights);
+        let first = parts.first().map(column_counts);
+        if first.is_none() || parts.iter().any(|part| Some(column_counts(part)) != first) {
+            let columns = parts.iter().map(column_counts).map(|(x, y, weighted)| {
+                let weights = if weighted { " and weights" } else { "" };
+                format!("{x} features and {y} targets{weights}")
+            });
+            let text = format!("{} tables: {}", parts.len(), columns.collect::<Vec<_>>().join(", "));
+            let expected = "tables that are read as one must have the same columns".to_string();
+            return Err(crate::Error::Syntax { what: "tables", text, expected });
+        }
+        let mut starts = vec![0];
+        for part in &parts {
+            let (range, end) = (part.range(), starts[starts.len() - 1]);
+            starts.push(end + (range.end - range.start));
+        }
+        Ok(Self { parts, starts })
+    }
+
+    fn rows(&self) -> u64 {
+        self.starts[self.parts.len()]
+    }
+}
+
+impl<T: Real> RowSource<T> for ChainedRows<'_, T> {
+    fn shape(&self) -> TableShape {
+        TableShape { stored_rows: self.rows(), ..self.parts[0].shape() }
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let remaining = segment.start..segment.end.min(self.rows());
+        let spare = RowBuf::default();
+        Ok(Box::new(ChainedCursor { source: self, remaining, open_part: None, spare }))
+    }
+
+    /// Memory of the largest part, and of a second buffer for the tile in which one part ends and
+    /// the next begins.
+    fn footprint(&self) -> Footprint {
+        let max_over_parts = |measure: &dyn Fn(Footprint) -> usize| {
+            self.parts.iter().map(|part| measure(part.footprint())).max().unwrap_or(0)
+        };
+        let per_row = max_over_parts(&|part| part.per_row) + RowBuf::<T>::bytes_per_row(&self.shape());
+        Footprint { fixed: max_over_parts(&|part| part.fixed), per_row }
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.metadata_bytes()).sum()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes_read()).sum()
+    }
+}
+
+/// The part that is being read, and the offsets of its row numbers.
+struct OpenPart<'a, T> {
+    cursor: Box<dyn RowCursor<T> + Send + 'a>,
+    chain_start: u64,
+    part_start: u64,
+}
+
+struct ChainedCursor<'a, T: Real> {
+    source: &'a ChainedRows<'a, T>,
+    remaining: Range<u64>,
+    open_part: Option<OpenPart<'a, T>>,
+    spare: RowBuf<T>,
+}
+
+impl<T: Real> ChainedCursor<'_, T> {
+    fn open_next(&mut self) -> Result<bool> {
+        if self.remaining.is_empty() {
+            return Ok(false);
+        }
+        let starts = &self.source.starts;
+        // parts without rows have the same start as the next part
+        let part = starts.partition_point(|start| *start <= self.remaining.start) - 1;
+        let source = self.source.parts[part];
+        let (first, start) = (starts[part], source.range().start);
+        let end = self.remaining.end.min(starts[part + 1]);
+        let cursor = source.open(self.remaining.start - first + start..end - first + start)?;
+        self.open_part = Some(OpenPart { cursor, chain_start: first, part_start: start });
+        self.remaining.start = end;
+        Ok(true)
+    }
+}
+
+impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        buf.clear();
+        while buf.rows.len() < buf.capacity {
+            let Some(OpenPart { cursor, chain_start: first, part_start: start }) = &mut self.open_part else {
+                if self.open_next()? {
+                    continue;
+                }
+                break;
+            };
+            let (first, start) = (*first, *start);
+            if buf.rows.is_empty() {
+                // the common case: the whole tile comes from one part
+                if !cursor.next(buf)? {
+                    self.open_part = None;
+                }
+                buf.rows.iter_mut().for_each(|row| *row = *row - start + first);
+                continue;
+            }
+            self.spare.capacity = buf.capacity - buf.rows.len();
+            if !cursor.next(&mut self.spare)? {
+                self.open_part = None;
+                continue;
+            }
+            buf.rows.extend(self.spare.rows.iter().map(|row| row - start + first));
+            buf.x.extend_from_slice(&self.spare.x);
+            buf.y.extend_from_slice(&self.spare.y);
+            buf.weight.extend_from_slice(&self.spare.weight);
+        }
+        (buf.class_labels, buf.group_labels) = (None, None);
+        buf.classes.clear();
+        buf.groups.clear();
+        buf.kept.clear();
+        Ok(!buf.rows.is_empty())
+    }
+}

@@ -1,0 +1,172 @@
+//! Detects the number format of the columns of a CSV file from its first rows: the decimal mark and
+//! the thousands separator.
+
+use super::fields;
+use crate::dates::{self, TimeForm};
+use crate::schema::Kind;
+use crate::source::text::{ColumnType, InferredType, Marks, NumberForm, parse_written};
+use std::borrow::Cow;
+
+/// The types of the values of a column, for each number format.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ColumnSniffer {
+    declared: Option<ColumnType>,
+    inferred: [InferredType; 3],
+    has_values: bool,
+    /// Text around the first number, which must be around all numbers.
+    affix: Option<String>,
+    /// The first number with an affix or an unusual sign, the first code, and the first mark of a
+    /// missing value.
+    first_marked: Option<String>,
+    first_code: Option<String>,
+    first_missing_mark: Option<String>,
+    /// For each form of dates, whether some value does not have this form.
+    date_mismatches: [bool; DATE_FORMS.len()],
+}
+
+/// Possible forms of dates, in order of preference.
+const DATE_FORMS: [TimeForm; 3] = [TimeForm::YearFirst, TimeForm::MonthFirst, TimeForm::DayFirst];
+
+/// Words that mean a missing value in a column of numbers, but may be ordinary values in a text
+/// column.
+const MISSING_MARKS: [&[u8]; 4] = [b"?", b"-", b".", b"--"];
+
+impl ColumnSniffer {
+    pub(super) fn new(declared: Option<ColumnType>) -> Self {
+        Self { declared, ..Self::default() }
+    }
+
+    pub(super) fn observe(&mut self, field: &[u8], words: &[String]) {
+        let text = field.trim_ascii();
+        let to_text = |text: &[u8]| Some(String::from_utf8_lossy(text).into_owned());
+        let is_missing = fields::is_missing(text, true, words);
+        self.has_values |= !is_missing;
+        if let Some(ColumnType::Date(_)) = self.declared {
+            let matches_form =
+                |form| str::from_utf8(text).is_ok_and(|text| dates::parse_timestamp(text, form).is_some());
+            let forms = self.date_mismatches.iter_mut().zip(DATE_FORMS).filter(|_| !is_missing);
+            forms.for_each(|(undated, form)| *undated |= !matches_form(form));
+        }
+        if self.inferred == [InferredType::Text; 3]
+            || matches!(self.declared, Some(ColumnType::Text | ColumnType::Date(_)))
+        {
+            return;
+        }
+        let is_code = fields::is_code(text) && !matches!(&self.declared, Some(ColumnType::Number(form)) if form.codes);
+        if is_code && self.first_code.is_none() {
+            self.first_code = to_text(text);
+        }
+        if is_missing && self.first_missing_mark.is_none() && MISSING_MARKS.contains(&text) {
+            self.first_missing_mark = to_text(text);
+        }
+        let new =
+            Marks::ALL.map(|marks| if is_missing { InferredType::Missing } else { fields::infer_type(text, marks) });
+        let is_plain = new.iter().any(|guess| *guess != InferredType::Text);
+        let (new, affix) = match parse_written(text).filter(|_| !is_plain) {
+            Some(number) => {
+                self.first_marked = self.first_marked.take().or_else(|| to_text(text));
+                let guess = |marks| {
+                    number
+                        .normalised(marks)
+                        .map_or(InferredType::Text, |plain| fields::infer_type(&plain, Marks::Point))
+                };
+                (Marks::ALL.map(guess), number.affix)
+            }
+            None => (new, Cow::Borrowed("")),
+        };
+        let is_number = !matches!(new[0], InferredType::Missing | InferredType::Bool);
+        let mixed = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
+        for (guess, new) in self.inferred.iter_mut().zip(new).filter(|(guess, _)| **guess != InferredType::Text) {
+            *guess =
+                if is_code || mixed { InferredType::Text } else { guess.combine(new).unwrap_or(InferredType::Text) };
+        }
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        !self.has_values
+    }
+
+    pub(super) fn inferred_with(&self, marks: Marks) -> InferredType {
+        self.inferred[marks as usize]
+    }
+
+    /// Returns whether the numbers can only be read with these marks, not with a plain point.
+    fn needs_marks(&self, marks: Marks) -> bool {
+        self.inferred_with(Marks::Point) == InferredType::Text && self.inferred_with(marks) != InferredType::Text
+    }
+
+    /// Returns the type of the column if its numbers have these marks, and the kind of its values.
+    pub(super) fn column_type(&self, marks: Marks) -> (ColumnType, Kind) {
+        let form = match &self.declared {
+            Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
+            Some(ColumnType::Date(form)) => {
+                let detected = DATE_FORMS
+                    .into_iter()
+                    .zip(self.date_mismatches)
+                    .find(|(_, undated)| !undated)
+                    .map(|(form, _)| form);
+                return (ColumnType::Date(Some(form.or(detected).unwrap_or_default())), dates::timestamp_kind());
+            }
+            Some(ColumnType::Number(form)) => form.clone(),
+            None => NumberForm::default(),
+        };
+        let affix = form.affix.or_else(|| self.affix.clone()).or(Some(String::new()));
+        let form = NumberForm { marks: Some(marks), affix, ..form };
+        match (self.inferred_with(marks), &self.declared) {
+            (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
+            // a field that is not such a number is an error of its row
+            (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
+            (guess, _) => (ColumnType::Number(form), guess.kind()),
+        }
+    }
+
+    /// Returns whether other files of the same table may fail to detect this type of the column.
+    pub(super) fn must_be_shared(&self, column_type: &ColumnType) -> bool {
+        !column_type.is_plain()
+            && (*column_type != ColumnType::Text || self.declared.is_some() || self.first_code.is_some())
+    }
+
+    pub(super) fn notes(&self, name: &str, column_type: &ColumnType) -> Vec<String> {
+        let number = *column_type != ColumnType::Text;
+        let code = self.first_code.iter().filter(|_| !number && self.declared.is_none()).map(|code| {
+            format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads them as numbers")
+        });
+        let marked = self.first_marked.iter().filter(|_| number).map(|number| {
+            format!("values such as {number} of column {name} are read as numbers; `types` {name}=text keeps them as they are")
+        });
+        let mark = self
+            .first_missing_mark
+            .iter()
+            .filter(|_| number)
+            .map(|mark| format!("{mark} in column {name} is read as a missing value"));
+        code.chain(marked).chain(mark).collect()
+    }
+}
+
+/// Returns the number format of each column; the error is the index of an ambiguous column. Commas
+/// are decimal marks if the delimiter is a semicolon, as many spreadsheets write them, and
+/// thousands separators if the delimiter is a comma.
+pub(super) fn resolve_marks(
+    columns: &[ColumnSniffer],
+    delimiter: u8,
+    decimal: Option<u8>,
+) -> Result<Vec<Marks>, usize> {
+    let commas = columns.iter().any(|column| column.needs_marks(Marks::Comma));
+    let marks_of = |(place, column): (usize, &ColumnSniffer)| {
+        if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.declared {
+            return Ok(marks);
+        }
+        let (comma, grouped) = (column.needs_marks(Marks::Comma), column.needs_marks(Marks::Grouped));
+        Ok(match (decimal, delimiter) {
+            (Some(b','), _) => Marks::Comma,
+            (Some(_), _) => Marks::Point,
+            // 1.234 next to columns of numbers such as 1,5
+            (None, b';') if comma || commas && column.inferred_with(Marks::Comma) != InferredType::Text => Marks::Comma,
+            (None, b',') if grouped => Marks::Grouped,
+            (None, _) if comma => return Err(place),
+            (None, _) if grouped => Marks::Grouped,
+            (None, _) => Marks::Point,
+        })
+    };
+    columns.iter().enumerate().map(marks_of).collect()
+}

@@ -1,0 +1,376 @@
+//! Wrappers of files: a file with other columns than it stores, a decompressed file, and a
+//! placeholder for rows that this process does not have.
+
+use super::shared_file::BLOCK_BYTES;
+use super::union_schema::{columns_by_key, convert, is_read_alike};
+use super::{
+    BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, Positions, TableFile, TextReading, Values, arrow_values,
+};
+use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
+use crate::schema::{Column, Kind, Schema};
+use crate::{Error, Result, condition::BoundCondition};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Name of the column of a target file.
+pub const TARGET_COLUMN: &str = "y";
+
+/// Name of the group column in formats whose rows begin with a group.
+pub const QUERY_COLUMN: &str = "qid";
+
+/// Maximum rows of a chunk that readers return, for the memory plan.
+const MAX_CHUNK_ROWS: usize = 256 << 10;
+
+#[derive(Clone, Debug)]
+pub(crate) enum AddedColumn {
+    /// The same integer or text in every row; `None` for a missing value.
+    Integer(Option<i64>),
+    Text(Option<String>),
+    /// Missing in every row.
+    Missing(Kind),
+    /// The numbers of a file with one column, from row `start` on, converted to f64.
+    Numbers {
+        file: Arc<dyn TableFile>,
+        path: PathBuf,
+        start: u64,
+    },
+}
+
+impl AddedColumn {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Integer(_) => Kind::Int { bits: 64, signed: true },
+            Self::Text(_) => Kind::Text,
+            Self::Missing(kind) => kind.clone(),
+            Self::Numbers { .. } => Kind::Float { bits: 64 },
+        }
+    }
+
+    /// Returns the same value for this many rows; `None` if rows differ.
+    fn repeat(&self, rows: usize) -> Option<ArrayRef> {
+        match self {
+            Self::Integer(value) => Some(Arc::new(std::iter::repeat_n(*value, rows).collect::<Int64Array>())),
+            Self::Text(value) => {
+                Some(Arc::new(std::iter::repeat_n(value.as_deref(), rows).collect::<StringViewArray>()))
+            }
+            Self::Missing(kind) => Some(missing_values(rows, kind)),
+            Self::Numbers { .. } => None,
+        }
+    }
+
+    fn footprint(&self) -> usize {
+        match self {
+            Self::Integer(_) | Self::Text(_) | Self::Missing(_) => 16 * MAX_CHUNK_ROWS,
+            Self::Numbers { file, .. } => file.footprint(&[0]),
+        }
+    }
+}
+
+pub(super) fn missing_values(rows: usize, kind: &Kind) -> ArrayRef {
+    match kind {
+        Kind::Float { .. } => Arc::new(Float64Array::new_null(rows)),
+        Kind::Bool | Kind::Int { .. } | Kind::Time(_) => Arc::new(Int64Array::new_null(rows)),
+        _ => Arc::new(StringViewArray::new_null(rows)),
+    }
+}
+
+/// The source of the values of a column.
+#[derive(Debug)]
+enum Origin {
+    /// A column of the file; `Converted` if the table has another kind.
+    Stored(usize),
+    Converted(usize),
+    Added(AddedColumn),
+}
+
+/// A file with other columns than it stores: some added, in another order, or converted to the kind
+/// in other files.
+#[derive(Debug)]
+pub(crate) struct ExtendedFile {
+    path: PathBuf,
+    file: Arc<dyn TableFile>,
+    schema: Arc<Schema>,
+    origins: Vec<Origin>,
+    /// Bytes on disk of the compressed file, if the file was unpacked.
+    compressed_bytes: Option<u64>,
+}
+
+impl ExtendedFile {
+    /// Adds the columns that the file does not have itself.
+    pub(crate) fn new(path: &Path, file: Arc<dyn TableFile>, columns: Vec<(String, AddedColumn)>) -> Self {
+        let mut schema = file.metadata().schema.clone();
+        let mut origins: Vec<_> = (0..schema.columns.len()).map(Origin::Stored).collect();
+        for (name, added) in columns.into_iter().filter(|(name, _)| file.metadata().schema.position(name).is_none()) {
+            schema.columns.push(Column { name, kind: added.kind() });
+            origins.push(Origin::Added(added));
+        }
+        Self { path: path.to_path_buf(), file, schema: Arc::new(schema), origins, compressed_bytes: None }
+    }
+
+    /// Returns an unpacked file whose compressed size on disk is `bytes`.
+    #[cfg(feature = "compressed")]
+    pub(super) fn decompressed(path: &Path, file: Arc<dyn TableFile>, bytes: u64) -> Self {
+        Self { compressed_bytes: Some(bytes), ..Self::new(path, file, Vec::new()) }
+    }
+
+    /// Returns the file with the columns of `schema`, a union that includes it; the file itself if
+    /// its columns are the same.
+    pub(crate) fn with_schema(path: &Path, file: &Arc<dyn TableFile>, schema: &Arc<Schema>) -> Arc<dyn TableFile> {
+        let stored = &file.metadata().schema.columns;
+        let positions: HashMap<_, usize> =
+            columns_by_key(file.metadata().schema).map(|(key, _)| key).zip(0..).collect();
+        let origin = |(key, column): (_, &Column)| match positions.get(&key) {
+            None => Origin::Added(AddedColumn::Missing(column.kind.clone())),
+            Some(at) if is_read_alike(&stored[*at].kind, &column.kind) => Origin::Stored(*at),
+            Some(at) => Origin::Converted(*at),
+        };
+        let origins: Vec<Origin> = columns_by_key(schema).map(origin).collect();
+        let in_order =
+            origins.iter().enumerate().all(|(at, origin)| matches!(origin, Origin::Stored(own) if *own == at));
+        if in_order && origins.len() == stored.len() {
+            return Arc::clone(file);
+        }
+        let (path, file, schema) = (path.to_path_buf(), Arc::clone(file), Arc::clone(schema));
+        Arc::new(Self { path, file, schema, origins, compressed_bytes: None })
+    }
+
+    /// Returns the file's columns that some columns need.
+    fn stored_columns(&self, columns: &[usize]) -> Vec<usize> {
+        let stored_column = |column: &usize| match self.origins[*column] {
+            Origin::Stored(at) | Origin::Converted(at) => Some(at),
+            Origin::Added(_) => None,
+        };
+        columns.iter().filter_map(stored_column).collect()
+    }
+}
+
+impl TableFile for ExtendedFile {
+    fn metadata(&self) -> FileMetadata<'_> {
+        let stored = self.file.metadata();
+        let (bytes, scanned) = self
+            .compressed_bytes
+            .map_or((stored.bytes, stored.bytes_scanned), |packed| (packed, packed + stored.bytes_scanned));
+        FileMetadata { schema: &self.schema, bytes, bytes_scanned: scanned, ..stored }
+    }
+
+    fn note(&self) -> Option<String> {
+        self.file.note()
+    }
+
+    fn has_column_names(&self) -> bool {
+        self.file.has_column_names()
+    }
+
+    fn is_all_missing(&self, column: usize) -> bool {
+        match &self.origins[column] {
+            Origin::Stored(at) | Origin::Converted(at) => self.file.is_all_missing(*at),
+            Origin::Added(added) => {
+                matches!(added, AddedColumn::Integer(None) | AddedColumn::Text(None) | AddedColumn::Missing(_))
+            }
+        }
+    }
+
+    fn reading(&self) -> TextReading {
+        self.file.reading()
+    }
+
+    fn line(&self, row: u64) -> Option<u64> {
+        self.file.line(row)
+    }
+
+    fn resident_bytes(&self) -> usize {
+        self.file.resident_bytes()
+    }
+
+    fn footprint(&self, columns: &[usize]) -> usize {
+        // a chunk of one-byte values has as many rows as bytes, and each value may become a text
+        let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
+        let added_bytes = |column: &usize| match &self.origins[*column] {
+            Origin::Stored(_) => 0,
+            Origin::Converted(_) => chunk / columns.len(),
+            Origin::Added(added) => added.footprint(),
+        };
+        self.file.footprint(&self.stored_columns(columns)) + columns.iter().map(added_bytes).sum::<usize>()
+    }
+
+    /// A condition on a value that all rows share excludes the whole file, or nothing.
+    fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
+        let all = std::iter::once(0..self.metadata().rows).collect();
+        let added = match &self.origins[column] {
+            Origin::Stored(at) => return self.file.candidate_rows(*at, condition),
+            Origin::Converted(_) => return all,
+            Origin::Added(added) => added.repeat(1),
+        };
+        let mut selected = Vec::new();
+        added
+            .as_deref()
+            .and_then(arrow_values::array_view)
+            .iter()
+            .for_each(|view| condition.select_rows(view, 1, &mut selected));
+        if added.is_some() && selected.is_empty() { Vec::new() } else { all }
+    }
+
+    fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        let mut cursor_index = 0..;
+        let mut open_column = |column: &usize| {
+            let mut next = || cursor_index.next().unwrap_or_default();
+            Ok(match &self.origins[*column] {
+                Origin::Stored(_) => OpenColumn::Stored(next()),
+                Origin::Converted(at) => {
+                    OpenColumn::Converted { position: (next(), *at), column: *column, array: None }
+                }
+                Origin::Added(AddedColumn::Numbers { file, path, start }) => {
+                    let cursor = file.open(&[0], rows.start + start..rows.end + start, bytes_read)?;
+                    OpenColumn::Numbers { cursor, path, values: Vec::new(), used: 0, rows: 0 }
+                }
+                Origin::Added(added) => OpenColumn::Repeated(added, added.repeat(0)),
+            })
+        };
+        let columns_open = columns.iter().map(&mut open_column).collect::<Result<_>>()?;
+        let row = rows.start;
+        let file = self.file.open(&self.stored_columns(columns), rows, bytes_read)?;
+        Ok(Box::new(ExtendedCursor { extended: self, file, columns: columns_open, row }))
+    }
+}
+
+enum OpenColumn<'a> {
+    /// A column of the file, by its index in the file's cursor.
+    Stored(usize),
+    /// `position`: index in the file's cursor and in the file; `array`: the values of the chunk,
+    /// converted to the kind of the table's column.
+    Converted { position: (usize, usize), column: usize, array: Option<ArrayRef> },
+    /// The same value, for as many rows as the longest chunk so far.
+    Repeated(&'a AddedColumn, Option<ArrayRef>),
+    /// Numbers of another file: the first `used` of the `rows` rows of its chunk were returned.
+    Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
+}
+
+impl OpenColumn<'_> {
+    /// Reads the values of the next `chunk` rows, which start at row `first`.
+    fn advance(&mut self, extended: &ExtendedFile, file: &BoxedCursor<'_>, chunk: usize, first: u64) -> Result<()> {
+        match self {
+            // at the end, the file has no column to view
+            Self::Converted { position: (place, at), column, array: made } if chunk > 0 => {
+                let Column { name, kind } = &extended.schema.columns[*column];
+                // the kind of a column without values is a guess and must not convert values that
+                // appear later
+                let from = if extended.file.is_all_missing(*at) {
+                    &Kind::Text
+                } else {
+                    &extended.file.metadata().schema.columns[*at].kind
+                };
+                *made = Some(convert(&file.view(*place)?, chunk, from, kind).map_err(|at| {
+                    let (path, row) = (extended.path.clone(), first + at as u64);
+                    let (line, column) = (extended.line(row), name.clone());
+                    let value = format!("a value that does not fit {kind}, the type of the column in other files");
+                    let remedy = "write the column with the same type in all files, or exclude it with `features`";
+                    Error::BadValue { path, row, line, column, value, remedy }
+                })?);
+            }
+            Self::Stored(_) | Self::Converted { .. } => {}
+            Self::Repeated(added, array) => {
+                if array.as_ref().is_none_or(|array| array.len() < chunk) {
+                    *array = added.repeat(chunk);
+                }
+            }
+            Self::Numbers { cursor, path, values, used, rows } => {
+                values.clear();
+                while values.len() < chunk {
+                    if used == rows {
+                        (*used, *rows) = (0, cursor.advance()?);
+                        if *rows == 0 {
+                            let detail = "it has fewer rows than the table it belongs to";
+                            return Err(Error::malformed(path, "target file", detail));
+                        }
+                    }
+                    let (have, take) = (values.len(), (chunk - values.len()).min(*rows - *used));
+                    values.resize(have + take, 0.0);
+                    cursor.view(0)?.load(Positions::From(*used), &mut values[have..]);
+                    *used += take;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct ExtendedCursor<'a> {
+    extended: &'a ExtendedFile,
+    file: BoxedCursor<'a>,
+    columns: Vec<OpenColumn<'a>>,
+    /// Row after the last row of the chunk.
+    row: u64,
+}
+
+impl ExtendedCursor<'_> {
+    fn advance_columns(&mut self, rows: usize) -> Result<()> {
+        let Self { extended: of, file, columns, row } = self;
+        columns.iter_mut().try_for_each(|column| column.advance(of, file, rows, *row))?;
+        *row += rows as u64;
+        Ok(())
+    }
+}
+
+impl FileCursor for ExtendedCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        let rows = self.file.advance()?;
+        self.advance_columns(rows)?;
+        Ok(rows)
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        if !self.columns.iter().take(columns).all(|column| matches!(column, OpenColumn::Stored(_))) {
+            return Ok(None);
+        }
+        let rows = self.file.advance_into(element, columns, x)?;
+        rows.map_or(Ok(()), |rows| self.advance_columns(rows))?;
+        Ok(rows)
+    }
+
+    fn view(&self, index: usize) -> Result<ColumnView<'_>> {
+        let array = match &self.columns[index] {
+            OpenColumn::Stored(place) => return self.file.view(*place),
+            OpenColumn::Numbers { values, .. } => {
+                return Ok(ColumnView { values: Values::from_slice(values), nulls: None });
+            }
+            OpenColumn::Converted { array: made, .. } => made,
+            OpenColumn::Repeated(_, array) => array,
+        };
+        let none = ColumnView { values: Values::from_slice::<f64>(&[]), nulls: None };
+        Ok(array.as_deref().and_then(arrow_values::array_view).unwrap_or(none))
+    }
+}
+
+/// Placeholder for the rows of a table that are not in this shard: it has their columns and row
+/// numbers, but no values.
+#[derive(Debug)]
+pub(crate) struct AbsentRows {
+    schema: Schema,
+    /// Row numbers in the whole table.
+    rows: Range<u64>,
+}
+
+impl AbsentRows {
+    pub(crate) fn new(schema: Schema, rows: Range<u64>) -> Self {
+        Self { schema, rows }
+    }
+}
+
+impl TableFile for AbsentRows {
+    fn metadata(&self) -> FileMetadata<'_> {
+        let rows = self.rows.end - self.rows.start;
+        FileMetadata { format: "absent", schema: &self.schema, rows, bytes: 0, bytes_scanned: 0 }
+    }
+
+    fn footprint(&self, _: &[usize]) -> usize {
+        0
+    }
+
+    fn open(&self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        let number = |row: u64| self.rows.start + row;
+        Err(Error::NotInShard { rows: number(rows.start)..number(rows.end) })
+    }
+}

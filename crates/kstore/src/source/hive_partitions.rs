@@ -1,0 +1,53 @@
+//! Folder names with column values, as Hive, Spark and DuckDB write them:
+//! `sales/year=2026/city=Ulm/part-0.parquet`.
+//!
+//! Every `name=value` among the folders of a path is a column of that file's rows, after the
+//! columns of the file; a column of the same name in the file takes precedence. The column holds
+//! integers if all its values in all files are integers, otherwise text. In a value, `%2F` is the
+//! character with that hexadecimal code, and `__HIVE_DEFAULT_PARTITION__` is a missing value.
+
+use super::extended_file::AddedColumn;
+use std::path::{Component, Path};
+
+const MISSING_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Returns the names and values in the folders of a path; `None` for a missing value.
+pub(crate) fn partition_values(path: &Path) -> Vec<(String, Option<String>)> {
+    let folders = path.parent().into_iter().flat_map(Path::components).filter_map(|component| match component {
+        Component::Normal(name) => name.to_str()?.split_once('='),
+        _ => None,
+    });
+    let pair =
+        |(name, value): (&str, &str)| (name.to_string(), (value != MISSING_VALUE).then(|| percent_decode(value)));
+    folders.filter(|(name, _)| !name.is_empty()).map(pair).collect()
+}
+
+/// Decodes `%20` and similar codes to characters.
+fn percent_decode(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut out = Vec::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        out.push(code.unwrap_or(b'%'));
+        out.extend_from_slice(&part.as_bytes()[if code.is_some() { 2 } else { 0 }..]);
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_string())
+}
+
+/// Returns, for each file, the columns that its folders name, in the type that fits the values of
+/// all files.
+pub(crate) fn partition_columns(files: &[Vec<(String, Option<String>)>]) -> Vec<Vec<(String, AddedColumn)>> {
+    let is_integer_column = |name: &str| {
+        let mut values =
+            files.iter().flatten().filter(|(other, _)| other == name).filter_map(|(_, value)| value.as_ref());
+        values.all(|value| value.parse::<i64>().is_ok_and(|number| number.to_string() == *value))
+    };
+    let constant = |(name, value): &(String, Option<String>)| {
+        let value = match is_integer_column(name) {
+            true => AddedColumn::Integer(value.as_ref().and_then(|value| value.parse().ok())),
+            false => AddedColumn::Text(value.clone()),
+        };
+        (name.clone(), value)
+    };
+    files.iter().map(|values| values.iter().map(constant).collect()).collect()
+}

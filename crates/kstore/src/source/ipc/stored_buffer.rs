@@ -1,0 +1,247 @@
+//! The bytes of one buffer of a batch, in the file or unpacked in memory.
+
+use super::super::load_error::LoadError;
+use super::super::shared_file::SharedFile;
+use super::message::{Span, read_exact};
+use crate::arrow::buffer::{Buffer, MutableBuffer};
+use crate::arrow::ipc::CompressionType;
+use std::io::{BufReader, Read};
+
+#[derive(Debug)]
+pub(super) enum StoredBuffer {
+    InFile(SharedFile, Span),
+    InMemory(Vec<u8>),
+}
+
+impl StoredBuffer {
+    /// Prepares a buffer: a compressed one is read and unpacked, any other stays in the file.
+    pub(super) fn prepare(file: &SharedFile, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
+        let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
+        let (unpacked, packed) = split_length_prefix(file, span)?;
+        let Some(unpacked) = unpacked else { return Ok(Self::InFile(file.clone(), packed)) };
+        let mut bytes = vec![0; packed.length as usize];
+        read_exact(file, &mut bytes, packed.at)?;
+        Ok(Self::InMemory(unpack(codec, &bytes, unpacked)?))
+    }
+
+    fn length(&self) -> u64 {
+        match self {
+            Self::InFile(_, span) => span.length,
+            Self::InMemory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Returns an error if the buffer has fewer bytes from `start` on: a damaged length must not
+    /// cause an allocation.
+    fn check_range(&self, start: u64, length: u64) -> Result<(), LoadError> {
+        match start.checked_add(length).filter(|end| *end <= self.length()) {
+            Some(_) => Ok(()),
+            None => Err(too_short(start.saturating_add(length), self.length())),
+        }
+    }
+
+    pub(super) fn copy_to(&self, start: u64, into: &mut [u8]) -> Result<(), LoadError> {
+        self.check_range(start, into.len() as u64)?;
+        match self {
+            Self::InFile(file, span) => read_exact(file, into, span.at + start)?,
+            Self::InMemory(bytes) => into.copy_from_slice(&bytes[start as usize..][..into.len()]),
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&self, start: u64, length: u64) -> Result<Buffer, LoadError> {
+        self.read_into(start, length, MutableBuffer::new(0))
+    }
+
+    /// Returns bytes from `start` on, in the reused memory `into`.
+    pub(super) fn read_into(&self, start: u64, length: u64, mut into: MutableBuffer) -> Result<Buffer, LoadError> {
+        self.check_range(start, length)?;
+        into.resize(length as usize, 0);
+        self.copy_to(start, &mut into)?;
+        Ok(into.into())
+    }
+
+    pub(super) fn append_to(&self, start: u64, length: usize, to: &mut Vec<u8>) -> Result<(), LoadError> {
+        self.check_range(start, length as u64)?;
+        let have = to.len();
+        to.resize(have + length, 0);
+        self.copy_to(start, &mut to[have..])
+    }
+}
+
+fn too_short(needed: u64, length: u64) -> LoadError {
+    format!("a buffer has {length} bytes, but its rows need {needed}").into()
+}
+
+/// Memory of a compressed buffer (0 for an uncompressed one), or of a column without the numbers or
+/// views of a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemoryCost {
+    /// Unpacked bytes, which are held as long as the batch.
+    pub(super) unpacked: u64,
+    /// Additional bytes during unpacking: the compressed bytes, and the decoder's own.
+    pub(super) transient: u64,
+}
+
+impl MemoryCost {
+    /// Returns the cost of buffers that are unpacked one after the other, and held together.
+    pub(super) fn then(self, next: Self) -> Self {
+        Self { unpacked: self.unpacked.saturating_add(next.unpacked), transient: self.transient.max(next.transient) }
+    }
+}
+
+pub(super) fn memory_cost(
+    file: &SharedFile,
+    span: Span,
+    codec: Option<CompressionType>,
+) -> Result<MemoryCost, LoadError> {
+    let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(MemoryCost::default()) };
+    let (unpacked, packed) = split_length_prefix(file, span)?;
+    let Some(unpacked) = unpacked else { return Ok(MemoryCost::default()) };
+    let decoder = match codec {
+        CompressionType::LZ4_FRAME => lz4_decoder_bytes(file, packed)?,
+        // the window is as long as the unpacked data if their length is given, and is never filled
+        // beyond it
+        _ => ZSTD_DECODER_BYTES + unpacked,
+    };
+    Ok(MemoryCost { unpacked, transient: packed.length.saturating_add(decoder) })
+}
+
+/// zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), an input and an output block of 128
+/// KiB, and the reader's buffer.
+const ZSTD_DECODER_BYTES: u64 = (96 + 3 * 128) << 10;
+
+/// Returns the bytes that lz4's decoder allocates: a compressed and an unpacked block; if blocks
+/// refer to earlier blocks, two more unpacked blocks and the window of 64 KiB. They follow from the
+/// first bytes of the frame (LZ4 Frame Format Description 1.6.4): the magic number, then the flags,
+/// then the size of a block.
+fn lz4_decoder_bytes(file: &SharedFile, packed: Span) -> Result<u64, LoadError> {
+    const INDEPENDENT: u8 = 0x20;
+    let mut frame = [0; 6];
+    if packed.length < frame.len() as u64 {
+        return Ok(0);
+    }
+    read_exact(file, &mut frame, packed.at)?;
+    let (flags, size) = (frame[4], frame[5] >> 4 & 7);
+    // 4 means 64 KiB, 5 256 KiB, 6 1 MiB, 7 4 MiB
+    let block = 1 << (8 + 2 * u64::from(size));
+    Ok(block + if flags & INDEPENDENT == 0 { 2 * block + (64 << 10) } else { block })
+}
+
+/// Returns a reader of a buffer, which unpacks a compressed buffer as it is read and never holds
+/// it.
+pub(super) fn stream(
+    file: &SharedFile,
+    span: Span,
+    codec: Option<CompressionType>,
+) -> Result<Box<dyn Read + '_>, LoadError> {
+    let (mut unpacked, mut stored) = (None, span);
+    if codec.is_some() && span.length > 0 {
+        (unpacked, stored) = split_length_prefix(file, span)?;
+    }
+    let bytes = BufReader::with_capacity(STREAM_BYTES, RangeReader { file, remaining: stored });
+    Ok(match (unpacked, codec) {
+        (Some(length), Some(CompressionType::LZ4_FRAME)) => {
+            Box::new(lz4_flex::frame::FrameDecoder::new(bytes).take(length))
+        }
+        (Some(length), Some(_)) => Box::new(zstd::Decoder::with_buffer(bytes)?.take(length)),
+        _ => Box::new(bytes),
+    })
+}
+
+const STREAM_BYTES: usize = 64 << 10;
+
+struct RangeReader<'a> {
+    file: &'a SharedFile,
+    remaining: Span,
+}
+
+impl Read for RangeReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = usize::try_from(self.remaining.length).unwrap_or(usize::MAX).min(buffer.len());
+        let got = self.file.read_at(&mut buffer[..most], self.remaining.at)?;
+        self.remaining = Span { at: self.remaining.at + got as u64, length: self.remaining.length - got as u64 };
+        Ok(got)
+    }
+}
+
+/// Reads the length before a compressed buffer, and returns it with the rest; -1 means uncompressed
+/// bytes.
+fn split_length_prefix(file: &SharedFile, span: Span) -> Result<(Option<u64>, Span), LoadError> {
+    let mut prefix = [0; 8];
+    if span.length < 8 {
+        return Err("a compressed buffer is shorter than its length field".to_string().into());
+    }
+    read_exact(file, &mut prefix, span.at)?;
+    let rest = Span { at: span.at + 8, length: span.length - 8 };
+    match i64::from_le_bytes(prefix) {
+        -1 => Ok((None, rest)),
+        length => {
+            let length = u64::try_from(length).map_err(|_| format!("a buffer with the invalid length {length}"))?;
+            Ok((Some(length), rest))
+        }
+    }
+}
+
+/// Unpacks the first `need` bytes. Memory grows with the unpacked data, not with a damaged length.
+fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, LoadError> {
+    // the maximum ratio of lz4; zstd may exceed it, and then the vector grows
+    const RATIO: u64 = 255;
+    let mut bytes = Vec::new();
+    let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
+    bytes.try_reserve_exact(expected).map_err(|_| format!("a buffer claims {need} bytes"))?;
+    let damaged = |error: std::io::Error| LoadError::Damaged(format!("a compressed buffer is damaged: {error}"));
+    match codec {
+        CompressionType::LZ4_FRAME => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
+        _ => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
+    }
+    .map_err(damaged)?;
+    if (bytes.len() as u64) < need { Err(too_short(need, bytes.len() as u64)) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_damaged_length_allocates_nothing() {
+        let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
+        assert_eq!(unpack(CompressionType::ZSTD, &packed, 1000).unwrap(), [7; 1000]);
+        assert_eq!(unpack(CompressionType::ZSTD, &packed, 10).unwrap(), [7; 10]);
+        for need in [1001, 1 << 40, u64::MAX] {
+            assert!(matches!(unpack(CompressionType::ZSTD, &packed, need), Err(LoadError::Damaged(_))));
+        }
+        let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        lz4.write_all(&[7; 1000]).unwrap();
+        let packed = lz4.finish().unwrap();
+        assert_eq!(unpack(CompressionType::LZ4_FRAME, &packed, 1000).unwrap(), [7; 1000]);
+        assert!(unpack(CompressionType::LZ4_FRAME, &packed, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn the_cost_of_unpacking_follows_from_the_frame() {
+        use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packed");
+        let cost_of = |packed: &[u8], codec| {
+            std::fs::write(&path, [&1000u64.to_le_bytes()[..], packed].concat()).unwrap();
+            let span = Span { at: 0, length: 8 + packed.len() as u64 };
+            let cost = memory_cost(
+                &SharedFile::local(&path, "test", std::fs::File::open(&path).unwrap()).unwrap(),
+                span,
+                Some(codec),
+            )
+            .unwrap();
+            (cost.unpacked, cost.transient - packed.len() as u64)
+        };
+        for (mode, bytes) in [(BlockMode::Independent, 2 << 20), (BlockMode::Linked, (3 << 20) + (64 << 10))] {
+            let frame = FrameInfo::new().block_mode(mode).block_size(BlockSize::Max1MB);
+            let mut lz4 = FrameEncoder::with_frame_info(frame, Vec::new());
+            lz4.write_all(&[7; 1000]).unwrap();
+            assert_eq!(cost_of(&lz4.finish().unwrap(), CompressionType::LZ4_FRAME), (1000, bytes));
+        }
+        let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
+        assert_eq!(cost_of(&packed, CompressionType::ZSTD), (1000, 1000 + (480 << 10)));
+    }
+}

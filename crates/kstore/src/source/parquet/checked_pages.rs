@@ -1,0 +1,151 @@
+//! Checks the counts inside pages before the decoder of values allocates memory for them.
+//!
+//! Texts that are delta-encoded (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed
+//! lengths, whose header states their number: a few bytes can claim any number
+//! (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
+
+use super::chunks::PageSource;
+use super::pages;
+use super::thrift::read_varint;
+use parquet::arrow::arrow_reader::RowGroups;
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::serialized_reader::SerializedPageReader;
+use std::sync::Arc;
+
+/// Some row groups of a file.
+pub(super) struct CheckedGroups {
+    pub(super) source: Arc<PageSource>,
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) groups: Vec<usize>,
+}
+
+impl RowGroups for CheckedGroups {
+    fn num_rows(&self) -> usize {
+        self.row_groups().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
+    }
+
+    fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
+        let (source, metadata) = (Arc::clone(&self.source), Arc::clone(&self.metadata));
+        let column = self.metadata.file_metadata().schema_descr().column(leaf);
+        let levels = usize::from(column.max_rep_level() > 0) + usize::from(column.max_def_level() > 0);
+        let pages = self.groups.clone().into_iter().map(move |group| {
+            let group = metadata.row_group(group);
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+            let (column, source) = (group.column(leaf), Arc::clone(&source));
+            let (pages, width) = (SerializedPageReader::new(source, column, rows, None)?, pages::value_width(column));
+            // a text is preceded by its length of 4 bytes
+            Ok(Box::new(CheckedPages { pages, levels, min_value_bytes: width.unwrap_or(4).max(1) })
+                as Box<dyn PageReader>)
+        });
+        Ok(Box::new(ColumnChunks(pages)))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(self.groups.iter().map(|group| self.metadata.row_group(*group)))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+struct ColumnChunks<I>(I);
+
+impl<I: Iterator> Iterator for ColumnChunks<I> {
+    type Item = I::Item;
+    fn next(&mut self) -> Option<I::Item> {
+        self.0.next()
+    }
+}
+
+impl<I: Iterator<Item = Result<Box<dyn PageReader>>> + Send> PageIterator for ColumnChunks<I> {}
+
+/// The pages of a column chunk.
+struct CheckedPages {
+    pages: SerializedPageReader<PageSource>,
+    /// Number of level arrays (repetition, definition) before the values of a version 1 page, each
+    /// preceded by its length.
+    levels: usize,
+    /// Minimum bytes of a value in a dictionary.
+    min_value_bytes: usize,
+}
+
+impl Iterator for CheckedPages {
+    type Item = Result<Page>;
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        let fault = match &page {
+            Some(Page::DictionaryPage { buf, num_values, .. }) => {
+                let most = buf.len() / self.min_value_bytes;
+                (*num_values as usize > most)
+                    .then(|| format!("a dictionary claims {num_values} values and has at most {most}"))
+            }
+            Some(page) => match check_lengths(page, self.levels) {
+                Some(()) => None,
+                None => Some("the lengths in a page of texts do not match its values".to_string()),
+            },
+            None => None,
+        };
+        fault.map_or(Ok(page), |fault| Err(ParquetError::General(fault)))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        self.pages.at_record_boundary()
+    }
+}
+
+/// Returns `None` for a page with more packed lengths than values.
+fn check_lengths(page: &Page, levels: usize) -> Option<()> {
+    let lengths = match page.encoding() {
+        Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
+        Encoding::DELTA_BYTE_ARRAY => 2,
+        _ => return Some(()),
+    };
+    let mut left: &[u8] = page.buffer();
+    match page {
+        Page::DataPageV2 { def_levels_byte_len, rep_levels_byte_len, .. } => {
+            left.split_off(..(*def_levels_byte_len + *rep_levels_byte_len) as usize)?;
+        }
+        _ => (0..levels).try_for_each(|_| {
+            let length = u32::from_le_bytes(*left.split_off(..4)?.first_chunk()?);
+            left.split_off(..length as usize).map(drop)
+        })?,
+    }
+    // a page with only missing values may be empty
+    let lengths = if left.is_empty() { 0 } else { lengths };
+    (0..lengths).try_for_each(|_| skip_delta_encoded(&mut left, u64::from(page.num_values())))
+}
+
+/// Skips delta-encoded numbers; returns `None` if there are more than `most`.
+fn skip_delta_encoded(left: &mut &[u8], most: u64) -> Option<()> {
+    let [block, parts, count, _first] =
+        [read_varint(left)?, read_varint(left)?, read_varint(left)?, read_varint(left)?];
+    let each = block.checked_div(parts).filter(|each| *each > 0 && count <= most)?;
+    let mut rest = count.saturating_sub(1);
+    while rest > 0 {
+        let _least = read_varint(left)?;
+        for width in left.split_off(..usize::try_from(parts).ok()?)? {
+            let bytes = if rest > 0 { usize::try_from(each * u64::from(*width) / 8).ok()? } else { 0 };
+            left.split_off(..bytes)?;
+            rest = rest.saturating_sub(each);
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,210 @@
+//! A local or remote file, read at given positions by several cursors at once, with a counter of
+//! bytes read.
+//!
+//! Compressed text cannot be read from the middle, and standard input can be read only once. Both
+//! are written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then
+//! read like any other file. The operating system removes that file when the table is dropped or
+//! the process ends. *Bytes on disk*: the decompressed size.
+
+use super::load_error::catch_panic;
+use super::remote::RemoteFile;
+use crate::{Error, Result};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes per read: enough that the cost of the system call is negligible, and still within the L2
+/// cache.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+/// Returns the bytes of a chunk of columns that are stored separately: with many columns, each gets
+/// enough bytes that the cost of the system calls is negligible.
+#[cfg(any(feature = "npy", feature = "ipc"))]
+pub(super) fn chunk_bytes(columns: usize) -> usize {
+    (columns * (16 << 10)).clamp(BLOCK_BYTES, 4 << 20)
+}
+
+#[derive(Clone, Debug)]
+enum FileLocation {
+    Local(Arc<File>),
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet is read from a distance"))]
+    Remote(Arc<RemoteFile>),
+}
+
+/// A shared file handle without a position of its own, its name in messages, and the counter of its
+/// reads.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedFile {
+    location: FileLocation,
+    path: Arc<Path>,
+    format: &'static str,
+    length: u64,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl SharedFile {
+    pub(crate) fn local(path: &Path, format: &'static str, file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self::new(FileLocation::Local(Arc::new(file)), path, format, length))
+    }
+
+    #[cfg(feature = "parquet")]
+    pub(crate) fn remote(path: &Path, format: &'static str, object: Arc<RemoteFile>) -> Self {
+        let length = object.length();
+        Self::new(FileLocation::Remote(object), path, format, length)
+    }
+
+    fn new(location: FileLocation, path: &Path, format: &'static str, length: u64) -> Self {
+        Self { location, path: path.into(), format, length, bytes_read: Arc::default() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn malformed(&self, detail: impl Into<String>) -> Error {
+        Error::malformed(&self.path, self.format, detail)
+    }
+
+    /// Returns the error of a file that is now shorter than when it was opened.
+    pub(crate) fn truncated(&self, expected: u64, found: u64) -> Error {
+        self.malformed(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
+    }
+
+    pub(crate) fn read_error(&self, error: io::Error) -> Error {
+        Error::io("read", &*self.path)(error)
+    }
+
+    /// Runs a decoder of this file; a panic becomes an error.
+    pub(crate) fn catch_panic<R>(&self, decode: impl FnOnce() -> R) -> Result<R> {
+        catch_panic(decode).map_err(|panic| self.malformed(panic))
+    }
+
+    #[cfg(feature = "parquet")]
+    pub(crate) fn as_remote(&self) -> Option<&Arc<RemoteFile>> {
+        match &self.location {
+            FileLocation::Local(_) => None,
+            FileLocation::Remote(object) => Some(object),
+        }
+    }
+
+    #[cfg(feature = "parquet")]
+    pub(crate) fn count_bytes(&self, bytes: usize) {
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Returns a handle of this file that adds the bytes it reads to another counter.
+    pub(crate) fn with_counter(&self, bytes_read: &Arc<AtomicU64>) -> Self {
+        Self { bytes_read: Arc::clone(bytes_read), ..self.clone() }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads from `at` until `buffer` is full or the file ends; returns the number of bytes.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_once(&mut buffer[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes_read.fetch_add(filled as u64, Ordering::Relaxed);
+        Ok(filled)
+    }
+
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        if self.read_at(buffer, at)? == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn read_once(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        match &self.location {
+            FileLocation::Local(file) => read_once(file, buffer, at),
+            FileLocation::Remote(object) => {
+                let bytes = object.read(at, buffer.len())?;
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    /// Reads `length` bytes from `at` on, or fewer at the end of the file, without zeroing the
+    /// memory first.
+    pub(crate) fn read_vec(&self, length: usize, at: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(length);
+        let file = match &self.location {
+            FileLocation::Local(file) => file,
+            FileLocation::Remote(object) => {
+                let bytes = object.read(at, length)?;
+                self.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                return Ok(bytes);
+            }
+        };
+        while bytes.len() < length {
+            let next = at + bytes.len() as u64;
+            match append_once(file, &mut bytes, next) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // a vector may have more capacity than requested
+        bytes.truncate(length);
+        self.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+/// Reads into the spare capacity of a vector.
+#[cfg(unix)]
+fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(bytes), at)?)
+}
+
+#[cfg(windows)]
+fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
+    let filled = bytes.len();
+    bytes.resize(bytes.capacity(), 0);
+    let outcome = read_once(file, &mut bytes[filled..], at);
+    bytes.truncate(filled + outcome.as_ref().map_or(0, |more| *more));
+    outcome
+}
+
+#[cfg(unix)]
+fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, at)
+}
+
+#[cfg(windows)]
+fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, at)
+}
+
+/// Copies the output of a reader to an unnamed file; the path is for messages. If the input is
+/// compressed, a read error that does not come from the operating system means that it is damaged.
+pub(super) fn copy_to_temporary(path: &Path, compression: Option<&'static str>, mut reader: impl Read) -> Result<File> {
+    let folder = std::env::temp_dir();
+    let failed = |error| Error::io("write", folder.join("a temporary file"))(error);
+    let mut out = tempfile::tempfile_in(&folder).map_err(Error::io("write", &folder))?;
+    let mut buffer = vec![0; BLOCK_BYTES];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(more) => out.write_all(&buffer[..more]).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => match compression.filter(|_| error.raw_os_error().is_none()) {
+                None => return Err(Error::io("read", path)(error)),
+                Some(format) => return Err(Error::malformed(path, format, error.to_string())),
+            },
+        }
+    }
+    out.rewind().map_err(failed)?;
+    Ok(out)
+}

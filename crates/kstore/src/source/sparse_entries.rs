@@ -1,0 +1,82 @@
+//! Sparse rows in Arrow columns: lists of an index and a value, and maps from an index to a value.
+//!
+//! The number of columns and the maximum number of entries of a row follow from the entries alone.
+//! Opening a file therefore reads such a column once, unless the metadata state both numbers, as in
+//! files that kmill writes. Every row is checked against both numbers when it is read.
+
+use super::Positions;
+use super::arrow_values::{self, list_items};
+use super::data_type::{column_kind, element_type};
+use super::load_error::LoadError;
+use crate::arrow::array::{Array, AsArray, StructArray};
+use crate::arrow::datatypes::{DataType, Fields};
+use crate::schema::Kind;
+use crate::sparse::{SparseColumn, SparseShape};
+
+/// Key of the metadata with the shapes of sparse rows, by column name, as JSON.
+pub(crate) const SPARSE_KEY: &str = "kmill.sparse";
+
+/// Bytes of an entry while it is read: in the file, in Arrow, and in a growing column.
+pub(super) const ENTRY_BYTES: usize = 48;
+
+/// Returns the index and value fields of the entries if a column of this type holds sparse rows.
+pub(super) fn entry_fields(data_type: &DataType) -> Option<&Fields> {
+    let (DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _)) = data_type else { return None };
+    let DataType::Struct(fields) = item.data_type() else { return None };
+    let [index, value] = &fields[..] else { return None };
+    let is_index =
+        matches!(column_kind(index.data_type()), Kind::Int { .. }) && element_type(index.data_type()).is_some();
+    let is_value = column_kind(value.data_type()).is_feature() && element_type(value.data_type()).is_some();
+    (is_index && is_value).then_some(fields)
+}
+
+/// Returns the entries of all rows, and the offset of the first entry of each row, followed by the
+/// end of the last row.
+fn entries_and_starts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
+    let (entries, starts) = list_items(array)?;
+    Some((entries.as_struct_opt()?, starts))
+}
+
+fn not_sparse(array: &dyn Array) -> LoadError {
+    format!("a column of {} instead of sparse rows", column_kind(array.data_type())).into()
+}
+
+/// Enlarges the shape for the rows of an array. Errors in the rows are reported when they are read.
+pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result<(), LoadError> {
+    let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse(array))?;
+    let indices = entries
+        .columns()
+        .first()
+        .and_then(|indices| arrow_values::array_view(indices))
+        .ok_or_else(|| not_sparse(array))?;
+    let largest = (starts[0]..starts[array.len()]).filter_map(|at| indices.integer(at)).max();
+    let width = largest.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
+    let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    *shape = shape.union(SparseShape { width, longest });
+    // if there are more entries than columns, some are duplicates
+    shape.longest = shape.longest.min(shape.width);
+    Ok(())
+}
+
+/// Reads the rows of an array. Unordered entries are sorted; a missing value is NaN.
+pub(super) fn load_sparse(array: &dyn Array, shape: SparseShape) -> Result<SparseColumn, LoadError> {
+    let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse(array))?;
+    let [indices, values] = entries.columns() else { return Err(not_sparse(array)) };
+    let (Some(indices), Some(values)) = (arrow_values::array_view(indices), arrow_values::array_view(values)) else {
+        return Err(not_sparse(array));
+    };
+    let (mut column, mut row_values) = (SparseColumn::new(shape), Vec::new());
+    for (row, bounds) in starts.windows(2).enumerate() {
+        let invalid = |value: String| LoadError::SparseRow { row, value };
+        if array.is_null(row) {
+            return Err(invalid("missing".to_string()));
+        }
+        if entries.null_count() > 0 && (bounds[0]..bounds[1]).any(|at| entries.is_null(at)) {
+            return Err(invalid("a row with a missing entry".to_string()));
+        }
+        row_values.resize(bounds[1] - bounds[0], 0.0);
+        values.load(Positions::From(bounds[0]), &mut row_values);
+        column.push_row(|at| indices.entry_index(at), &row_values, bounds[0], true).map_err(invalid)?;
+    }
+    Ok(column)
+}

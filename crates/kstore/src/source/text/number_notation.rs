@@ -1,0 +1,104 @@
+//! Numbers in informal notation: with a currency, a unit or `%`, in parentheses, with a trailing or
+//! Unicode minus, in hexadecimal, with apostrophes or spaces between thousands.
+
+use super::{Marks, parse_number};
+use std::borrow::Cow;
+
+impl Marks {
+    pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Grouped, Self::Comma];
+
+    /// Rewrites a field with a decimal point and without thousands separators; `None` if it does
+    /// not have this format.
+    pub(crate) fn normalised(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let (between, decimal) = match self {
+            Self::Point => return Some(Cow::Borrowed(field)),
+            Self::Grouped => (b',', b'.'),
+            Self::Comma => (b'.', b','),
+        };
+        let (whole, rest) = field.split_at(field.iter().position(|byte| *byte == decimal).unwrap_or(field.len()));
+        let digits = whole.strip_prefix(b"-").or(whole.strip_prefix(b"+")).unwrap_or(whole);
+        let mut groups = digits.split(|byte| *byte == between);
+        let first = groups.next().unwrap_or_default();
+        let grouped = (1..=3).contains(&first.len()) && first[0] != b'0' && first.iter().all(u8::is_ascii_digit);
+        let sound = groups.all(|group| grouped && group.len() == 3 && group.iter().all(u8::is_ascii_digit));
+        let rest = rest.strip_prefix(&[decimal]).map_or(Vec::new(), |rest| [b".", rest].concat());
+        let once = !rest.iter().skip(1).any(|byte| [b'.', b','].contains(byte));
+        (sound && once).then(|| whole.iter().copied().filter(|byte| *byte != between).chain(rest).collect())
+    }
+}
+
+const MAX_NUMBER_BYTES: usize = 64;
+
+const MAX_UNIT_CHARS: usize = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenNumber<'a> {
+    /// Sign, digits, decimal mark and exponent, with an apostrophe for a space or apostrophe
+    /// between thousands.
+    number: String,
+    /// Currency before the number and unit after it.
+    pub(crate) affix: Cow<'a, str>,
+}
+
+impl WrittenNumber<'_> {
+    /// Returns the number with a decimal point and without thousands separators; `None` if it has
+    /// other marks.
+    pub(crate) fn normalised(&self, marks: Marks) -> Option<Vec<u8>> {
+        let (marks, between) = match marks {
+            Marks::Point if self.number.contains('\'') => (Marks::Grouped, ","),
+            Marks::Comma => (Marks::Comma, "."),
+            other => (other, ","),
+        };
+        marks.normalised(self.number.replace('\'', between).as_bytes()).map(Cow::into_owned)
+    }
+}
+
+/// Returns whether a character is a currency symbol; one of them may precede a number.
+fn is_currency(letter: char) -> bool {
+    matches!(letter, '$' | '£' | '¥' | '€' | '\u{20a0}'..='\u{20cf}')
+}
+
+fn is_unit(text: &str) -> bool {
+    let of_unit = |c: char| c.is_alphabetic() || is_currency(c) || "%‰°/²³".contains(c);
+    text.chars().count() <= MAX_UNIT_CHARS && text.chars().all(of_unit)
+}
+
+/// Separates a number from the text around it; `None` if the field is not a single number. The
+/// digits are not checked.
+pub(crate) fn parse_written(field: &[u8]) -> Option<WrittenNumber<'_>> {
+    let text = std::str::from_utf8(field).ok().filter(|text| text.len() <= MAX_NUMBER_BYTES)?.trim();
+    if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        let digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)?;
+        let number = u64::from_str_radix(digits, 16).ok()?.to_string();
+        return Some(WrittenNumber { number, affix: "0x".into() });
+    }
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let text = inner.unwrap_or(text);
+    let first = text.find(|c: char| c.is_ascii_digit())?;
+    let first = first - usize::from(text[..first].ends_with(['.', ',']));
+    let last = text.rfind(|c: char| c.is_ascii_digit())? + 1;
+    // a minus is before the currency, after it, or after the digits
+    let is_minus = |c: char| c == '-' || c == '\u{2212}';
+    let (before, behind) = (text[..first].trim(), text[last..].trim());
+    let after_sign = before.strip_prefix(is_minus).unwrap_or(before);
+    let currency = after_sign.strip_suffix(is_minus).unwrap_or(after_sign).trim();
+    let unit = behind.strip_prefix(is_minus).unwrap_or(behind).trim();
+    let signs = [inner.is_some(), after_sign != before, after_sign.ends_with(is_minus), behind.starts_with(is_minus)];
+    let signs = signs.into_iter().filter(|sign| *sign).count();
+    let sound = signs <= 1 && currency.chars().all(is_currency) && currency.chars().count() <= 1 && is_unit(unit);
+    let is_separator = |c: char| matches!(c, ' ' | '\'' | '\u{2019}' | '\u{a0}' | '\u{2009}' | '\u{202f}');
+    let number = format!("{}{}", if signs == 1 { "-" } else { "" }, text[first..last].replace(is_separator, "'"));
+    let affix = if currency.is_empty() { unit.into() } else { format!("{currency}{unit}").into() };
+    sound.then_some(WrittenNumber { number, affix })
+}
+
+/// Returns whether the text is a number with an affix, or with marks other than a decimal point.
+pub(crate) fn is_marked_number(text: &str) -> bool {
+    marked_number(text).is_some()
+}
+
+fn marked_number(text: &str) -> Option<f64> {
+    let written = parse_written(text.as_bytes())?;
+    let found = Marks::ALL.into_iter().find_map(|marks| parse_number::<f64>(&written.normalised(marks)?));
+    found.filter(|_| text.trim().parse::<f64>().is_err())
+}

@@ -1,0 +1,217 @@
+//! Files of one table whose columns differ: each is read with the columns of all files, matched by
+//! name.
+//!
+//! | in one file | in another | in the table |
+//! |---|---|---|
+//! | integers | integers of another width | the wider type |
+//! | integers or floats | floats | float64 |
+//! | dates, times | the same in another unit | the finer unit |
+//! | text | numbers, booleans, dates, times | text: unchanged from CSV, otherwise as in CSV |
+//! | no value at all | anything | the type in the other file |
+//! | no such column | anything | the type in the other file; missing in the first |
+//! | anything | a type that cannot be combined with it | a column that cannot be read |
+
+use super::{ColumnView, Positions, TableFile, by_extension, missing_values};
+use crate::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, UInt64Array};
+use crate::arrow::datatypes::DataType;
+use crate::schema::{Column, Kind, Schema};
+use crate::{Error, Result, dates};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+struct MergedColumn<'a> {
+    column: Column,
+    first_path: Option<&'a Path>,
+    file_count: usize,
+}
+
+/// Returns the union of the columns of several files, and a remark on files that differ; `None` if
+/// none does.
+///
+/// Files without rows do not count unless all files are empty.
+///
+/// # Errors
+/// [`Error::SchemaMismatch`] if files differ in the number of columns that are matched by position:
+/// columns of arrays, or all columns with `by_position`.
+pub(crate) fn union_schema(
+    files: &[(&Path, &Arc<dyn TableFile>)],
+    by_position: bool,
+) -> Result<(Schema, Option<String>)> {
+    let any_rows = files.iter().any(|(_, file)| file.metadata().rows > 0);
+    let files: Vec<_> = files.iter().filter(|(_, file)| !any_rows || file.metadata().rows > 0).collect();
+    let (mut columns, mut places, mut row_labels) = (Vec::<MergedColumn<'_>>::new(), HashMap::new(), Vec::new());
+    let (mut notes, mut label) = (Vec::new(), None);
+    for (path, file) in &files {
+        let schema = file.metadata().schema;
+        let matrix = by_extension(path).is_some_and(|format| format.is_matrix() || format.is_labelled());
+        let (own, others) = (schema.columns.len(), columns.len());
+        if own != others && others > 0 && (by_position || matrix || !file.has_column_names()) {
+            let difference = format!(
+                "it has {own} columns instead of {others}, and they are matched by position; give both files the same number (`width` in svmlight files)"
+            );
+            let (first, second) = (files[0].0.to_path_buf(), path.to_path_buf());
+            return Err(Error::SchemaMismatch { first, second, difference });
+        }
+        for (at, (key, new)) in columns_by_key(schema).enumerate() {
+            let place = *places.entry(key).or_insert(columns.len());
+            if place == columns.len() {
+                columns.push(MergedColumn { column: new.clone(), first_path: None, file_count: 0 });
+            }
+            let MergedColumn { column: Column { name, kind }, first_path: first, file_count: files } =
+                &mut columns[place];
+            *files += 1;
+            if schema.row_labels.contains(&at) && !row_labels.contains(&place) {
+                row_labels.push(place);
+            }
+            if schema.label == Some(at) {
+                label = Some(place);
+            }
+            if file.is_all_missing(at) {
+                continue;
+            }
+            let Some(first) = first else {
+                (*kind, *first) = (new.kind.clone(), Some(*path));
+                continue;
+            };
+            let wide = wider(kind, &new.kind);
+            if wide.as_ref().is_none_or(|wide| *wide == Kind::Text && *kind != new.kind) {
+                let what = format!("{kind} in {} and {} in {}", first.display(), new.kind, path.display());
+                let how = if wide.is_some() { "is read as text" } else { "cannot be read" };
+                notes.push(format!("column {name} {how}: it holds {what}"));
+                *kind = wide.unwrap_or(Kind::Other(what));
+            } else if let Some(wide) = wide {
+                *kind = wide;
+            }
+        }
+    }
+    for MergedColumn { column: Column { name, kind }, file_count: count, .. } in &mut columns {
+        let (all, without) = (files.len(), files.len() - *count);
+        match kind {
+            _ if without == 0 => continue,
+            // a sparse row cannot be missing
+            Kind::Sparse(_) => *kind = Kind::Other("sparse rows in some files and nothing in others".to_string()),
+            _ => {}
+        }
+        notes.push(format!("files without column {name}: {without} of {all}; it is missing in their rows"));
+    }
+    let more = notes.len().saturating_sub(1);
+    let note = notes.into_iter().next().map(|first| match more {
+        0 => first,
+        more => format!("{first}; other columns that differ between the files: {more}"),
+    });
+    Ok((Schema { columns: columns.into_iter().map(|joined| joined.column).collect(), row_labels, label }, note))
+}
+
+/// Returns the names of the text columns in a union that are not text in some of the files.
+pub(crate) fn mixed_text_columns<'s>(files: &[(&Path, &Arc<dyn TableFile>)], union: &'s Schema) -> Vec<&'s str> {
+    let is_number_somewhere = |name: &str| {
+        let is_other = |file: &Arc<dyn TableFile>| {
+            let Schema { columns, .. } = file.metadata().schema;
+            columns
+                .iter()
+                .enumerate()
+                .any(|(at, own)| own.name == name && own.kind.is_numeric() && !file.is_all_missing(at))
+        };
+        files.iter().any(|(_, file)| is_other(file))
+    };
+    let texts = union.columns.iter().filter(|column| column.kind == Kind::Text);
+    texts.map(|column| column.name.as_str()).filter(|name| is_number_somewhere(name)).collect()
+}
+
+/// Returns the columns of a schema, each with its name and the number of earlier columns of the
+/// same name.
+pub(super) fn columns_by_key(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Column)> {
+    let mut times = HashMap::<&str, usize>::new();
+    schema.columns.iter().map(move |column| {
+        let before = times.entry(&column.name).or_default();
+        *before += 1;
+        ((column.name.as_str(), *before - 1), column)
+    })
+}
+
+/// Returns the kind that represents the values of both; `None` if no kind does.
+fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
+    Some(match (a, b) {
+        _ if a == b => a.clone(),
+        // an unsupported type stays unsupported
+        (Kind::Other(_), _) => a.clone(),
+        (Kind::Sparse(a), Kind::Sparse(b)) => Kind::Sparse(a.union(*b)),
+        (Kind::Float { .. }, Kind::Float { .. } | Kind::Int { .. }) | (Kind::Int { .. }, Kind::Float { .. }) => {
+            Kind::Float { bits: 64 }
+        }
+        (Kind::Int { bits: a, signed }, Kind::Int { bits: b, signed: other }) if signed == other => {
+            Kind::Int { bits: *a.max(b), signed: *signed }
+        }
+        (Kind::Int { signed: false, bits }, Kind::Int { .. })
+        | (Kind::Int { .. }, Kind::Int { signed: false, bits })
+            if *bits < 64 =>
+        {
+            Kind::Int { bits: 64, signed: true }
+        }
+        (Kind::Time(a), Kind::Time(b)) if is_same_time_type(a, b) => {
+            Kind::Time(if dates::units_per_day(a) < dates::units_per_day(b) { b.clone() } else { a.clone() })
+        }
+        (Kind::Text, other) | (other, Kind::Text) if other.is_numeric() => Kind::Text,
+        _ => return None,
+    })
+}
+
+/// Returns whether two types are the same kind of time in possibly different units.
+fn is_same_time_type(a: &DataType, b: &DataType) -> bool {
+    use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
+    match (a, b) {
+        (Timestamp(_, zone), Timestamp(_, other)) => zone == other,
+        (Date32, Timestamp(_, zone)) | (Timestamp(_, zone), Date32) => zone.is_none(),
+        (Date32 | Date64, Date32 | Date64) | (Duration(_), Duration(_)) => true,
+        (Time32(_) | Time64(_), Time32(_) | Time64(_)) => true,
+        _ => false,
+    }
+}
+
+/// Returns whether values of both kinds are read the same way.
+pub(super) fn is_read_alike(own: &Kind, table: &Kind) -> bool {
+    own == table || matches!((own, table), (Kind::Sparse(_), Kind::Sparse(_)))
+}
+
+/// Converts the rows of a column to a wider kind, or to the kind of a column that has no values in
+/// this file. The error is the first row that does not fit.
+pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind) -> Result<ArrayRef, usize> {
+    let nulls = view.nulls.map(|nulls| nulls.slice(0, rows));
+    let factor = match (from, to) {
+        (Kind::Float { .. } | Kind::Int { .. }, Kind::Float { .. }) => {
+            let mut numbers = vec![0.0; rows];
+            view.load(Positions::From(0), &mut numbers);
+            return Ok(Arc::new(Float64Array::new(numbers.into(), nulls)));
+        }
+        (from, Kind::Text) if from.is_numeric() => {
+            return Ok(Arc::new((0..rows).map(|row| csv_text(view, row, from)).collect::<StringViewArray>()));
+        }
+        (Kind::Int { .. }, Kind::Int { .. }) => 1,
+        (Kind::Time(from), Kind::Time(to)) => i128::from(dates::units_per_day(to) / dates::units_per_day(from)),
+        _ => {
+            let value = (0..rows).find(|row| !view.is_null(*row));
+            return value.map_or_else(|| Ok(missing_values(rows, to)), Err);
+        }
+    };
+    let whole = |row: usize| if view.is_null(row) { Some(0) } else { view.integer(row)?.checked_mul(factor) };
+    if let Kind::Int { signed: false, .. } = to {
+        let value = |row: usize| whole(row).and_then(|whole| u64::try_from(whole).ok()).ok_or(row);
+        let values = (0..rows).map(value).collect::<Result<Vec<u64>, usize>>()?;
+        return Ok(Arc::new(UInt64Array::new(values.into(), nulls)));
+    }
+    let value = |row: usize| whole(row).and_then(|whole| i64::try_from(whole).ok()).ok_or(row);
+    let values = (0..rows).map(value).collect::<Result<Vec<i64>, usize>>()?;
+    Ok(Arc::new(Int64Array::new(values.into(), nulls)))
+}
+
+/// Returns the value of a row as it is written to CSV; `None` for a missing one and NaN.
+fn csv_text(view: &ColumnView<'_>, row: usize, from: &Kind) -> Option<String> {
+    let is_present = !view.is_null(row);
+    match (from, view.integer(row).filter(|_| is_present)) {
+        (Kind::Time(time), Some(whole)) => Some(dates::format_stored(i64::try_from(whole).ok()?, time)),
+        (Kind::Bool, Some(whole)) => Some((whole != 0).to_string()),
+        (_, Some(whole)) => Some(whole.to_string()),
+        (_, None) => Some(view.number(row)).filter(|number| is_present && !number.is_nan()).map(|n| format!("{n:?}")),
+    }
+}
