@@ -4,8 +4,8 @@
 
 use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, sketch};
-use crate::{Error, Real, Result, landmark};
-use kpass::registry::{Registry, RegistryEntry};
+use crate::{Error, Real, Result};
+use kpass::registry::Registry;
 use kpass::shown::truncated;
 use std::str::FromStr;
 
@@ -57,13 +57,8 @@ pub fn by_name(name: &str) -> Option<&'static MapFamily> {
 /// loading the model.
 ///
 /// # Errors
-/// [`kpass::Error::Register`] if a map or a landmark scheme has the name, or if the name is not
-/// valid.
+/// [`kpass::Error::Register`] if a map has the name, or if the name is not valid.
 pub fn register(family: &'static MapFamily) -> Result<()> {
-    if landmark::by_name(family.name).is_some() {
-        let (what, why) = (MapFamily::KIND, "a landmark scheme has this name");
-        return Err(kpass::Error::Register { what, name: family.name, why }.into());
-    }
     Ok(FAMILIES.register(family)?)
 }
 
