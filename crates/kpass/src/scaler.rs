@@ -47,8 +47,9 @@ impl Scaler {
         Self { asinh: true, ..Self::robust(statistics, rows, weights) }
     }
 
-    /// Returns a scaler to (v - median) / spread. The spread is the median absolute deviation, or
-    /// the standard deviation if that is 0, as in a column in which one value prevails.
+    /// Returns a scaler to (v - median) / spread. The spread is the median absolute deviation. If
+    /// the median absolute deviation is 0, as in a column in which one value prevails, the spread
+    /// is the standard deviation.
     ///
     /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
     /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.

@@ -232,7 +232,7 @@ pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
     (&places[..count], &values[..count])
 }
 
-/// Returns rows of the first width, each padded to the second width, which must not be smaller.
+/// Returns the rows, each padded from `width` to `new_width`, which must not be smaller.
 pub fn widen_rows<T: Real>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
     let mut widened = Vec::with_capacity(rows.len() / width.max(1) * new_width);
     for row in rows.chunks_exact(width.max(1)) {

@@ -22,11 +22,11 @@ pub const MAX_GROUP_LABELS: usize = 100_000;
 /// Bytes of a label and of its count in a dictionary.
 pub const LABEL_BYTES: usize = 128;
 
-/// Maximum mean number of bytes of the text of a label, over the maximum number of labels.
+/// Maximum number of bytes of the text of a label, averaged over the maximum number of labels.
 pub const LABEL_TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a
-/// row of weight 2 counts as that row twice.
+/// row of weight 2 counts like two equal rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     /// Number of values.

@@ -33,8 +33,8 @@ impl Affine {
             && self.factors.iter().all(|factor| *factor == 1.0)
     }
 
-    /// Returns the transform of a scaler; without a scaler, values stay unchanged and missing ones
-    /// are NaN.
+    /// Returns the transform of a scaler; without a scaler, values stay unchanged and missing
+    /// values are NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
             centre: vec![0.0; features],

@@ -31,8 +31,8 @@ pub(crate) enum LabelFault {
 const MAX_EXACT_INTEGER: f64 = (1u64 << 53) as f64;
 
 impl LabelEncoder {
-    /// Returns a coder with a fixed dictionary or, without one, a coder that adds up to `limit`
-    /// labels.
+    /// Returns a coder with a fixed dictionary. Without a dictionary, returns a coder that adds up
+    /// to `limit` labels.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());

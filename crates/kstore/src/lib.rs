@@ -1,9 +1,10 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
 //! A [`Table`] is one or more files, record batches or a source of a program; a [`Selection`] names
-//! its columns and rows, and [`Selected::rows`] reads them as blocks of numbers. [`sink`] writes
-//! tables, and [`source`] registers formats. The loop over the blocks, [`kpass::Pass`], its memory
-//! plans and its checkpoints are the crate `kpass`; kernels and solvers are in the crates above.
+//! its columns and rows, and [`SelectedTable::rows`] reads them as blocks of numbers. [`sink`]
+//! writes tables, and [`source`] registers formats. The loop over the blocks, [`kpass::Pass`], its
+//! memory plans and its checkpoints are the crate `kpass`; kernels and solvers are in the crates
+//! above.
 //!
 //! # Features
 //!

@@ -26,7 +26,7 @@ pub enum Kind {
     Bool,
     /// Text: a label, or a category.
     Text,
-    /// Byte strings, which can only be carried along.
+    /// Byte strings, which can only be copied to the output.
     Binary,
     /// Dates, times of day, timestamps and durations, with their Arrow type. As features they are
     /// converted as [`crate::encoding::Times`] describes; elsewhere they are the stored integers.

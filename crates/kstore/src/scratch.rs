@@ -9,8 +9,8 @@
 //! process ends, by an error, a panic, a signal or `kill -9`: no cleanup is ever necessary.
 //!
 //! *Bytes on disk*: [`Cache::row_bytes`] for each row. *Memory*: buffers of 256 KiB for each array
-//! during writing, none during reading. *Speed*: the disk's, or the memory's if the system caches
-//! the file.
+//! during writing, none during reading. *Speed*: the speed of the disk, or of the memory if the
+//! system caches the file.
 //!
 //! ```
 //! use kstore::scratch::Scratch;

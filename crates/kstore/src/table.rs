@@ -81,12 +81,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders and glob patterns as one table. A folder means all its files of known
-    /// formats, and those below its subfolders such as `year=2026`, which become columns. Files and
-    /// folders whose names begin with `_` or `.` are skipped unless they are named, and folders of
-    /// a lakehouse are rejected: see [`source::foreign`]. A file named twice is read once. `-`
-    /// alone means standard input, which is first written to a temporary file. Addresses such as
-    /// `s3://bucket/rows/*.parquet` need a registered store: see [`source::remote`].
+    /// Opens files, folders and glob patterns as one table. A folder means all files of known
+    /// formats in the folder and below its subfolders. The values in names of subfolders such as
+    /// `year=2026` become columns. Files and folders whose names begin with `_` or `.` are skipped
+    /// unless they are named, and folders of a lakehouse are rejected: see [`source::unsupported`].
+    /// A file named twice is read once. `-` alone means standard input, which is first written to a
+    /// temporary file. Addresses such as `s3://bucket/rows/*.parquet` need a registered store: see
+    /// [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
@@ -356,7 +357,7 @@ impl Table {
         reading
     }
 
-    /// Returns the name of the format; the first file's if the formats differ.
+    /// Returns the name of the format; if the formats differ, of the format of the first file.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.metadata().format)
     }

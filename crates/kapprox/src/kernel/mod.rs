@@ -143,8 +143,8 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
         false
     }
     /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient with respect to the first
-    /// argument. Returns [`differentiable`](Self::differentiable), and adds nothing if that is
-    /// false.
+    /// argument. Returns the value of [`differentiable`](Self::differentiable), and adds nothing if
+    /// the value is false.
     ///
     /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both
     /// of any strides; `weights` is fastest column-major. At a cusp of the kernel the derivative is

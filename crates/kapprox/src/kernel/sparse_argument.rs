@@ -21,8 +21,8 @@ pub(crate) enum SparseArgument {
     HarmonicMean,
 }
 
-/// Fraction of the norms below which a distance is recomputed: at 2^-10 it still has 43 bits, and
-/// few pairs are below.
+/// Fraction of the norms below which a distance is recomputed: a distance at 2^-10 of the norms
+/// still has 43 correct bits, and few pairs are below this fraction.
 const RECOMPUTE_BELOW: f64 = 1.0 / 1024.0;
 
 impl SparseArgument {

@@ -133,7 +133,7 @@ impl Kernel {
     /// Restricts this kernel to some columns, written as in an expression: `x0..x9`, `x*`,
     /// `[city, x3..x5]`.
     ///
-    /// Kernels of the expression that are already restricted to columns keep them.
+    /// Kernels of the expression that are already restricted to columns keep their columns.
     ///
     /// # Errors
     /// [`Error::Kernel`], which points into `columns`.

@@ -1,4 +1,4 @@
-//! Landmarks: the rows whose span approximates all others.
+//! Landmarks: rows whose kernel sections span a space that approximates all rows.
 //!
 //! A scheme is *a weight per row* and a rule that turns weighted random keys into rows. A key
 //! depends only on its row ([`kpass::key`]), so a scheme needs no random access and no array of n
@@ -157,7 +157,7 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
     predictive::SCHEME,
 ]);
 
-/// Returns all schemes: first the ones of this crate, then the [registered](register) ones.
+/// Returns all schemes: first the schemes of this crate, then the [registered](register) schemes.
 pub fn registry() -> Vec<&'static Scheme> {
     SCHEMES.all()
 }

@@ -7,8 +7,8 @@ use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
 use kpass::Workers;
 
-/// Width of a column block: updates within a block are vector operations, the others matrix
-/// products.
+/// Width of a column block: updates within a block are vector operations, updates between blocks
+/// are matrix products.
 const BLOCK_COLUMNS: usize = 64;
 
 /// Number of columns of the inverse factor that one thread computes at a time.
@@ -16,11 +16,11 @@ const INVERSE_COLUMNS: usize = 128;
 
 /// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
-/// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the others
-/// (measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
-/// of 80 further landmarks were kept, at 4,096 ε none), and columns of such noise would add to the
-/// error. Nearly dependent landmarks are worth keeping as long as their residuals are genuine:
-/// outliers are approximated by small differences of close landmarks.
+/// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the other
+/// landmarks (measured on the 220 landmarks that span the cubic polynomials of nine variables: at
+/// 64 ε three of 80 further landmarks were kept, at 4,096 ε none), and columns of such noise would
+/// add to the error. Nearly dependent landmarks are worth keeping as long as their residuals are
+/// genuine: outliers are approximated by small differences of close landmarks.
 pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
 /// Largest amplification of the rounding of kernel values by a feature of a sound factor: see

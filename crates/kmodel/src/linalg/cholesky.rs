@@ -10,7 +10,7 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use kstore::Workers;
 
-/// Columns of a triangular system that one thread solves at a time.
+/// Number of right-hand sides (columns of B in L X = B) per task.
 const COLUMNS_PER_TASK: usize = 64;
 
 /// Largest order that is factored by one call. The call takes half a second and cannot be

@@ -55,9 +55,9 @@ const STACK_BYTES: usize = 2 << 20;
 /// Size of the largest cache if the system does not report it, in bytes.
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
-/// Returns the largest number of threads, up to the requested one, whose address space fits half of
-/// the [`address_limit`] together with the current address space of the process. A thread reserves
-/// its stack and, for matrix products, twice the size of the largest cache, most of which it never
+/// Returns the largest number of threads, at most `requested`, whose address space fits half of the
+/// [`address_limit`] together with the current address space of the process. A thread reserves its
+/// stack and, for matrix products, twice the size of the largest cache, most of which it never
 /// touches.
 pub fn allowed_threads(requested: usize) -> usize {
     let Some(limit) = address_limit() else { return requested };

@@ -52,7 +52,7 @@ impl MemoryTerm {
 
 /// Bytes that a process uses before it reads rows: code, free pages of the allocator, buffers of
 /// the terminal. For a program file that was just written, the system maps 3 to 4 MiB more code
-/// than later (measured: 61.5 MiB, and 65.5 for the same run).
+/// than later (measured for the same run: 61.5 and 65.5 MiB).
 const PROCESS_BYTES: usize = 29 << 20;
 
 /// Bytes that each thread adds to [`PROCESS_BYTES`]: the touched part of its stack and of its

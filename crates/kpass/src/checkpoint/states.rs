@@ -1,4 +1,4 @@
-//! States of many nodes of passes in one safetensors file.
+//! A safetensors file with the states of many nodes (see [`Node`]).
 //!
 //! The metadata of the file lists its states and contains other JSON of the writer. The arrays of
 //! the state of pass 2 that begins at segment 64 are named `2.64.…`. States are copied from file to

@@ -177,7 +177,8 @@ impl<T: Real> PassRun<'_, '_, T> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if a segment before `segment` failed: work on this one would be discarded.
+    /// Returns true if a segment before `segment` failed, so that work on `segment` would be
+    /// discarded.
     fn is_discarded(&self, segment: u64) -> bool {
         self.has_failed.load(Ordering::Relaxed)
             && self.lock_order().first_failure.as_ref().is_some_and(|(at, _)| *at < segment)

@@ -76,13 +76,14 @@ struct LotSchedule {
     /// First segments of the lots that this process folded in the previous pass, if that pass had
     /// the same cut: the process may have cached values of their rows.
     folded_before: BTreeSet<u64>,
-    /// First segments of the lots that it has claimed in this pass.
+    /// First segments of the lots that this process has claimed in this pass.
     claimed: BTreeSet<u64>,
-    /// First segments of the lots that it has not tried to claim yet, its own before the others.
+    /// First segments of the lots that this process has not tried to claim yet. The lots of
+    /// `folded_before` come first.
     unclaimed: VecDeque<u64>,
-    /// Start of the pass, the time that its own lots took, and the longest such time of the
-    /// previous passes: an estimate of the cost of recomputing the values that another process has
-    /// cached.
+    /// Start of the pass, the time that the lots of `folded_before` took, and the longest such time
+    /// of the previous passes: an estimate of the cost of recomputing the values that another
+    /// process has cached.
     pass_start: Option<Instant>,
     own_time: Option<Duration>,
     longest_own_time: Duration,
@@ -113,9 +114,9 @@ fn lot_starts(cut: Cut) -> impl Iterator<Item = u64> {
 }
 
 impl LotSchedule {
-    /// Returns true if a lot is still left to the process that folded it before. After its own
-    /// lots, this process waits as long again as they took, or took in a previous pass if that was
-    /// longer, but at most `patience`.
+    /// Returns true if a lot is still left to the process that folded it before. After it has
+    /// folded its own lots, this process waits as long as these lots took in this pass or in a
+    /// previous pass, whichever is longer, but at most `patience`.
     fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
         if self.folded_before.is_empty() || self.folded_before.contains(&start) {
             return false;

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of rows that are read of all columns first: most columns have a value among them.
+/// Number of rows that are first read of all columns. Most columns have a value in these rows.
 const FIRST_ROWS: u64 = 1024;
 
 impl SelectedTable {

@@ -270,8 +270,9 @@ impl EffectSearch {
         Some(Effects { outputs: self.outputs.clone(), effects: effects_without(None), folds, values })
     }
 
-    /// Returns the reduction of the squared errors of each fold's rows by the effects that the
-    /// other folds estimate, relative to the sum of squares of each output.
+    /// Returns the cross-validated reduction of the squared error: the rows of each fold are
+    /// predicted by the effects that the other folds estimate. The reduction is relative to the sum
+    /// of squares of each output.
     fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), pass_sums: &EffectSums, prior: f64) -> f64 {
         let t = self.outputs.len();
         let mut gain = 0.0;

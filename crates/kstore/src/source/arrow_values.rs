@@ -43,7 +43,7 @@ fn decimals_to_f64<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, 
 ///
 /// Integers up to 2^53 and powers of ten up to 10^22 are exact floats, and their quotient is
 /// correctly rounded (Clinger, "How to read floating point numbers accurately", PLDI 1990); the
-/// standard library parses the rest, which is as exact but slower.
+/// standard library parses all other numbers, which is as exact but slower.
 fn decimal_to_f64(unscaled: &str, scale: i8) -> f64 {
     const EXACT: i64 = 1 << 53;
     match (unscaled.parse::<i64>(), scale) {

@@ -63,7 +63,7 @@ impl NpyFile {
         &self.header
     }
 
-    /// Maps the file into memory. The values start at [`Header::data`].
+    /// Maps the file into memory. The values start at [`Header::data_offset`].
     pub fn map(&self) -> Result<MappedFile> {
         MappedFile::open(self.file.path())
     }

@@ -114,8 +114,8 @@ impl PageSource {
         Self { max_page_bytes: Some(limit), ..self }
     }
 
-    /// Returns the rest of the chunk that contains the byte at `at`; `None` if no requested chunk
-    /// does.
+    /// Returns the requested chunk that contains the byte at `at`, from this byte on; `None` if no
+    /// requested chunk contains it.
     fn rest_of_chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
         let Some(near) = &self.chunks else { return Ok(None) };
         let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));

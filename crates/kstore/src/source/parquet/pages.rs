@@ -116,8 +116,8 @@ fn number_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -
 }
 
 /// Texts are views of the pages and dictionaries that contain them, which a batch holds as long as
-/// it lives: the pages between its first and its last row, one more at each end, and the one that
-/// is being decompressed.
+/// it lives: the pages between its first and its last row, one more page at each end, and the page
+/// that is being decompressed.
 fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let all = to_usize(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
