@@ -103,7 +103,7 @@ impl<T: Real> WithSimd for Substitution<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // a constant condition: only one of the two is compiled
+        // a constant condition: only one of the two branches is compiled
         if const { S::REGISTER_COUNT >= 32 } {
             self.solve_panels::<S, 3, 8>(simd)
         } else {

@@ -3,9 +3,9 @@
 //! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy on decision
 //! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so
 //! that few or separable rows give no certainty. Newton's method with step halving solves this
-//! convex problem in two variables. The probability must not fall as the score rises: if the
-//! minimiser has a > 0, as it may on held-out scores, a is set to 0 and b to its minimiser
-//! for a = 0.
+//! convex problem in two variables. The probability must not fall as the score rises. If the
+//! minimiser has a > 0, which is possible on held-out scores, a is set to 0 and the cross-entropy
+//! is minimised over b alone.
 //!
 //! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for
 //! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for

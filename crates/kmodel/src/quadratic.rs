@@ -52,8 +52,8 @@ pub struct Quadratic {
 
 impl Quadratic {
     /// Returns the squared distance of k(x, ·) from the affine space through `mean` that the
-    /// orthonormal `directions` span: the distance of φ(x) from it plus the distance of k(x, ·)
-    /// from φ(x).
+    /// orthonormal `directions` span: the squared distance of φ(x) from this space plus the squared
+    /// distance of k(x, ·) from φ(x).
     pub fn distance_from_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
         let p = mean.len();
         let mut factor = Mat::<f64>::identity(p, p);
@@ -86,8 +86,8 @@ impl Quadratic {
         }
     }
 
-    /// Converts a function of the features of `map` to one of the basis used for predictions;
-    /// `projection` is true if the map is a projection.
+    /// Converts a function of the features of `map` to a function of the basis used for
+    /// predictions; `projection` is true if the map is a projection.
     pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
         let coefficients_of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,

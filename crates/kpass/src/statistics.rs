@@ -42,7 +42,7 @@ pub struct Moments {
     /// Largest value; minus infinite without values.
     pub max: f64,
     /// True for a column of integers, whose differences are never rounding noise. Set by
-    /// `Selected::mark_integers` of the crate `kstore`, which knows the type of the column.
+    /// `SelectedTable::mark_integers` of the crate `kstore`, which knows the type of the column.
     pub is_integer: bool,
 }
 

@@ -26,7 +26,7 @@ impl<T: Real> TableRows<T> {
     /// #     &path,
     /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F64)],
     /// # )?;
-    /// # out.write(&[kstore::Output::F64(&[10.0, 11.0, 12.0])])?;
+    /// # out.write(&[kstore::OutputValues::F64(&[10.0, 11.0, 12.0])])?;
     /// # out.finish()?;
     /// let rows = kstore::Table::open(&[path])?.select(&kstore::Selection::default())?;
     /// let gathered = rows.rows::<f64>(kstore::Reading::default())?.gather(&[2, 0, 2])?;

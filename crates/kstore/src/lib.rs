@@ -24,7 +24,8 @@
 //! # let path = folder.path().join("rows.parquet");
 //! # let column = |name| kstore::OutputColumn::new(name, kstore::OutputKind::F64);
 //! # let mut out = kstore::sink::create(&path, &[column("a"), column("y")])?;
-//! # out.write(&[kstore::Output::F64(&[1.0, 2.0, 6.0]), kstore::Output::F64(&[0.0, 1.0, 0.0])])?;
+//! # let values: [&[f64]; 2] = [&[1.0, 2.0, 6.0], &[0.0, 1.0, 0.0]];
+//! # out.write(&values.map(kstore::OutputValues::F64))?;
 //! # out.finish()?;
 //! let table = Table::open(&[path])?; // files, folders or patterns; reads footers only
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
@@ -32,7 +33,7 @@
 //! let workers = Workers::sequential();
 //! let pass = Pass::new(1024, 65_536, &workers);
 //! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
-//! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
+//! assert_eq!((statistics.inputs[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
 //! ```
 

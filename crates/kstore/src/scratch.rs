@@ -19,7 +19,7 @@
 //! let folder = tempfile::tempdir().unwrap();
 //! let scratch = Scratch::open(folder.path(), 1 << 20)?;
 //! // a map that doubles and appends: 2 features become 3
-//! let shape = kstore::TableShape { features: 3, ..RowSource::<f32>::shape(&rows) };
+//! let shape = kstore::TableShape { inputs: 3, ..RowSource::<f32>::shape(&rows) };
 //! let mut writer = scratch.cache::<f32>(shape, RowSource::<f32>::range(&rows))?;
 //! let mut buf = RowBuf::new(1024);
 //! let mut cursor = rows.open(0..2)?;
@@ -32,7 +32,7 @@
 //! let workers = Workers::sequential();
 //! let fold = StatisticsFold::new(RowSource::<f32>::shape(&cached));
 //! let (statistics, _) = Pass::new(1024, 65_536, &workers).fold(&cached, &fold)?;
-//! assert_eq!((statistics.features[0].mean, statistics.features[2].mean), (4.0, 1.0));
+//! assert_eq!((statistics.inputs[0].mean, statistics.inputs[2].mean), (4.0, 1.0));
 //! # Ok::<(), kstore::Error>(())
 //! ```
 

@@ -35,7 +35,7 @@ enum Source {
     Array,
     Stream(Vec<RecordBatch>),
     Files(Vec<PathBuf>),
-    /// Rows of a sparse matrix, a table of them in sparse form, and its further columns.
+    /// Rows of a sparse matrix, a table of these rows in sparse form, and the further columns.
     Sparse(Arc<CompressedRows>, kstore::Table, Vec<(String, ArrayRef)>),
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Pool {
     phi: Mat<f64>,
     /// S, b x b.
     schur: Mat<f64>,
-    /// Residual of each row up to which it may be rounding error.
+    /// Largest residual of each row that may be rounding error.
     floors: Vec<f64>,
     /// Columns of the factor that the landmarks of this pool have added, b numbers each.
     eliminated: Vec<Vec<f64>>,

@@ -65,7 +65,8 @@ pub struct ChartData {
     /// and the cheapest one if costs were specified.
     pub thresholds: Vec<ThresholdScores>,
     /// Predicted probabilities and observed fractions, by ascending probability, for models with
-    /// probabilities: of the positive of two classes, or of the predicted one of more classes.
+    /// probabilities. For two classes these are probabilities of the positive class, for more
+    /// classes of the predicted class.
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
@@ -205,7 +206,7 @@ impl Predictor {
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut sums, keys) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
-        // a uniform sample of the rows: those with the smallest keys
+        // a uniform sample of the rows: the rows with the smallest keys
         let (mut sample, mut row) = (Smallest::<SamplePoint>::new(MAX_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let rows = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);

@@ -97,8 +97,8 @@ impl Predictor {
         Ok(Self(inner, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
     }
 
-    /// Sets the positive class of two to this label; the default is the second. Call it before
-    /// [`Predictor::with_threshold`].
+    /// Sets the positive class of a two-class model to this label; the default is the second class.
+    /// Call it before [`Predictor::with_threshold`].
     ///
     /// # Errors
     /// A label without a class; a model that does not have two classes.
@@ -173,9 +173,9 @@ impl Predictor {
         Self::new(AnyModel::load(path)?)
     }
 
-    /// Loads a model, unless its file exceeds the memory budget and the size of the program itself.
-    /// A smaller model is planned together with its table, so that an error message names a budget
-    /// that suffices for both.
+    /// Loads a model. Rejects a file that alone exceeds both the memory budget and the memory of
+    /// the process without a model. A smaller model is planned together with its table, so that an
+    /// error message names a budget that suffices for both.
     ///
     /// # Errors
     /// The errors of [`Predictor::load`], and of the memory plan.

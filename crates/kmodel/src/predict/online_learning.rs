@@ -40,7 +40,7 @@ impl Predictor {
     /// has the coefficients of ridge regression on the rows of the fit and of the table, with
     /// regularisation parameter lambda·n and the basis and scaling of the fit.
     ///
-    /// The certificate remains the one of the fit.
+    /// The certificate remains the certificate of the fit.
     ///
     /// ```
     /// use ksolve::job::{Fit, Run};

@@ -224,7 +224,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Warns about rows outside the training ranges, and names the feature with most of them.
+    /// Warns about rows outside the training ranges, and names the feature that is outside most
+    /// often.
     fn warn_outside(&self, rows: u64, stages: &dyn StageObserver) {
         let counts = self.outside_counts.1.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.typed.model.metadata.features.iter();

@@ -69,7 +69,7 @@ pub struct ClassScores {
     pub rows: f64,
     /// Fraction of the rows predicted as the class that belong to it.
     pub precision: Option<f64>,
-    /// Fraction of the rows of the class that were predicted as it.
+    /// Fraction of the rows of the class that were predicted as the class.
     pub recall: Option<f64>,
     /// 2 tp / (2 tp + fp + fn).
     pub f1: Option<f64>,
@@ -290,7 +290,7 @@ impl<'a> ClassificationSums<'a> {
     }
 }
 
-/// Converts the score of two classes to one that is larger for the positive class, and back.
+/// Converts the score of two classes to a score that is larger for the positive class, and back.
 pub(crate) fn orient_score(score: f64, positive: usize) -> f64 {
     if positive == 1 { score } else { -score }
 }

@@ -102,7 +102,7 @@ impl Ranking {
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
     /// positive; rows with a score above it are called positive. It is midway between two scores.
-    /// Of several thresholds with the same cost it is the highest. `None` without rows.
+    /// If several thresholds have the same cost, it is the highest of them. `None` without rows.
     pub(crate) fn cheapest_threshold(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
         let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
         let costs = std::iter::once((0.0, 0.0)).chain(self.cumulative_weights()).map(cost).enumerate();
