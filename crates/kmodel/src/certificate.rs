@@ -237,7 +237,7 @@ pub struct CertificateFold<'a, T: Real> {
 
 impl<T: Real> CertificateFold<'_, T> {
     /// Returns whether the map has a certificate. Only projections onto the span of landmarks have
-    /// one.
+    /// a certificate.
     pub fn has_certificate(&self) -> bool {
         self.map.is_projection()
     }

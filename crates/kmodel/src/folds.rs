@@ -187,7 +187,7 @@ pub enum Folds {
 
 impl Folds {
     /// Returns the folds of a table. `rows` is the range of the stored rows that can be selected;
-    /// `groups` holds the labels of the fold column, if `spec` has one.
+    /// `groups` holds the labels of the fold column, if `spec` has a fold column.
     ///
     /// # Errors
     /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a

@@ -19,8 +19,8 @@ const GRADIENT_TOLERANCE: f64 = 1e-10;
 /// Addition to the diagonal of the Hessian per row, which is then definite also for equal values.
 const HESSIAN_RIDGE: f64 = 1e-12;
 
-/// Returns a and b. Each row is its decision value, whether it belongs to the class, and its
-/// weight.
+/// Returns a and b. A row consists of the decision value, a flag that is true for rows of the
+/// class, and the weight.
 pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     let (mut positives, mut negatives, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is_positive, weight) in rows.clone() {

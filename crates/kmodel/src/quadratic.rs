@@ -16,8 +16,8 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
-/// Rows computed at once. The number is constant, because a matrix product chooses its kernel, and
-/// so the order of its sums, by its shape.
+/// Rows computed at once. The number is constant, because the order of the sums in a matrix product
+/// depends on the shape.
 pub(crate) const STRIP_ROWS: usize = 256;
 
 /// Number of basis functions whose values are converted to f64 at once.

@@ -138,7 +138,7 @@ impl KeptColumn {
         Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
     }
 
-    /// Returns the values; missing ones are arbitrary.
+    /// Returns the values; missing values are arbitrary.
     pub fn values(&self) -> &KeptValues {
         &self.values
     }

@@ -10,9 +10,9 @@
 //! values that lie close together.
 //!
 //! Mean squared error of ridge regression at rank 1,000 on fold 9, for λ = 0.3, the normal
-//! distribution, the uniform one, and without this transform: elevators .00876, .00881, .0107,
-//! .00892; protein .264, .290, .264, .282; bike .0085 with any of the three, .111 without; kin40k
-//! .102, –, –, .062. The inputs of kin40k are uniform already.
+//! distribution, the uniform distribution, and without this transform: elevators .00876, .00881,
+//! .0107, .00892; protein .264, .290, .264, .282; bike .0085 with any of the three, .111 without;
+//! kin40k .102, –, –, .062. The inputs of kin40k are uniform already.
 //!
 //! Reference: Filliben, "The probability plot correlation coefficient test for normality",
 //! Technometrics 17, 1975.

@@ -4,8 +4,8 @@ use crate::quantiles::{self, KNOTS_PER_INPUT};
 use crate::{Statistics, statistics::is_rounding_noise};
 use serde::{Deserialize, Serialize};
 
-/// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u
-/// among the quantiles of the input, in f64, before the value is rounded to the working precision.
+/// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)`, or to the score of u
+/// among the quantiles of the input. Computes in f64, and then rounds to the working precision.
 ///
 /// An input of scale 0 becomes 0, whatever its value. `asinh(u)` is about u near 0 and sign(u)
 /// ln(2|u|) far from it: it shortens the tails of counts, amounts and durations, on both sides.

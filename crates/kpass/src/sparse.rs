@@ -2,7 +2,7 @@
 //!
 //! Files and chunks store lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
 //! In blocks, samples and landmarks every row has room for as many entries as the longest row of
-//! its table: first their places (column indices), then their values, padded with [`NO_INDEX`] and
+//! the table. First come the column indices, padded with [`NO_INDEX`], then the values, padded with
 //! 0 (the ELLPACK format). A sparse row is then a fixed number of values like a dense row, and code
 //! that moves rows treats both alike. Only kernels, which compute with the values, distinguish
 //! them.
@@ -42,7 +42,7 @@ impl SparseShape {
         Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
     }
 
-    /// Returns true if sparse rows take less memory and time than dense ones: at least a thousand
+    /// Returns true if sparse rows take less memory and time than dense rows: at least a thousand
     /// columns, and no row has entries in more than an eighth of them.
     pub fn prefers_sparse(self) -> bool {
         self.width >= 1_000 && self.longest <= self.width / 8

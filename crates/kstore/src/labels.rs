@@ -93,7 +93,7 @@ impl LabelEncoder {
             return Err(LabelFault::TooMany(self.limit));
         }
         let code = self.labels.len() as u32;
-        // copies the dictionary while buffers still share the old one; new labels are rare
+        // copies the dictionary while buffers still share the old dictionary; new labels are rare
         Arc::make_mut(&mut self.labels).push(label.clone());
         self.register(label, code);
         Ok(code)

@@ -1,9 +1,9 @@
 //! Caches on disk: rows that are expensive to compute, written once and read as a source.
 //!
 //! A cache stores blocks of rows as a fold reads them, with features `phi` instead of x, stored row
-//! numbers, targets, and class and group codes. It is a [`RowSource`] with the rows and segments of
-//! the original source, and it returns exactly the numbers that were written: folds over it are
-//! bit-identical.
+//! numbers, targets, and class and group codes. A cache is a [`RowSource`] with the rows and
+//! segments of the original source. It returns exactly the numbers that were written, so folds over
+//! the cache are bit-identical.
 //!
 //! Its files have no names. The operating system removes them when the cache is dropped or the
 //! process ends, by an error, a panic, a signal or `kill -9`: no cleanup is ever necessary.

@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// all columns `name[0]`, `name[1]`, …. The features are in the order of the list and, within a
 /// pattern, in the order of the file; a column named twice counts once. An empty list or `*`
 /// selects every column of numbers, booleans, text, dates or times that has no other role, in the
-/// order of the file. The index of a pandas table, the label of a format whose rows have one, and a
-/// column `qid` of groups are features only if they are named. `!` before a name or pattern
+/// order of the file. The index of a pandas table, the label in formats whose rows have a label,
+/// and a column `qid` of groups are features only if they are named. `!` before a name or pattern
 /// excludes its columns; a list with only exclusions excludes them from `*`.
 ///
 /// By default, text columns are categories with a feature for each value; `categories` changes

@@ -67,8 +67,8 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 /// numeric type or the finer time unit. It is missing in the rows of a file without the column.
 /// Files without rows contribute no columns.
 ///
-/// Opening reads only headers and footers; text files, which have none, are read once to find their
-/// rows. A clone shares the files and the counter of bytes read.
+/// Opening reads only headers and footers. Text files have no headers or footers, and are read once
+/// to find their rows. A clone shares the files and the counter of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<Part>>,
@@ -195,9 +195,9 @@ impl Table {
         Self::new(vec![part], schema)
     }
 
-    /// Returns a table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y`
-    /// is empty, has one target for each row (column `y`), or is n x t, row-major (columns `y0`,
-    /// `y1`, …).
+    /// Returns a table of rows in memory. `x` is n x d, row-major, and gives the columns `x0`,
+    /// `x1`, …. `y` is empty, has one target for each row (column `y`), or is n x t, row-major
+    /// (columns `y0`, `y1`, …).
     ///
     /// ```
     /// let table = kstore::Table::from_rows(&[1.0f32, 2.0, 3.0, 4.0], 2, &[5.0, 6.0])?;

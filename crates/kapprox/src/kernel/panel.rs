@@ -28,7 +28,7 @@ const MAX_WIDTH: usize = 8;
 
 /// A column of a panel. Panels have three vectors and eight columns with 32 registers, and two
 /// vectors and six columns with 16 registers. The sums and one column must leave a register or two
-/// for values of `z`: with three vectors and four columns in 16 registers a sum is spilled to
+/// for values of `z`. With three vectors and four columns in 16 registers, a sum is spilled to
 /// memory, at two thirds of the speed.
 pub(crate) type PanelColumn<T, S, const VECTORS: usize> = [<T as Lanes>::Vector<S>; VECTORS];
 
@@ -136,11 +136,11 @@ pub(crate) trait Finish<T: Real> {
     }
 }
 
-/// One point and others, with their original values, and the sums of the pairs.
+/// One point and other points, with their original values, and the sums of the pairs.
 pub(crate) struct Suspects<'a, T> {
     pub(super) one: &'a [T],
     pub(super) others: MatRef<'a, T>,
-    /// True if the one point is of x and the others are of z.
+    /// True if the one point is of x and the other points are of z.
     pub(super) exchanged: bool,
     pub(super) sums: &'a [T],
 }

@@ -50,8 +50,8 @@ impl SparseArgument {
         }
     }
 
-    /// Converts the sums of a point with others to arguments; `norm` and `others` are the norms of
-    /// the point and of the others. `aligned` returns the aligned entries of a pair.
+    /// Converts the sums of a point with other points to arguments; `norm` and `others` are the
+    /// norms of the point and of the other points. `aligned` returns the aligned entries of a pair.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],

@@ -113,8 +113,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn raise_precision(&mut self) -> bool {
         false
     }
-    /// Keeps the leading r features and drops the others; returns false and changes nothing if the
-    /// map cannot drop features.
+    /// Keeps the leading r features and drops all other features; returns false and changes nothing
+    /// if the map cannot drop features.
     fn truncate(&mut self, _r: usize) -> bool {
         false
     }

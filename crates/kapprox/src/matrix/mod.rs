@@ -14,9 +14,9 @@
 //! A residual diagonal of zeros implies a zero residual for a positive semi-definite matrix, but
 //! not for an indefinite matrix. Therefore a few columns are checked at the end.
 //!
-//! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots the entries between
-//! its candidates (a few per cent of n r if n is much larger than r); n r² flops; 8 n r bytes for F
-//! and 16 n bytes in addition. Results do not depend on the threads.
+//! *Cost* for r pivots of n rows: n(r + 9) entries of K, n r² flops, 8 n r bytes for F and 16 n
+//! bytes in addition. Each block of pivots also needs the entries between its candidates, a few per
+//! cent of n r if n is much larger than r. Results do not depend on the threads.
 //!
 //! ```
 //! use kapprox::matrix::{self, FnEntries};

@@ -2,9 +2,9 @@
 
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
-/// Minimum and maximum number of rows of a pool. In between, a pool has four times as many rows as
-/// the preceding round found pivots: a pool of b rows costs b² products of s numbers, so a large
-/// pool is worthwhile only if it yields many pivots.
+/// Minimum and maximum number of rows of a pool. Between these limits, a pool has four times as
+/// many rows as the preceding round found pivots. A pool of b rows costs b² products of s numbers,
+/// so a large pool is worthwhile only if it yields many pivots.
 pub(crate) const POOL_LIMITS: (usize, usize) = (32, 512);
 
 /// Candidates for landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.

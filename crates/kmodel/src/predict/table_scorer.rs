@@ -60,7 +60,7 @@ pub struct Scores {
     /// Values of the model's quadratic function, one per row; empty unless requested.
     pub quadratic: Vec<f64>,
     /// √(k(x, x) − ‖φ(x)‖²), one per row: the norm of the residual outside the span of the
-    /// features; or k(x, x) with [`Extras::squares`]; empty unless requested.
+    /// features. With [`Extras::squares`], k(x, x) instead. Empty unless requested.
     pub residual: Vec<f64>,
     /// Pre-images, row-major, d per row; empty unless requested.
     pub preimages: Vec<f64>,

@@ -1,4 +1,4 @@
-//! The plan of a run: the shape of its passes, its stages, and their memory.
+//! The plan of a run: the shape of the passes, the stages, and the memory of the stages.
 
 use kstore::MemoryPlan;
 

@@ -198,8 +198,7 @@ impl<'a> ClassificationSums<'a> {
         }
     }
 
-    /// Adds a row with its scores, the code of its class, which the model may not know, and its
-    /// weight.
+    /// Adds a row with its scores, class code and weight. The model may not know the class.
     pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
         let Some(counts) = self.counts.get_mut(truth) else {

@@ -4,7 +4,7 @@
 pub(crate) const MAX_EXACT_ROWS: usize = 1 << 20;
 
 /// Leading bits of an ordered f32 that select a histogram bin: sign, exponent and 9 bits of the
-/// mantissa, so scores in one bin differ by at most 0.2 %; 2 · 2^18 counts are 4 MiB.
+/// mantissa, so scores in one bin differ by at most 0.2 %. The 2 · 2^18 counts take 4 MiB.
 const BIN_BITS: u32 = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,7 +138,7 @@ impl Ranking {
         if p == 0.0 || n == 0.0 {
             return None;
         }
-        // a point is kept only at a minimum distance from the previous one
+        // a point is kept only at a minimum distance from the previous point
         let (min_distance, end) = (2.0 / max_points.max(1) as f64, (1.0, 1.0));
         let mut points = vec![(0.0, 0.0)];
         for point in self.cumulative_weights().map(|above| (above.1 / n, above.0 / p)) {

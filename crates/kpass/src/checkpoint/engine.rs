@@ -128,8 +128,8 @@ pub enum NodeOutcome {
     Received(Node),
     /// The process that claimed these segments has left: this process must fold them now.
     Lost(Range<u64>),
-    /// This process has the rows of these segments, which begin with the requested one, in its
-    /// [`PartialRows`]. It folds them and does not pass their states to the engine.
+    /// The [`PartialRows`] of this process have the rows of these segments, which begin with the
+    /// requested segment. The process folds the rows, and does not pass the states to the engine.
     Local(Range<u64>),
 }
 
@@ -181,7 +181,7 @@ pub trait Engine: Sync {
     fn store_total(&self, _pass: &PassKey, _rows: u64, _state: &dyn Persist) -> Result<()> {
         Ok(())
     }
-    /// Returns the store for rows of incomplete segments, if the engine has one.
+    /// Returns the store for rows of incomplete segments, if the engine has such a store.
     fn partial_rows(&self) -> Option<&dyn PartialRows> {
         None
     }

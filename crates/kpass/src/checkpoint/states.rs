@@ -70,7 +70,7 @@ impl StateFile {
         &self.head.about
     }
 
-    /// Returns a digest of the content, by which other files can refer to this one.
+    /// Returns a digest of the content, by which other files can refer to this file.
     pub fn digest(&self) -> String {
         self.stored.digest()
     }

@@ -89,7 +89,7 @@ impl<'j> Steps<'j> {
         self.done
     }
 
-    /// Returns true if the iteration has ended: the state is the last one.
+    /// Returns true if the iteration has ended: the state is then the final state.
     pub fn is_complete(&self) -> bool {
         self.entry.as_ref().is_some_and(Entry::is_complete)
     }

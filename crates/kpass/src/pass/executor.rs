@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// The state of a segment on its way to the merge.
 pub(super) struct Delivery<S> {
-    /// Number of segments of the pass up to and including this one.
+    /// Number of segments of the pass up to and including this segment.
     pub(super) segments_done: u64,
     /// Number of the segment among all stored rows.
     pub(super) segment: u64,

@@ -2,13 +2,13 @@
 //!
 //! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
 //! text under the lot's name, which succeeds only once, and stores the states of the lot's nodes.
-//! In the next pass over the same rows it starts with the lots that it folded before, because it
-//! may have cached values of their rows. It leaves the lots of other processes to them as long as
-//! those processes may just be slower. One process claims the merging, stores the total and removes
-//! the other states and the claims; the other processes wait for the total, so that each state is
-//! read once. The names do not depend on the processes. A process may therefore join late and read
-//! the totals; after a process has left, only the lots that it had claimed are folded again; and an
-//! interrupted run can continue.
+//! In the next pass over the same rows, a process starts with the lots that it folded before,
+//! because it may have cached values of these rows. It leaves lots that another process folded
+//! before to that process, as long as that process may just be slower. One process claims the
+//! merging, stores the total and removes the other states and the claims; the other processes wait
+//! for the total, so that each state is read once. The names do not depend on the processes. A
+//! process may therefore join late and read the totals; after a process has left, only the lots
+//! that it had claimed are folded again; and an interrupted run can continue.
 //!
 //! MARK is a digest of the job and its files. Every name begins with it and every state contains
 //! it, so that several jobs can share one medium.
@@ -48,7 +48,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Minimum number of lots of a pass that has at least this many segments. With small lots, no
-/// process waits long for the slowest one.
+/// process waits long for the slowest process.
 const MIN_LOTS: u64 = 32;
 
 /// An engine that shares the passes of a run through a [`Medium`].

@@ -1,7 +1,7 @@
 //! The pass that finds the values of category columns, the ranges of time columns, and which
 //! columns have missing values.
 //!
-//! The state has a set of values for each category column: merging takes the union, and the values
+//! The state has a set of values for each category column. Merging takes the union, and the values
 //! are sorted at the end, so that the result does not depend on how the rows were split. If a
 //! column has more values than its limit, in a segment or in a union of segments, the set of the
 //! column is dropped. The limit is exceeded in every order of merging.

@@ -130,7 +130,7 @@ pub struct CodedColumn {
     pub name: String,
     /// How its values become features.
     pub code: Code,
-    /// Whether an indicator feature, after the others, is 1 for a row without a value.
+    /// Whether an indicator feature, after the other features, is 1 for a row without a value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub missing: bool,
 }

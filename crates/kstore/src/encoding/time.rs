@@ -5,9 +5,9 @@
 //! so that 23:59 is near 0:00. A cycle is used if the values of the fit cover its period at least
 //! once and do not all have the same phase.
 //!
-//! A column holds times if its file stores it as such, or if it is text and every value can be read
-//! as a time in one form ([`TimeForm`]): formats with and without a time type give bit-identical
-//! features.
+//! A column holds times if the file stores times. A text column holds times if every value can be
+//! read as a time in one form ([`TimeForm`]). Formats with and without a time type therefore give
+//! bit-identical features.
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};

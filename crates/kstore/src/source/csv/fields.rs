@@ -33,7 +33,7 @@ pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
 }
 
 /// Returns the number of fields of each of the first rows, without an incomplete last row unless it
-/// is the only one.
+/// is the only row.
 fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());

@@ -329,7 +329,7 @@ impl TextChunk for CsvChunk<'_> {
             }
             Ok::<(), Infallible>(())
         });
-        // an additional field shifts the others, so report this error first
+        // an additional field shifts the fields after it, so report this error first
         check_width(csv.dialect.delimiter, slots.len(), found, csv.pad_rows)?;
         for (i, slot) in slots.iter().enumerate().skip(found) {
             let builder = slot.map(|slot| &mut builders[slot]);

@@ -74,8 +74,8 @@ fn too_short(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes, but its rows need {needed}").into()
 }
 
-/// Memory of a compressed buffer (0 for an uncompressed one), or of a column without the numbers or
-/// views of a chunk.
+/// Memory of a compressed buffer (0 for an uncompressed buffer), or of a column without the numbers
+/// or views of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemoryCost {
     /// Unpacked bytes, which are held as long as the batch.

@@ -1,10 +1,10 @@
 //! How the decoder reads the bytes of a Parquet file.
 //!
 //! In a local file, each page is read when it is needed. For a remote object a request costs more
-//! than a page: the column chunks that a cursor needs from a row group are requested at once, and
-//! kept until the cursor reaches the next group. The last group is kept for the next cursor, which
-//! begins where the previous one ended. *Bytes*: the stored chunks of a row group, twice for each
-//! cursor.
+//! than a page. The column chunks that a cursor needs from a row group are therefore requested at
+//! once, and kept until the cursor reaches the next group. The last group is kept for the next
+//! cursor, which begins where the previous one ended. *Bytes*: the stored chunks of a row group,
+//! twice for each cursor.
 
 use super::thrift::page_size;
 use crate::source::shared_file::SharedFile;
@@ -81,7 +81,7 @@ pub(super) struct PageSource {
     max_page_bytes: Option<usize>,
 }
 
-/// The row groups of a cursor, and the chunks of the current one.
+/// The row groups of a cursor, and the chunks of the current group.
 #[derive(Debug)]
 struct CursorChunks {
     requested: Vec<Vec<Range<u64>>>,
