@@ -17,7 +17,7 @@ const INVERSE_COLUMNS: usize = 128;
 /// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
 /// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the other
-/// landmarks and columns of such noise would add to the error. (Measured on the 220 landmarks that
+/// landmarks. Columns of such noise would add to the error. (Measured on the 220 landmarks that
 /// span the cubic polynomials of nine variables: at 64 ε three of 80 further landmarks were kept,
 /// at 4,096 ε none.) Nearly dependent landmarks are worth keeping as long as their residuals are
 /// genuine: outliers are approximated by small differences of close landmarks.

@@ -23,7 +23,7 @@ pub(super) struct TypedModel<T: Real> {
 }
 
 /// Rounds a value to f32, as in the fit, although the model predicts in f64. Categories that
-/// equalled a landmark's category in the fit must equal it in predictions too.
+/// equalled a landmark's category in the fit must also equal it in predictions.
 fn round_to_f32(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }

@@ -368,8 +368,8 @@ impl<'a> Stored<'a> {
     /// The errors of [`Stored::fill`].
     pub fn verify(&mut self) -> Result<()> {
         self.prefix.clear();
-        // reads in pieces, because arrays may be as long as the table. The length of a piece is a
-        // multiple of 8 bytes, as the digest requires.
+        // reads in pieces, because arrays may be as long as the table; the length of a piece is a
+        // multiple of 8 bytes, as the digest requires
         let mut piece = vec![0u8; 1 << 20];
         for name in self.metadata.offset_keys() {
             let (name, info) = self.find_array(&name)?;

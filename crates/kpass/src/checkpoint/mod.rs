@@ -142,7 +142,7 @@ impl std::fmt::Debug for Journal<'_> {
 
 impl<'a> Journal<'a> {
     /// Opens the journal of the run that `manifest` describes, in `folder`. The journal saves about
-    /// once per `interval`.
+    /// once per `save_interval`.
     ///
     /// Entries that `resume` does not use are removed when the first pass begins. Nothing is
     /// written yet.

@@ -3,12 +3,12 @@
 //! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
 //! text under the lot's name, which succeeds only once, and stores the states of the lot's nodes.
 //! In the next pass over the same rows, a process starts with the lots that it folded before,
-//! because it may have cached values of these rows. It leaves lots that another process folded
-//! before to that process, as long as that process may just be slower. One process claims the
-//! merging, stores the total and removes the other states and the claims; the other processes wait
-//! for the total, so that each state is read once. The names do not depend on the processes. A
-//! process may therefore join late and read the totals; after a process has left, only the lots
-//! that it had claimed are folded again; and an interrupted run can continue.
+//! because it may have cached values of these rows. It leaves a lot to the process that folded the
+//! lot before, as long as that process may just be slower. One process claims the merging, stores
+//! the total and removes the other states and the claims; the other processes wait for the total,
+//! so that each state is read once. The names do not depend on the processes. A process may
+//! therefore join late and read the totals; after a process has left, only the lots that it had
+//! claimed are folded again; and an interrupted run can continue.
 //!
 //! MARK is a digest of the job and its files. Every name begins with it and every state contains
 //! it, so that several jobs can share one medium.
