@@ -6,10 +6,10 @@
 //! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
 //! ```
 //!
-//! V is m x q. The last term exists for projections only. It measures the residual of the map: the
-//! squared norm of the part of k(x, ·) outside the span of the landmarks, minus an allowance τ. If
-//! F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is not a projection.
-//! *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
+//! V is m x q. The last term exists only for projections (maps on landmarks). It measures the
+//! residual of the map: the squared norm of the part of k(x, ·) outside the span of the landmarks,
+//! minus an allowance τ. If F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is
+//! not a projection. *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::linalg::dot_products;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};

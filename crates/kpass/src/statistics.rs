@@ -1,10 +1,10 @@
 //! Means, deviations and label counts of a table: a fold over its rows.
 //!
-//! Within a tile the mean is computed first, and the squares are summed about it (two passes over
-//! numbers in cache). Across tiles and segments two sums are merged by the pairwise update of Chan,
-//! Golub and LeVeque, "Algorithms for computing the sample variance: analysis and recommendations",
-//! The American Statistician 37 (1983), 242–247. Nothing cancels, however far the values are from
-//! 0.
+//! Within a tile (the rows that are processed at once) the mean is computed first, and the squares
+//! are summed about it (two passes over numbers in cache). Across tiles and segments two sums are
+//! merged by the pairwise update of Chan, Golub and LeVeque, "Algorithms for computing the sample
+//! variance: analysis and recommendations", The American Statistician 37 (1983), 242–247. Nothing
+//! cancels, however far the values are from 0.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Label, LabelCodes, RowBlock};

@@ -1,4 +1,5 @@
-//! Converts a chunk of a file into a part of a tile: numbers, labels, and errors in them.
+//! Converts a chunk of a file (the rows that a reader decodes at once) into a part of a tile (the
+//! rows that a pass processes at once): numbers, labels, and errors in them.
 
 use crate::convert::{self, TILE_ROWS};
 use crate::encoding::{Coding, TimeReader};

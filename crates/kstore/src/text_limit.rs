@@ -1,4 +1,5 @@
-//! Limits on the bytes of texts, byte strings and sparse rows in the kept columns of a tile.
+//! Limits on the bytes of texts, byte strings and sparse rows in the kept columns of a tile (the
+//! rows that a pass processes at once).
 
 use crate::Error;
 use crate::source::view::{ColumnView, Values};

@@ -372,8 +372,8 @@ impl Predictor {
     /// number of rows. `other_terms` are the plan terms of the memory that the caller uses during
     /// the pass.
     ///
-    /// *Cost*: one pass, with one prediction per row.
-    /// *Bytes*: the model, and a segment of scores per lane.
+    /// *Cost*: one pass, with one prediction per row. *Bytes*: the model, and a segment of scores
+    /// per lane (worker thread).
     ///
     /// # Errors
     /// A plan that exceeds the memory; bad rows with their position; a prediction that is not

@@ -1,4 +1,5 @@
-//! Predictions of a model for the rows of a table, segment by segment, in row order.
+//! Predictions of a model for the rows of a table, segment by segment (ranges of consecutive rows),
+//! in row order.
 
 use super::typed_model::{BasisRows, TypedModel, is_far};
 use crate::row_weights::{self, RowWeights};

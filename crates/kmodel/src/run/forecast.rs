@@ -2,7 +2,7 @@
 
 use kstore::MemoryPlan;
 
-/// The shape of passes: tiles, segments and lanes.
+/// The shape of passes: tiles, segments and lanes, which [`kstore::pass`] defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassShape {
     /// Rows per tile.

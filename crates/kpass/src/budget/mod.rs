@@ -8,7 +8,8 @@ pub use machine::{address_limit, allowed_threads, available, default_memory, pea
 pub use crate::shown::bytes;
 use crate::{Error, Result};
 
-/// Bytes that a consumer needs: `fixed`, plus `per_row` for each row of a tile.
+/// Bytes that a consumer needs: `fixed`, plus `per_row` for each row of a tile (the rows that a
+/// pass processes at once).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Bytes that do not depend on the number of rows in a tile.

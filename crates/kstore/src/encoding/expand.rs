@@ -1,4 +1,4 @@
-//! Converts rows of codes to features: the tile of a table with categories.
+//! Converts rows of codes to the features of a tile (the rows that a pass processes at once).
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
