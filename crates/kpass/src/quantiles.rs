@@ -47,8 +47,8 @@ pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
 }
 
 /// Returns the first of the ascending values at which the sum of the weights so far, times `scale`,
-/// exceeds `bound`. If the last parameter is true, reaching `bound` is enough. Returns 0 without
-/// values.
+/// exceeds `bound`. If the last parameter is true, reaching `bound` is enough. Returns 0 if there
+/// are no values.
 pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
     let mut sum = 0.0;
     let reached = |(_, weight): &&(f64, f64)| {

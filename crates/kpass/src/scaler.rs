@@ -20,7 +20,8 @@ pub struct Scaler {
     /// True if asinh is applied after shifting and scaling.
     #[serde(default)]
     pub asinh: bool,
-    /// Quantiles of each input, shifted and scaled, for the quantile transform; empty without it.
+    /// Quantiles of each input, shifted and scaled, for the quantile transform; empty for other
+    /// scalings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knots: Vec<f64>,
 }
@@ -161,7 +162,8 @@ fn sort_by_value(values: &mut [(f64, f64)]) {
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
 }
 
-/// Returns the lower median of values with weights; `None` without values. Sorts the values.
+/// Returns the lower median of values with weights; `None` if there are no values. Sorts the
+/// values.
 fn median(values: &mut [(f64, f64)]) -> Option<f64> {
     sort_by_value(values);
     let total = values.iter().map(|(_, weight)| weight).sum::<f64>();

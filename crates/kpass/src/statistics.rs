@@ -33,13 +33,13 @@ pub struct Moments {
     pub count: u64,
     /// Sum of the weights of their rows; `count` without weights.
     pub weight: f64,
-    /// Mean of the values; 0 without values.
+    /// Mean of the values; 0 if there are no values.
     pub mean: f64,
     /// Sum of squared differences from the mean.
     pub m2: f64,
-    /// Smallest value; infinite without values.
+    /// Smallest value; infinite if there are no values.
     pub min: f64,
-    /// Largest value; minus infinite without values.
+    /// Largest value; minus infinite if there are no values.
     pub max: f64,
     /// True for a column of integers, whose differences are never rounding noise. Set by
     /// `SelectedTable::mark_integers` of the crate `kstore`, which knows the type of the column.

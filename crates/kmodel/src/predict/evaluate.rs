@@ -159,8 +159,8 @@ impl Predictor {
     }
 
     /// Scores how a model with one output orders the rows of every group of `selected`, compared
-    /// with the grades in its target. `top` places per group are scored, 10 by default. Without a
-    /// group column all rows are one group.
+    /// with the grades in its target. `top` places per group are scored, 10 by default. If there is
+    /// no group column, all rows are one group.
     ///
     /// *Cost*: one pass, with one prediction per row, and n ln n.
     /// *Bytes*: as [`Predictor::scores`], and 60 per row.

@@ -227,8 +227,8 @@ impl Predictor {
         options.with_reading(metadata.reading.clone().with_encoding(metadata.encoding.as_deref()))
     }
 
-    /// Returns the metric before the kernel, and the importance of each feature in it; `None`
-    /// without a metric.
+    /// Returns the metric before the kernel, and the importance of each feature in it; `None` if
+    /// the model has no metric.
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(AnyTypedModel: &self.0, typed => typed.model.metric.as_ref())?;
         let metadata = self.metadata();
@@ -404,7 +404,8 @@ impl Predictor {
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
-    /// row-major: the deviation of the mean and the noise combined. Empty without [`Extras::std`].
+    /// row-major: the deviation of the mean and the noise combined. Empty unless [`Extras::std`] is
+    /// set.
     pub fn standard_deviations(&self, scores: &Scores) -> Vec<f64> {
         let noise =
             self.quadratic().filter(|_| self.metadata().task == Task::Regression).map_or(&[][..], |q| &q.output_scales);

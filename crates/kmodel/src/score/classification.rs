@@ -216,7 +216,8 @@ impl<'a> ClassificationSums<'a> {
         self.ranks.as_ref().map(RankedScores::ranking)
     }
 
-    /// Returns predicted probabilities and observed fractions; `None` without probabilities.
+    /// Returns predicted probabilities and observed fractions; `None` if the model has no
+    /// probabilities.
     pub(crate) fn calibration(&self) -> Option<Vec<CalibrationBin>> {
         let mean = |bin: &CalibrationBin| {
             let rows = bin.rows;

@@ -102,7 +102,8 @@ impl Ranking {
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
     /// positive; rows with a score above it are called positive. It is midway between two scores.
-    /// If several thresholds have the same cost, it is the highest of them. `None` without rows.
+    /// If several thresholds have the same cost, it is the highest of them. `None` if there are no
+    /// rows.
     pub(crate) fn cheapest_threshold(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
         let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
         let costs = std::iter::once((0.0, 0.0)).chain(self.cumulative_weights()).map(cost).enumerate();
@@ -151,8 +152,8 @@ impl Ranking {
     }
 
     /// Returns the average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision
-    /// P and recall R: the area under the precision-recall curve without interpolation. `None`
-    /// without positive rows.
+    /// P and recall R: the area under the precision-recall curve without interpolation. `None` if
+    /// there are no positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let each = self.weights_by_score.iter().zip(self.cumulative_weights());
         let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
@@ -160,7 +161,7 @@ impl Ranking {
     }
 
     /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
-    /// `None` without positive rows.
+    /// `None` if there are no positive rows.
     pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
         let mut points = Vec::<(f64, f64)>::new();
         for (i, (tp, fp)) in self.cumulative_weights().enumerate() {

@@ -35,7 +35,7 @@ fn available_under(root: &Path) -> Option<usize> {
 const ADDRESS_LIMITS: [&str; 2] = ["Max address space", "Max data size"];
 
 /// Returns the limit on the address space of this process, in bytes (`ulimit -v`, `ulimit -d`);
-/// `None` without a limit.
+/// `None` if there is no limit.
 pub fn address_limit() -> Option<usize> {
     process_limit(Path::new("/"))
 }
