@@ -62,7 +62,7 @@ pub struct ChartData {
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
     /// Effects of some thresholds between two classes: the decision threshold, some probabilities,
-    /// and the cheapest one if costs were specified.
+    /// and the cheapest threshold if costs were specified.
     pub thresholds: Vec<ThresholdScores>,
     /// Predicted probabilities and observed fractions, by ascending probability, for models with
     /// probabilities. For two classes these are probabilities of the positive class, for more
@@ -305,8 +305,8 @@ fn warn_worst_rows(worst_rows: &[(u64, u64)], squares: f64, rows: u64, run: &Run
     }
 }
 
-/// Returns the plan term of the scores stored for ranking: for two classes, as long as the area
-/// under the ROC curve is exact.
+/// Returns the plan term of the scores that are stored for a ranking. For two classes, scores are
+/// stored up to the number of rows at which the area under the ROC curve is exact.
 fn ranking_term(selected: &SelectedTable, classes: usize) -> MemoryTerm {
     let rows = selected.row_count_if_known().map_or(MAX_EXACT_ROWS, |rows| MAX_EXACT_ROWS.min(rows as usize));
     let bytes = if classes == 2 { RankedScores::bytes(rows) } else { 0 };

@@ -1,17 +1,18 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
-//! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
-//! text under the lot's name, which succeeds only once, and stores the states of the lot's nodes.
-//! In the next pass over the same rows, a process starts with the lots that it folded before,
-//! because it may have cached values of these rows. It leaves a lot to the process that folded the
-//! lot before, as long as that process may just be slower. One process claims the merging, stores
-//! the total and removes the other states and the claims; the other processes wait for the total,
-//! so that each state is read once. The names do not depend on the processes. A process may
-//! therefore join late and read the totals; after a process has left, only the lots that it had
-//! claimed are folded again; and an interrupted run can continue.
+//! A pass is cut into lots (work units of segments, see [`pass`](crate::pass)), which depend only
+//! on its rows. A process claims a lot by creating a text under the lot's name, which succeeds only
+//! once, and stores the states of the lot's [nodes](crate::checkpoint::Node). In the next pass over
+//! the same rows, a process starts with the lots that it folded before, because it may have cached
+//! values of these rows. It leaves a lot to the process that folded the lot before, as long as that
+//! process may just be slower. One process claims the merging, stores the total and removes the
+//! other states and the claims; the other processes wait for the total, so that each state is read
+//! once. The names do not depend on the processes. A process may therefore join late and read the
+//! totals; after a process has left, only the lots that it had claimed are folded again; and an
+//! interrupted run can continue.
 //!
-//! MARK is a digest of the job and its files. Every name begins with it and every state contains
-//! it, so that several jobs can share one medium.
+//! MARK is a digest of the job and its files. Every name begins with MARK and every state contains
+//! MARK, so that several jobs can share one medium.
 //!
 //! ```text
 //! MARK-job                 the manifest: what all processes compute
@@ -218,8 +219,8 @@ impl SharedEngine {
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
-    /// stored. With the flag, also checks whether other processes have left, and may return a lot
-    /// that this process must fold.
+    /// stored. With `check_others`, also checks whether other processes have left, and may return a
+    /// lot that this process must fold.
     fn find_state(
         &self,
         pass: &PassKey,
