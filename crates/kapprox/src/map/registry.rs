@@ -40,7 +40,7 @@ const EXACT: MapFamily = MapFamily {
 };
 
 /// Returns every map, in the order in which help lists them: the maps of this crate, then the
-/// [registered](register) ones.
+/// [registered](register) maps.
 pub fn registry() -> Vec<&'static MapFamily> {
     FAMILIES.all()
 }
@@ -50,8 +50,8 @@ pub fn by_name(name: &str) -> Option<&'static MapFamily> {
     FAMILIES.by_name(name)
 }
 
-/// Registers a map of another crate by its name, in this process and from now on: fits and curves
-/// accept it, and models with it can be saved and loaded.
+/// Registers a map of another crate by its name, in this process and from now on. Fits and curves
+/// then accept the map, and models with the map can be saved and loaded.
 ///
 /// A model file holds the name and parameters of the map and no code: register the map before
 /// loading the model.
