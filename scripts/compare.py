@@ -131,8 +131,8 @@ def jobs():
         ]),
         Job("svc", "Kernel support vector machine, C = 10, sigma 6", "dsa", "wrong", 20_000, 20_000, sample=True, rows=[
             Row("kmill svm, m = {m}", f"fit svm {sport} --C 10"),
-            Row("kmill svm for pairs, m = {m}", f"fit svm {sport} --C 10 --pairs"),
-            Row("kmill svm for pairs, exact", f"fit svm DATA --target y --features x* {gaussian(6)} --C 10 --pairs --map exact"),
+            Row("kmill svm for pairs, m = {m}", f"fit svm {sport} --C 10 --multiclass one-vs-one"),
+            Row("kmill svm for pairs, exact", f"fit svm DATA --target y --features x* {gaussian(6)} --C 10 --multiclass one-vs-one --map exact"),
             Row("scikit-learn SVC", "svc --sigma 6 -C 10", against=2),
             Row("LIBSVM", "libsvm --sigma 6 -C 10", against=2),
         ]),

@@ -1,3 +1,4 @@
+# 20,000 customers: a number, months as a customer, calls, money spent, and whether the customer left
 function u() { seed = seed * 16807 % 2147483647; return seed / 2147483647 }
 BEGIN { seed = 11; print "customer,months,calls,spent,left"
   for (i = 0; i < 20000; i++) { months = 1 + int(60 * u()); calls = int(-3 * log(u())); spent = 20 + 80 * u()

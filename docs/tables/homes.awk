@@ -1,3 +1,4 @@
+# 240,000 homes: an id, a fold, area, age, rooms, position (north, east), and the price
 function u() { seed = seed * 16807 % 2147483647; return seed / 2147483647 }
 BEGIN { seed = 7; print "id,fold,area,age,rooms,north,east,price"
   for (i = 0; i < 240000; i++) { area = 30 + 170 * u(); age = 80 * u(); rooms = 1 + int(area / 30 + 2 * u()); n = 10 * u() - 5; e = 10 * u() - 5

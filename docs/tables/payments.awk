@@ -1,3 +1,4 @@
+# 30,000 payments: a number, amount, hour, distance, and 1 if the payment is fraud, otherwise 0
 function u() { seed = seed * 16807 % 2147483647; return seed / 2147483647 }
 function normal() { return sqrt(-2 * log(u())) * cos(6.283185307 * u()) }
 BEGIN { seed = 3; print "payment,amount,hour,distance,fraud"

@@ -1,4 +1,5 @@
-# 4,000 sales of homes: a number, a city, a comment, area and age with gaps, and the price; -v new=1 has 500 sales without prices
+# 4,000 sales of homes: a number, a city, a comment, area and age with missing values, and the price.
+# With -v new=1 the script writes 500 homes without prices.
 function u() { seed = seed * 16807 % 2147483647; return seed / 2147483647 }
 BEGIN {
   seed = new ? 29 : 23

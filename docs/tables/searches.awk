@@ -1,5 +1,5 @@
-# 400 searches for a room, each in a city with its own prices: what each offer costs, its stars, metres to the centre, and how far the visitor went
-# with it: 0 nothing, 1 looked at it, 2 began to book, 3 booked
+# 400 searches for a room, each in a city with its own price level. Each row is an offer: the search, price, stars, metres to
+# the centre, and what the visitor did with the offer: 0 nothing, 1 looked at it, 2 began to book, 3 booked
 function u() { seed = seed * 16807 % 2147483647; return seed / 2147483647 }
 function normal() { return sqrt(-2 * log(u())) * cos(6.283185307 * u()) }
 BEGIN { seed = 29; print "search,price,stars,metres,went"

@@ -1,4 +1,5 @@
-# 1,500 shops of three kinds: a number, the kind, area, people, sales of a day, share of the sales in the evening, and metres to the next station
+# 1,500 shops of three kinds: a number, the kind, area, number of people, sales per day, fraction of the sales in the evening,
+# and metres to the next station
 function u() { seed = seed * 16807 % 2147483647; return seed / 2147483647 }
 function normal() { return sqrt(-2 * log(u())) * cos(6.283185307 * u()) }
 BEGIN { seed = 17; print "shop,kind,area,people,sales,evening,station"

@@ -64,10 +64,10 @@ pub enum Error {
         "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; write {last}..{first}"
     )]
     ReversedRange { kernel: &'static str, first: String, last: String },
-    /// A kernel with negative eigenvalues where a positive definite one is required.
+    /// A kernel with negative eigenvalues where a positive definite kernel is required.
     #[error("the kernel {kernel} is not positive definite, but {what} requires it; choose another kernel")]
     NotPositiveDefinite { kernel: String, what: &'static str },
-    /// A matrix with negative eigenvalues where a positive semi-definite one is required.
+    /// A matrix with negative eigenvalues where a positive semi-definite matrix is required.
     #[error(
         "the matrix is not positive semi-definite at row {row} (counted from 0): {why}; correct the entries, or add a small number to the diagonal"
     )]
@@ -77,15 +77,16 @@ pub enum Error {
         "{what} over all pairs of rows supports at most {most} rows, got {rows}; sample the rows, or use the bounds"
     )]
     TooManyRows { what: &'static str, rows: u64, most: u64 },
-    /// A number that is not finite where a finite one is required.
+    /// A number that is not finite where a finite number is required.
     #[error("{what} is not finite; {remedy}")]
     NotFinite { what: String, remedy: String },
 }
 
-/// Number of characters shown on either side of the marked one.
+/// Number of characters shown on either side of the marked character.
 const CONTEXT_CHARACTERS: usize = 30;
 
-/// Returns the expression, or the relevant part of a long one, with a mark under character `at`.
+/// Returns the expression, or the relevant part of a long expression, with a mark under character
+/// `at`.
 fn drawing(text: &str, at: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
     let at = at.min(characters.len());

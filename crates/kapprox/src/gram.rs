@@ -104,7 +104,7 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
         ensure_len(&mut self.buffers.group, MAX_GROUP_WIDTH * PACKED_ROWS);
         ensure_len(&mut self.buffers.products, strip * end.next_multiple_of(MAX_GROUP_WIDTH));
         for (k, depth) in pieces(self.phi.nrows(), PACKED_ROWS) {
-            // a constant condition: only one of the two is compiled
+            // a constant condition: only one of the two branches is compiled
             if const { S::REGISTER_COUNT >= 32 } {
                 self.products::<S, 3, 8>(simd, k, depth);
             } else {

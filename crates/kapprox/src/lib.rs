@@ -16,7 +16,8 @@
 //! ```
 //!
 //! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. Streamed rows
-//! use the same parts: a [`landmark`] scheme, then a [`map`] of the landmarks.
+//! use the same parts: a [`landmark`] scheme, which chooses the rows whose kernel sections are
+//! basis functions, then a [`map`] of these landmarks.
 //!
 //! [`kernel::registry()`] lists the kernels, [`landmark::registry()`] the landmark schemes and
 //! [`map::registry()`] the maps; [`kernel::register`] and [`landmark::register`] add kernels and

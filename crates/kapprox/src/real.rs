@@ -40,8 +40,9 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     /// and 4e-16 (`f64`): absolute if the logarithm is below 1, relative above.
     ///
     /// It is the exponent plus the logarithm of the mantissa m, which is between √½ and √2. In
-    /// `f32` the latter is a polynomial, fitted as for [`exponential`](Self::exponential); in `f64`
-    /// it is the power series of 2/ln 2 · artanh((m − 1)/(m + 1)).
+    /// `f32` the logarithm of the mantissa is a polynomial, fitted as for
+    /// [`exponential`](Self::exponential); in `f64` it is the power series of 2/ln 2 · artanh((m −
+    /// 1)/(m + 1)).
     fn log_base_2(self) -> Self;
     /// Returns the nearest integer, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
     /// (`f64`).

@@ -5,9 +5,9 @@
 //! group is solved, also in registers. The computed features are copied to panels, so that the sums
 //! read them in order.
 //!
-//! [`PANEL_FEATURES`] features at a time are computed and then subtracted from all later ones, so
-//! that their panels stay in a second-level cache, whatever the rank. The features of a row depend
-//! on this row alone: they are bit-identical in a block of any height.
+//! [`PANEL_FEATURES`] features at a time are computed and then subtracted from all later features,
+//! so that their panels stay in a second-level cache, whatever the rank. The features of a row
+//! depend on this row alone: they are bit-identical in a block of any height.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
 //! ACM TOMS 34, 2008; the solve within the tile as in Goto, van de Geijn, *High-performance
@@ -103,7 +103,7 @@ impl<T: Real> WithSimd for Substitution<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // a constant condition: only one of the two is compiled
+        // a constant condition: only one of the two branches is compiled
         if const { S::REGISTER_COUNT >= 32 } {
             self.solve_panels::<S, 3, 8>(simd)
         } else {

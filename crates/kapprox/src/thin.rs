@@ -2,10 +2,10 @@
 //!
 //! A general product packs both of its factors. With a few columns, one per class, that costs more
 //! than the product. Here the few columns are packed and the many rows are read in place, once for
-//! every three vectors of columns; the sums of a few rows (or features) stay in registers while the
-//! other index runs. Up to three columns would fill only a small part of a vector: then vectors run
-//! over features, as dot products of a few rows at a time. (`benches/benches/thin.rs` compares
-//! both.)
+//! every three vectors of columns. The sums of a few rows stay in registers while the loop over
+//! features runs, or the sums of a few features while the loop over rows runs. At most three
+//! columns would fill only a small part of a vector. In this case vectors run over features, as dot
+//! products of a few rows at a time. (`benches/benches/thin.rs` compares both.)
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 //! ACM TOMS 34, 2008.
@@ -97,7 +97,7 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // a constant condition: only one of the two is compiled
+        // a constant condition: only one of the two branches is compiled
         if const { S::REGISTER_COUNT >= 32 } { self.by_rows::<S, 8>(simd) } else { self.by_rows::<S, 4>(simd) }
     }
 }

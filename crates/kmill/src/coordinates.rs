@@ -2,7 +2,7 @@
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::features::MEMORY_ROUNDING;
-use crate::{Error, Result, allocator, open, output, pipeline};
+use crate::{Error, Result, allocator, open, output};
 use clap::Args;
 use kreport::table::{count, facts, number};
 use ksolve::AnyModel;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     }
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
-    let job = pipeline::library_job(run);
+    let job = run.job();
     let resident_before = allocator::resident();
     let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job)?;
     let (coordinates, trace_error, pivots) = (solution.pivots.len(), solution.trace_error, solution.pivots);
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     // memory that the matrix left in the allocator is unavailable to the prediction; rounded up,
     // because it varies between runs
     let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
-    let job = pipeline::library_job(run).memory(run.memory.saturating_sub(leftover));
+    let job = run.job().memory(run.memory.saturating_sub(leftover));
     let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job);
     let written = report.map_err(|error| error.with_other_bytes(leftover))?;
     // written last: an earlier interruption leaves both files unchanged

@@ -1,7 +1,7 @@
 //! `kmill evaluate`: the scores of a model on a table that has the target.
 
 use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, open, output};
 use clap::Args;
 use kreport::evaluate::EvaluateReport;
 use ksolve::Task;
@@ -87,13 +87,13 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, details) = if ranking {
-        let scores = predictor.evaluate_ranking(&selected, top, &pipeline::library_job(run))?;
+        let scores = predictor.evaluate_ranking(&selected, top, &run.job())?;
         (EvaluateReport::Ranking(scores), ChartData::default())
     } else if novelty {
-        let (scores, details) = predictor.evaluate_novelty(&selected, top, &pipeline::library_job(run))?;
+        let (scores, details) = predictor.evaluate_novelty(&selected, top, &run.job())?;
         (EvaluateReport::Novelty(scores), details)
     } else {
-        let (scores, details) = predictor.evaluate(&selected, &pipeline::library_job(run))?;
+        let (scores, details) = predictor.evaluate(&selected, &run.job())?;
         (EvaluateReport::Target(scores), details)
     };
     if let Some(page) = &args.report {

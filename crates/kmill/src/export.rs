@@ -1,6 +1,6 @@
 //! `kmill export`: writes a model in a format of other programs.
 
-use crate::{Error, Result, output, progress};
+use crate::{Error, Result, output, terminal};
 use clap::Args;
 use ksolve::AnyModel;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) fn main(args: &ExportArgs) -> Result<()> {
     let bytes = AnyModel::load(&args.model)?.to_onnx()?;
     output::write_file(path, &bytes)?;
     if !args.quiet {
-        progress::print_line(&format!("{} as ONNX in {}", args.model.display(), path.display()));
+        terminal::print_line(&format!("{} as ONNX in {}", args.model.display(), path.display()));
     }
     Ok(())
 }

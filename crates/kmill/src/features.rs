@@ -89,7 +89,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // memory that the fit left allocated, including the model, is unavailable to the prediction
     let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
-    let job = pipeline::library_job(run).memory(run.memory.saturating_sub(leftover));
+    let job = run.job().memory(run.memory.saturating_sub(leftover));
     let extras = Extras { residual: args.residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &job);
     written.map_err(|error| error.with_other_bytes(leftover))?;

@@ -1,7 +1,7 @@
 //! `kmill herd`: selects a few rows whose mean in feature space approximates the mean of all rows.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
-use crate::{Error, Result, open, output, pipeline, writer};
+use crate::{Error, Result, open, output, writer};
 use clap::Args;
 use kapprox::{Kernel, Real};
 use kfit::request::TrainOptions;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     output::check_writable(&args.output)?;
     let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let selection = args.category.apply_to(open::selection(&args.data, &args.features, Vec::new()));
-    let selected = pipeline::library_job(run).resolve_categories(&table.select(&selection)?)?;
+    let selected = run.job().resolve_categories(&table.select(&selection)?)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW_COLUMN) && !writer::is_matrix(&args.output) {
         let why = "the output column of row numbers has this name";
@@ -100,7 +100,7 @@ fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &Run) ->
         ..TrainOptions::new(Task::Components, kernel, args.rank)
     };
     let scratch = args.scratch.open()?;
-    let job = scratch.iter().fold(pipeline::library_job(run), job::Run::scratch);
+    let job = scratch.iter().fold(run.job(), job::Run::scratch);
     Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 

@@ -1,7 +1,7 @@
 //! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
 use crate::args::{Run, RunArgs, TextArgs};
-use crate::{Result, columns::is_next_name, error::with_option_names, output, pipeline};
+use crate::{Result, columns::is_next_name, error::with_option_names, output};
 use clap::Args;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use kreport::importance::{bars, describe_metric, importance};
@@ -246,7 +246,7 @@ fn search_values(table: &Table, run: &Run) -> Result<HashMap<String, ColumnSumma
     let features = column_names(table, is_searched);
     let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
     let Some(search) = selected.column_search() else { return Ok(HashMap::new()) };
-    let found = pipeline::library_job(run).run_search(&search, &selected)?;
+    let found = run.job().run_search(&search, &selected)?;
     Ok(search.columns().into_iter().zip(found.columns()).collect())
 }
 
@@ -350,7 +350,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let model_bytes = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, 0);
         plan.term("the model", model_bytes, "fit a model of lower `rank`").check()?;
-        let predictor = ksolve::predict::Predictor::load_within(path, &pipeline::library_job(&run))?;
+        let predictor = ksolve::predict::Predictor::load_within(path, &run.job())?;
         let (metadata, metric, components) = (predictor.metadata().clone(), predictor.metric(), predictor.components());
         let (model, nodes, leaves) = (path.clone(), predictor.nodes(), predictor.leaves());
         let lambda_convention = ksolve::job::convention_of(&metadata.solver);

@@ -1,6 +1,6 @@
 //! Ctrl-C and SIGTERM: the first signal ends the run gracefully, the second one immediately.
 
-use crate::progress;
+use crate::terminal;
 use kreport::table::join_with_commas;
 use kstore::{CancelToken, shown};
 use std::sync::LazyLock;
@@ -31,7 +31,7 @@ pub(crate) fn install() {
         kstore::stop_outputs();
         if is_requested() {
             kstore::remove_temporaries();
-            progress::print_line(&format!("error: {}", interruption_message()));
+            terminal::print_line(&format!("error: {}", interruption_message()));
             std::process::exit(1);
         }
         CANCEL_TOKEN.cancel();

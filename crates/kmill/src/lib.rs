@@ -7,7 +7,6 @@
 
 mod allocator;
 pub mod args;
-mod colour;
 mod columns;
 mod convert;
 mod coordinates;
@@ -32,6 +31,7 @@ mod plot;
 mod predict;
 mod progress;
 mod shards;
+mod terminal;
 mod test;
 mod tune;
 mod update;
@@ -172,12 +172,12 @@ fn run_command() -> ExitCode {
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
             let interrupted = matches!(error.as_store_error(), Some(kstore::Error::Interrupted));
-            progress::print_line(&format!(
+            terminal::print_line(&format!(
                 "error: {}",
                 if interrupted { interrupt::interruption_message() } else { error.to_string() }
             ));
             if let Some(files) = interrupt::written_files().filter(|_| !interrupted) {
-                progress::print_line(&format!("note: {files} was written before the error"));
+                terminal::print_line(&format!("note: {files} was written before the error"));
             }
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
@@ -190,7 +190,7 @@ fn register_storage() {
     kstore::source::remote::stop_when(interrupt::is_requested);
     #[cfg(feature = "cloud")]
     if let Err(error) = kcloud::register() {
-        progress::print_line(&format!("warning: {error}"));
+        terminal::print_line(&format!("warning: {error}"));
     }
 }
 

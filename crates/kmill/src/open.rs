@@ -1,7 +1,7 @@
 //! Opens the tables and models given on the command line.
 
 use crate::args::{DataArgs, Run, SelectArgs};
-use crate::{Result, pipeline, writer};
+use crate::{Result, writer};
 use ksolve::predict::Predictor;
 use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
@@ -46,9 +46,8 @@ pub(crate) fn load_predictor(
     threshold: Option<f64>,
     run: &Run,
 ) -> Result<Predictor> {
-    let predictor = positive
-        .into_iter()
-        .try_fold(Predictor::load_within(path, &pipeline::library_job(run))?, Predictor::with_positive_class)?;
+    let predictor =
+        positive.into_iter().try_fold(Predictor::load_within(path, &run.job())?, Predictor::with_positive_class)?;
     Ok(threshold.into_iter().try_fold(predictor, Predictor::with_threshold)?)
 }
 

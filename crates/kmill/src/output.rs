@@ -1,6 +1,6 @@
 //! Standard output: results as text, or as one JSON object.
 
-use crate::{Error, Result, colour};
+use crate::{Error, Result, terminal};
 pub(crate) use kreport::output::{
     extension, is_html, is_same_file, protect_inputs, table_files, write_file, write_table,
 };
@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn print_text(text: impl Display) -> Result<()> {
-    print_bytes(colour::colourise(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
+    print_bytes(terminal::colourise(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
 }
 
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {

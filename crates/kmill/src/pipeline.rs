@@ -110,7 +110,7 @@ impl FitOptions {
         }
         let fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         let classes = fit.selection(selection.clone())?;
-        let Some(count) = likely_classes(&table.select(&classes)?, &library_job(run))? else { return Ok(selection) };
+        let Some(count) = likely_classes(&table.select(&classes)?, &run.job())? else { return Ok(selection) };
         run.progress.note(&format!(
             "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
         ));
@@ -213,7 +213,7 @@ fn fit_with_combination(
 ) -> Result<(Fitted, Option<Combination>)> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let learn_combination = |kernels: &Vec<Kernel>| {
-        fit.learn_combination(kernels, selected, &scratch.iter().fold(library_job(run), job::Run::scratch))
+        fit.learn_combination(kernels, selected, &scratch.iter().fold(run.job(), job::Run::scratch))
     };
     let combination = options.combine.as_ref().map(learn_combination).transpose()?;
     combination.iter().flat_map(Combination::report_lines).for_each(|line| run.progress.note(&line));
@@ -226,7 +226,7 @@ fn fit_with_combination(
         notes: vec![("reading of text files".to_string(), options.text.to_string())],
     };
     let engine = args.engine.open()?;
-    let job = library_job(run).checkpoint(checkpoint);
+    let job = run.job().checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
@@ -249,18 +249,13 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
     error.into()
 }
 
-/// Returns a job with the memory, the threads and the progress display of the run.
-pub(crate) fn library_job(run: &Run) -> job::Run<'_> {
-    job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::cancel_token()).watch(&run.progress)
-}
-
 /// Opens the table, selects the rows and columns of the fit, and searches the values of its
 /// categories.
 pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
     let selection = options.detect_classes(&table, selection, run)?;
     let requested = table.select(&selection)?;
-    let selected = library_job(run).resolve_categories(&requested)?;
+    let selected = run.job().resolve_categories(&requested)?;
     columns::report_columns(&selection, (&requested, &selected), &run.progress);
     Ok(selected)
 }

@@ -37,7 +37,7 @@ fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
     let mut options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
     let selected = pipeline::select(&mut options, run)?;
     let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
-    let job = scratch.iter().fold(pipeline::library_job(run), job::Run::scratch);
+    let job = scratch.iter().fold(run.job(), job::Run::scratch);
     let forecast = match &options.combine {
         Some(kernels) => fit.plan_combination(kernels, &selected, &job)?,
         None => fit.plan(&selected, &job)?,

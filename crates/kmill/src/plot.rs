@@ -3,7 +3,7 @@
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::output::{self, FileKind};
-use crate::{Error, Result, pipeline};
+use crate::{Error, Result};
 use clap::Args;
 use kreport::plot::{Plot, PlotReport};
 use std::path::PathBuf;
@@ -70,5 +70,5 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
         component: *component,
         colour: colour.clone(),
     };
-    Ok(plot.write(output, &pipeline::library_job(run))?)
+    Ok(plot.write(output, &run.job())?)
 }

@@ -1,7 +1,7 @@
 //! `kmill predict`: the predictions of a model for a table, in row order.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
-use crate::{Result, open, output, pipeline, writer};
+use crate::{Result, open, output, writer};
 use clap::Args;
 use kreport::table::{Align, Table, count, number};
 use ksolve::predict::{AnomalousRow, Extras};
@@ -24,7 +24,7 @@ pub(crate) struct PredictArgs {
     pub(crate) data: SelectArgs,
     /// Also write the scores that decide the class: `score_<label>` for each class, the largest
     /// wins; `score` for two classes, positive for the second in the order of `inspect`;
-    /// `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
+    /// `score_<a>_<b>` for each pair (fit svm --multiclass one-vs-one), positive for b
     #[arg(long, help_heading = "Run")]
     pub(crate) scores: bool,
     /// Also write the class probabilities, as `probability_<label>` (models of logistic, and of svm
@@ -97,12 +97,11 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<AnomalousRo
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
-        let anomalies =
-            predictor.write_top(&selected, copied.as_ref(), top, &args.output, &pipeline::library_job(run))?;
+        let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
-    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &pipeline::library_job(run))?;
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job())?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));
         run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));

@@ -1,13 +1,13 @@
 //! The progress of a run on stderr: a bar on a terminal, occasional lines otherwise; and its times
 //! and warnings.
 
-use crate::{colour, error::with_option_names, interrupt};
+use crate::{error::with_option_names, interrupt, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use kreport::fit::{PlanReport, Verbosity};
 use kreport::table::{count, duration, rounded_kernel};
 use ksolve::job::{Forecast, StageObserver};
 use kstore::{checkpoint::Listener, pass::Observer, shown};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ impl Progress {
             return;
         }
         if self.verbosity != Verbosity::Quiet {
-            print_line(&format!("warning: {text}"));
+            terminal::print_line(&format!("warning: {text}"));
         }
         warnings.push(text);
     }
@@ -114,14 +114,14 @@ impl Progress {
     /// Writes a plain line to stderr if verbose.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbosity == Verbosity::Verbose {
-            print_line(text);
+            terminal::print_line(text);
         }
     }
 
     /// Writes a plain line to stderr, unless quiet.
     pub(crate) fn note(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
-            print_line(text);
+            terminal::print_line(text);
         }
     }
 
@@ -222,7 +222,7 @@ impl Stage<'_> {
             && self.last_line_millis.compare_exchange(previous, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
             let restored = self.restored.load(Ordering::Relaxed);
-            print_line(&plain_line(&self.name, (rows, self.unit), restored, self.expected, elapsed));
+            terminal::print_line(&plain_line(&self.name, (rows, self.unit), restored, self.expected, elapsed));
         }
     }
 }
@@ -362,12 +362,6 @@ fn plain_line(
         ),
         None => format!("{name}: {}{unit}{rate_text}", count(done)),
     }
-}
-
-/// Writes a line to stderr; a closed stderr is ignored.
-pub(crate) fn print_line(text: &str) {
-    let text = shown::line(text);
-    let _ = writeln!(std::io::stderr(), "{}", colour::colourise(&text, &std::io::stderr()));
 }
 
 #[cfg(test)]

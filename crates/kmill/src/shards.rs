@@ -146,11 +146,11 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     output::check_writable(&args.output)?;
     let (table, selection) = options.open()?;
     output::protect_inputs([&args.output], output::table_files(&table).chain(options.fit.files()))?;
-    let selected = pipeline::library_job(run).resolve_categories(&table.select(&selection)?)?;
+    let selected = run.job().resolve_categories(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
-    let job = PreparedJob::prepare(&fit, &table, &selection, &pipeline::library_job(run), &args.output)?;
+    let job = PreparedJob::prepare(&fit, &table, &selection, &run.job(), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
         let why = format!("DATA contains rows {}..{} of the table", stored.start, stored.end);
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "choose rows in this range"));
     }
-    job.statistics(&table, rows, &pipeline::library_job(run), &args.output)?;
+    job.statistics(&table, rows, &run.job(), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn merge_shards(args: &MergeArgs) -> Result<()> {
 pub(crate) fn solve(args: &SolveArgs, run: &Run) -> Result<FitReport> {
     output::check_model(&args.output)?;
     output::protect_inputs([&args.output], [args.job.as_path(), args.statistics.as_path()])?;
-    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::library_job(run))?;
+    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &run.job())?;
     fitted.save(&args.output)?;
     let no_table = kstore::Table::absent(kstore::Schema::default(), 0);
     Ok(pipeline::fit_report(fitted.report, run, &no_table, Some(&args.output)))

@@ -2,7 +2,7 @@
 //! each other?
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
-use crate::{Error, Result, open, pipeline, progress::Progress};
+use crate::{Error, Result, open, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
@@ -147,12 +147,12 @@ pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
 
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
     let rows = match family.compares {
-        SampleKind::Samples => two_samples(args, &pipeline::library_job(run))?,
-        SampleKind::Columns => two_column_sets(args, &pipeline::library_job(run))?,
+        SampleKind::Samples => two_samples(args, &run.job())?,
+        SampleKind::Columns => two_column_sets(args, &run.job())?,
     };
     let options = train_options(args, &rows, &run.progress)?;
     let scratch = args.scratch.open()?;
-    let job = scratch.iter().fold(pipeline::library_job(run), job::Run::scratch);
+    let job = scratch.iter().fold(run.job(), job::Run::scratch);
     let permutations = usize::try_from(args.permutations).unwrap_or(usize::MAX);
     let outcome = statistic::measure::<T>(family, rows.as_compared(), &options, permutations, &job.resources())?;
     Ok(TestReport {

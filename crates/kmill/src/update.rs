@@ -1,7 +1,7 @@
 //! `kmill update`: continues the training of a model, row by row.
 
 use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
-use crate::{Result, open, output, pipeline};
+use crate::{Result, open, output};
 use clap::Args;
 use kreport::table::{count, facts, number};
 use ksolve::predict::OnlineUpdate;
@@ -62,14 +62,13 @@ impl std::fmt::Display for UpdateReport {
 
 pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
-    let mut predictor = ksolve::predict::Predictor::load_within(&args.model, &pipeline::library_job(run))?;
+    let mut predictor = ksolve::predict::Predictor::load_within(&args.model, &run.job())?;
     let names = if args.target.is_empty() { predictor.metadata().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
-    let OnlineUpdate { model, rows, running_mse, .. } =
-        predictor.learn(&selected, args.forgetting, &pipeline::library_job(run))?;
+    let OnlineUpdate { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &run.job())?;
     model.save(&args.output)?;
     let rows_of_model = model.metadata().rows + model.metadata().learned;
     Ok(UpdateReport { rows, running_mse, rows_of_model, model: args.output.clone() })

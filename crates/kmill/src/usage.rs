@@ -1,7 +1,7 @@
 //! Replies to requests for help, and to invalid command lines.
 
 use crate::args::{self, foreign_names};
-use crate::{Cli, colour, output, progress, which};
+use crate::{Cli, output, terminal, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{shown, sink::STDOUT};
@@ -50,14 +50,14 @@ pub(crate) fn reply(answer: &clap::Error, words: &[OsString]) -> ExitCode {
         // only a built command shows the names of arguments as in the error message
         command.build();
         let text = shown::lines(&usage_message(answer, &command, words)).into_owned();
-        let _ = write!(std::io::stderr(), "{}", colour::colourise(&text, &std::io::stderr()));
+        let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
     let printed = if is_which { which::ask() } else { answer.print() };
     match printed.and_then(|()| std::io::stdout().flush()).map_err(output::stdout_error) {
         Ok(()) | Err(crate::Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
-            progress::print_line(&format!("error: {error}"));
+            terminal::print_line(&format!("error: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,5 @@
-//! Rows sorted by fold into bins of a fixed size, so that matrix products run on large blocks.
+//! Rows sorted by cross-validation fold into bins of a fixed size, so that matrix products run on
+//! large blocks.
 
 use crate::{Classes, Error, Folds, Result, linalg::strips::for_each_strip, row_weights};
 use faer::{MatMut, MatRef};

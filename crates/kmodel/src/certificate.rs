@@ -17,7 +17,7 @@ const STRIP_ROWS: usize = 288;
 /// AVX-512 in f64.
 const PARTIAL_SUMS: usize = 8;
 
-/// Largest overshoot, as a fraction of the trace, that is always accepted as rounding.
+/// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding.
 const ACCEPTED_OVERSHOOT: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.
@@ -32,8 +32,8 @@ pub struct Certificate {
     ///
     /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T;
     /// independent errors sum to about ε_T·√r·k(x, x). The condition number of the landmarks can
-    /// amplify errors further. These have both signs equally often, and the overshoot measures the
-    /// negative ones.
+    /// amplify errors further. These errors have both signs equally often, and the overshoot
+    /// measures the negative errors.
     pub floor: f64,
 }
 
@@ -236,7 +236,8 @@ pub struct CertificateFold<'a, T: Real> {
 }
 
 impl<T: Real> CertificateFold<'_, T> {
-    /// Returns false for a map that is not a projection, which has no certificate.
+    /// Returns whether the map has a certificate. Only projections onto the span of landmarks have
+    /// a certificate.
     pub fn has_certificate(&self) -> bool {
         self.map.is_projection()
     }

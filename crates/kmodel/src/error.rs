@@ -96,7 +96,7 @@ pub enum Error {
     /// Components requested from a model that was fitted without them.
     #[error("the model has no components in addition to its predictions; fit a supervised model with `components`")]
     NoComponents,
-    /// Pre-images requested from a model that has none.
+    /// Pre-images requested from a model without pre-images.
     #[error("the model has no pre-images: {why}")]
     NoPreImages { why: &'static str },
     /// A weight that is negative or NaN.
@@ -174,7 +174,8 @@ impl Error {
         matches!(self, Self::Stopped { .. }) || matches!(self.as_store_error(), Some(kstore::Error::Interrupted))
     }
 
-    /// Returns the underlying error about tables, files or passes, if this error wraps one.
+    /// Returns the underlying error about tables, files or passes, if this error wraps such an
+    /// error.
     #[doc(hidden)]
     pub fn as_store_error(&self) -> Option<&kstore::Error> {
         match self {

@@ -31,8 +31,8 @@ pub enum FoldSpec {
     /// Group K-fold: the values of a column are assigned at random to this many folds, in equal
     /// numbers: `groups:5:subject`.
     Groups(usize, String),
-    /// This many tests in order, each on a block of rows with the earlier blocks for training:
-    /// `forward:5`.
+    /// Forward validation: this many blocks of rows are tested in order, each by a fit on the
+    /// earlier blocks: `forward:5`.
     Forward {
         /// Number of tested blocks.
         tests: usize,
@@ -116,11 +116,11 @@ impl std::fmt::Display for FoldSpec {
 
 /// Which folds are held out, and which folds are then used for training.
 ///
-/// By default each fold is held out once, with all others for training.
+/// By default each fold is held out once, and all other folds are used for training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldRule {
-    /// If set, only folds before the held-out one are used for training, except this many directly
-    /// before it.
+    /// If set, only folds before the held-out fold are used for training, without this many folds
+    /// directly before it.
     forward_gap: Option<usize>,
     /// A fold that is neither held out nor used for training.
     excluded: Option<usize>,
@@ -187,7 +187,7 @@ pub enum Folds {
 
 impl Folds {
     /// Returns the folds of a table. `rows` is the range of the stored rows that can be selected;
-    /// `groups` holds the labels of the fold column, if `spec` has one.
+    /// `groups` holds the labels of the fold column, if `spec` has a fold column.
     ///
     /// # Errors
     /// [`Error::UnsuitableFolds`] for more folds than rows or groups, or for a fold column with a
@@ -241,7 +241,7 @@ impl Folds {
         Ok(folds)
     }
 
-    /// Returns the number of folds; 1 without cross-validation.
+    /// Returns the number of folds; 1 if there is no cross-validation.
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,
@@ -256,9 +256,10 @@ impl Folds {
         if let Self::WithRule { rule, .. } = self { *rule } else { FoldRule::default() }
     }
 
-    /// Returns the test fold, kept for the final estimate: the last held-out fold, or for the
-    /// values of a column the one whose fraction of the rows is nearest to a fifth. `None` with
-    /// fewer than three folds, or fewer than two that are held out.
+    /// Returns the test fold, which is kept for the final estimate: the last held-out fold. If the
+    /// folds are the values of a column, returns the held-out fold whose fraction of the rows is
+    /// nearest to a fifth. `None` if there are fewer than three folds, or fewer than two held-out
+    /// folds.
     pub fn test_fold(&self, sizes: &[usize]) -> Option<usize> {
         let held_out = || (0..sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
         let rows: usize = sizes.iter().sum();

@@ -15,7 +15,8 @@ use std::borrow::Cow;
 /// L2 cache.
 const MOMENT_PANEL_COLUMNS: usize = 32;
 
-/// Second moments of the rows of one fold. A training set's moments are the sum over its folds.
+/// Second moments of the rows of one cross-validation fold. The moments of a training set are the
+/// sum over its folds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldGram {
     /// Number of rows n.

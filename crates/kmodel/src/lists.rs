@@ -20,8 +20,8 @@ const MAX_LAMBDAS: usize = 2_000;
 /// (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
 ///
 /// A range has two values per decade and contains both ends. Whole and half decades are 1 or
-/// 3.1622776601683795 (the f64 nearest to √10) times a power of ten, correctly rounded: they do not
-/// depend on the start of the range, and equal the numbers that a user types.
+/// 3.1622776601683795 (the f64 nearest to √10) times a power of ten, correctly rounded. They
+/// therefore do not depend on the start of the range, and equal the numbers that a user types.
 ///
 /// ```
 /// let grid = kmodel::lists::parse_regularisation("lambda", "1e-9..1e-3").unwrap();

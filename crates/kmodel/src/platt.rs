@@ -3,9 +3,9 @@
 //! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy on decision
 //! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so
 //! that few or separable rows give no certainty. Newton's method with step halving solves this
-//! convex problem in two variables. The probability must not fall as the score rises: if the
-//! minimiser has a > 0, as it may on held-out scores, a is set to 0 and b to its minimiser
-//! for a = 0.
+//! convex problem in two variables. The probability must not fall as the score rises. If the
+//! minimiser has a > 0, which is possible on held-out scores, a is set to 0 and the cross-entropy
+//! is minimised over b alone.
 //!
 //! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for
 //! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for
@@ -19,8 +19,8 @@ const GRADIENT_TOLERANCE: f64 = 1e-10;
 /// Addition to the diagonal of the Hessian per row, which is then definite also for equal values.
 const HESSIAN_RIDGE: f64 = 1e-12;
 
-/// Returns a and b. Each row is its decision value, whether it belongs to the class, and its
-/// weight.
+/// Returns a and b. A row consists of the decision value, a flag that is true for rows of the
+/// class, and the weight.
 pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     let (mut positives, mut negatives, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is_positive, weight) in rows.clone() {

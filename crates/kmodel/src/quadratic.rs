@@ -6,18 +6,18 @@
 //! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
 //! ```
 //!
-//! V is m x q. The last term exists for projections only. It measures the residual of the map: the
-//! squared norm of the part of k(x, ·) outside the span of the landmarks, minus an allowance τ. If
-//! F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is not a projection.
-//! *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
+//! V is m x q. The last term exists only for projections (maps on landmarks). It measures the
+//! residual of the map: the squared norm of the part of k(x, ·) outside the span of the landmarks,
+//! minus an allowance τ. If F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is
+//! not a projection. *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::linalg::dot_products;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
-/// Rows computed at once. The number is constant, because a matrix product chooses its kernel, and
-/// so the order of its sums, by its shape.
+/// Rows computed at once. The number is constant, because the order of the sums in a matrix product
+/// depends on the shape.
 pub(crate) const STRIP_ROWS: usize = 256;
 
 /// Number of basis functions whose values are converted to f64 at once.
@@ -52,8 +52,8 @@ pub struct Quadratic {
 
 impl Quadratic {
     /// Returns the squared distance of k(x, ·) from the affine space through `mean` that the
-    /// orthonormal `directions` span: the distance of φ(x) from it plus the distance of k(x, ·)
-    /// from φ(x).
+    /// orthonormal `directions` span: the squared distance of φ(x) from this space plus the squared
+    /// distance of k(x, ·) from φ(x).
     pub fn distance_from_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
         let p = mean.len();
         let mut factor = Mat::<f64>::identity(p, p);
@@ -86,8 +86,8 @@ impl Quadratic {
         }
     }
 
-    /// Converts a function of the features of `map` to one of the basis used for predictions;
-    /// `projection` is true if the map is a projection.
+    /// Converts a function of the features of `map` to a function of the basis used for
+    /// predictions; `projection` is true if the map is a projection.
     pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
         let coefficients_of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,

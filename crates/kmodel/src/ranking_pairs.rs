@@ -1,7 +1,7 @@
 //! Rows in groups with grades, and the pairs of rows that a ranking must order.
 //!
 //! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows
-//! take m ln m steps: a loop visits the rows in the order of their scores, and a tree stores the
+//! take m ln m steps. A loop visits the rows in the order of their scores, and a tree stores the
 //! sums of the visited rows by grade.
 //!
 //! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
@@ -174,9 +174,9 @@ impl Group<'_> {
         }
     }
 
-    /// Computes two (count, sum of `values`) pairs for every row: over the rows with lower grades
-    /// and scores above its score − `margin`, and over the rows with higher grades and scores below
-    /// its score + `margin`.
+    /// Computes two pairs (count, sum of `values`) for every row, whose score is s. The first is
+    /// over the rows with lower grades and scores above s − `margin`, the second over the rows with
+    /// higher grades and scores below s + `margin`.
     pub fn sums_within_margin(&self, scores: &[f64], values: &[f64], margin: f64, sums: &mut [[(f64, f64); 2]]) {
         let order = argsort(scores);
         let is_within = |better: u32, worse: u32| scores[better as usize] - scores[worse as usize] < margin;

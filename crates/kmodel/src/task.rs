@@ -115,8 +115,9 @@ crate::enum_of_words!(
 /// The classes of a classification, and their encoding as regression targets.
 ///
 /// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k
-/// targets (one-vs-rest), +1 for the class itself and −1 for the others. The decision is the class
-/// with the largest score, and of several such classes the first.
+/// targets (one-vs-rest), +1 for the class itself and −1 for the other classes. The decision is the
+/// class with the largest score; if several classes have the largest score, the first of these
+/// classes.
 ///
 /// [One-vs-one](Classes::in_pairs) classes have a score for every pair, in the order of
 /// [`Classes::pairs()`]: positive for the second class of the pair. The decision is the class that

@@ -110,9 +110,8 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Starts a file that will appear at `path`, or at the target of a symbolic link. The present
-    /// file stays until [`AtomicFile::commit`]; the new one inherits its mode, its owner and its
-    /// group.
+    /// Starts a file that will appear at `path`, or at the target of a symbolic link. An existing
+    /// file stays until [`AtomicFile::commit`]; the new file inherits its mode, owner and group.
     ///
     /// # Errors
     /// The errors of [`AtomicFile::destination`].

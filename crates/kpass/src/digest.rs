@@ -18,8 +18,8 @@ impl Digest {
         format!("{:016x}", Self::u64_of(bytes))
     }
 
-    /// Removes a digest at the beginning of a text, and returns the rest; `None` if the text does
-    /// not begin with a digest.
+    /// Returns the text after the digest at its beginning; `None` if the text does not begin with a
+    /// digest.
     pub(crate) fn strip_digest(text: &str) -> Option<&str> {
         let (digest, rest) = text.split_at_checked(16)?;
         digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(rest)

@@ -127,7 +127,7 @@ impl KeptColumn {
         Self { values, valid: None }
     }
 
-    /// Returns a column of these values, of which those with a false entry in `valid` are missing.
+    /// Returns a column of these values. A value is missing if its entry in `valid` is false.
     pub fn with_validity(values: KeptValues, valid: Vec<bool>) -> Self {
         Self { values, valid: valid.contains(&false).then_some(valid) }
     }
@@ -138,7 +138,7 @@ impl KeptColumn {
         Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
     }
 
-    /// Returns the values; missing ones are arbitrary.
+    /// Returns the values; missing values are arbitrary.
     pub fn values(&self) -> &KeptValues {
         &self.values
     }
@@ -269,7 +269,8 @@ fn to_f32(value: f64) -> Result<f32, String> {
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
 }
 
-/// Returns the integer, if a float with this many binary digits represents it and all smaller ones.
+/// Returns the integer if floats with this many binary digits represent it, and all integers of
+/// smaller magnitude, exactly.
 fn check_exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)

@@ -5,8 +5,9 @@
 //!
 //! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of
 //!   stored rows;
-//! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and
-//!   merges them in row order, so that the result has the same bits on any number of threads;
+//! * **how are they folded?** A [`Pass`] computes a partial result for each segment (a fixed range
+//!   of rows) on parallel lanes (worker threads), and merges these results in row order. The result
+//!   therefore has the same bits on any number of threads;
 //! * **what does it cost?** Every consumer states its [`Footprint`], and a [`MemoryPlan`] adds them
 //!   up before work starts;
 //! * **what remains of a stopped run?** A [`checkpoint`] holds the states of its passes, and the

@@ -3,16 +3,16 @@
 //!
 //! The knots q_0 ≤ … ≤ q_(K−1) of an input are its quantiles at p = (k + ½)/K over some rows. Their
 //! scores z_k = (p^λ − (1 − p)^λ)/(λ s) are the quantiles at the same p of Tukey's lambda
-//! distribution with λ = 0.3 and variance 1, which lies between the normal (0.14) and the uniform
-//! one (1). Between knots z is linear; equal knots share the mean of their z; beyond the ends z
-//! grows with the asinh of the distance, so that different values stay different. The transform
-//! keeps only the order of the values: it shortens tails, and spreads values that lie close
-//! together.
+//! distribution with λ = 0.3 and variance 1, which lies between the normal distribution (λ = 0.14)
+//! and the uniform distribution (λ = 1). Between knots z is linear; equal knots share the mean of
+//! their z; beyond the ends z grows with the asinh of the distance, so that different values stay
+//! different. The transform keeps only the order of the values: it shortens tails, and spreads
+//! values that lie close together.
 //!
 //! Mean squared error of ridge regression at rank 1,000 on fold 9, for λ = 0.3, the normal
-//! distribution, the uniform one, and without this transform: elevators .00876, .00881, .0107,
-//! .00892; protein .264, .290, .264, .282; bike .0085 with any, .111 without; kin40k .102, –, –,
-//! .062: its inputs are uniform already.
+//! distribution, the uniform distribution, and without this transform: elevators .00876, .00881,
+//! .0107, .00892; protein .264, .290, .264, .282; bike .0085 with any of the three, .111 without;
+//! kin40k .102, –, –, .062. The inputs of kin40k are uniform already.
 //!
 //! Reference: Filliben, "The probability plot correlation coefficient test for normality",
 //! Technometrics 17, 1975.
@@ -47,7 +47,8 @@ pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
 }
 
 /// Returns the first of the ascending values at which the sum of the weights so far, times `scale`,
-/// exceeds `bound` (or reaches it, if the last parameter is true); 0 without values.
+/// exceeds `bound`. If the last parameter is true, reaching `bound` is enough. Returns 0 if there
+/// are no values.
 pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, inclusive: bool) -> f64 {
     let mut sum = 0.0;
     let reached = |(_, weight): &&(f64, f64)| {

@@ -51,8 +51,8 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     }
 }
 
-/// Runs loops compiled for the best instruction set of this machine: `vectorised!(loops)` returns
-/// their value.
+/// Compiles an expression with loops for the best instruction set of this machine, and evaluates
+/// it.
 #[macro_export]
 macro_rules! vectorised {
     ($loops:expr) => {
@@ -65,11 +65,10 @@ macro_rules! vectorised {
 
 /// The implementation of [`vectorised!`](crate::vectorised!).
 ///
-/// `loops` must be a closure marked `#[inline(always)]`. The bound must be `FnOnce`: the compiler
-/// then implements only `FnOnce` for the closure. If it implemented `FnMut`, the body of the
-/// closure would be inlined but the `FnOnce` shim around it would not. The loops would then be
-/// compiled for the baseline instruction set (30 to 45 times slower for the Laplacian, because of
-/// calls to `mul_add`).
+/// `loops` must be a closure marked `#[inline(always)]`. Do not relax the bound to `FnMut`:
+/// `dispatch` calls through `FnOnce`, and a closure that is also `FnMut` gets a `FnOnce` wrapper
+/// that is not inlined. The loops would then be compiled for the baseline instruction set (30 to 45
+/// times slower for the Laplacian, because of calls to `mul_add`).
 #[inline(always)]
 pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(loops)

@@ -38,8 +38,8 @@ impl<E: RegistryEntry> Registry<E> {
         self.builtin
     }
 
-    /// Returns all entries: first the built-in entries, then the registered ones, in the order of
-    /// registration.
+    /// Returns all entries: first the built-in entries, then the registered entries, in the order
+    /// of registration.
     pub fn all(&self) -> Vec<&'static E> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         self.builtin.iter().chain(registered.iter().copied()).collect()

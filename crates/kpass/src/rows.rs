@@ -102,7 +102,7 @@ impl<T> RowBlock<'_, T> {
 /// Reusable storage of a [`RowBlock`], which a cursor fills with up to `capacity` rows.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuf<T> {
-    /// Maximum number of rows: the size of a tile.
+    /// Maximum number of rows: the size of a tile, which a pass processes at once.
     pub capacity: usize,
     /// Stored row numbers.
     pub rows: Vec<u64>,

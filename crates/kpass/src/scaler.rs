@@ -4,8 +4,8 @@ use crate::quantiles::{self, KNOTS_PER_INPUT};
 use crate::{Statistics, statistics::is_rounding_noise};
 use serde::{Deserialize, Serialize};
 
-/// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u
-/// among the quantiles of the input, in f64, before the value is rounded to the working precision.
+/// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)`, or to the score of u
+/// among the quantiles of the input. Computes in f64, and then rounds to the working precision.
 ///
 /// An input of scale 0 becomes 0, whatever its value. `asinh(u)` is about u near 0 and sign(u)
 /// ln(2|u|) far from it: it shortens the tails of counts, amounts and durations, on both sides.
@@ -20,7 +20,8 @@ pub struct Scaler {
     /// True if asinh is applied after shifting and scaling.
     #[serde(default)]
     pub asinh: bool,
-    /// Quantiles of each input, shifted and scaled, for the quantile transform; empty without it.
+    /// Quantiles of each input, shifted and scaled, for the quantile transform; empty for other
+    /// scalings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knots: Vec<f64>,
 }
@@ -47,8 +48,9 @@ impl Scaler {
         Self { asinh: true, ..Self::robust(statistics, rows, weights) }
     }
 
-    /// Returns a scaler to (v - median) / spread. The spread is the median absolute deviation, or
-    /// the standard deviation if that is 0, as in a column in which one value prevails.
+    /// Returns a scaler to (v - median) / spread. The spread is the median absolute deviation. If
+    /// the median absolute deviation is 0, as in a column in which one value prevails, the spread
+    /// is the standard deviation.
     ///
     /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
     /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.
@@ -160,7 +162,8 @@ fn sort_by_value(values: &mut [(f64, f64)]) {
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
 }
 
-/// Returns the lower median of values with weights; `None` without values. Sorts the values.
+/// Returns the lower median of values with weights; `None` if there are no values. Sorts the
+/// values.
 fn median(values: &mut [(f64, f64)]) -> Option<f64> {
     sort_by_value(values);
     let total = values.iter().map(|(_, weight)| weight).sum::<f64>();

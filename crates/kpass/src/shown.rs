@@ -4,7 +4,7 @@ use serde::Serializer;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a number in plain notation; longer ones are shown in scientific notation.
+/// Maximum length of a number in plain notation; longer numbers are shown in scientific notation.
 const MAX_PLAIN_LENGTH: usize = 20;
 
 /// Returns the text as one line: control characters, which could move the cursor of a terminal or

@@ -2,7 +2,7 @@
 //!
 //! Files and chunks store lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
 //! In blocks, samples and landmarks every row has room for as many entries as the longest row of
-//! its table: first their places (column indices), then their values, padded with [`NO_INDEX`] and
+//! the table. First come the column indices, padded with [`NO_INDEX`], then the values, padded with
 //! 0 (the ELLPACK format). A sparse row is then a fixed number of values like a dense row, and code
 //! that moves rows treats both alike. Only kernels, which compute with the values, distinguish
 //! them.
@@ -42,7 +42,7 @@ impl SparseShape {
         Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
     }
 
-    /// Returns true if sparse rows take less memory and time than dense ones: at least a thousand
+    /// Returns true if sparse rows take less memory and time than dense rows: at least a thousand
     /// columns, and no row has entries in more than an eighth of them.
     pub fn prefers_sparse(self) -> bool {
         self.width >= 1_000 && self.longest <= self.width / 8
@@ -232,7 +232,7 @@ pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
     (&places[..count], &values[..count])
 }
 
-/// Returns rows of the first width, each padded to the second width, which must not be smaller.
+/// Returns the rows, each padded from `width` to `new_width`, which must not be smaller.
 pub fn widen_rows<T: Real>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
     let mut widened = Vec::with_capacity(rows.len() / width.max(1) * new_width);
     for row in rows.chunks_exact(width.max(1)) {

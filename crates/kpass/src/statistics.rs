@@ -1,10 +1,10 @@
 //! Means, deviations and label counts of a table: a fold over its rows.
 //!
-//! Within a tile the mean is computed first, and the squares are summed about it (two passes over
-//! numbers in cache). Across tiles and segments two sums are merged by the pairwise update of Chan,
-//! Golub and LeVeque, "Algorithms for computing the sample variance: analysis and recommendations",
-//! The American Statistician 37 (1983), 242–247. Nothing cancels, however far the values are from
-//! 0.
+//! Within a tile (the rows that are processed at once) the mean is computed first, and the squares
+//! are summed about it (two passes over numbers in cache). Across tiles and segments two sums are
+//! merged by the pairwise update of Chan, Golub and LeVeque, "Algorithms for computing the sample
+//! variance: analysis and recommendations", The American Statistician 37 (1983), 242–247. Nothing
+//! cancels, however far the values are from 0.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Label, LabelCodes, RowBlock};
@@ -22,27 +22,27 @@ pub const MAX_GROUP_LABELS: usize = 100_000;
 /// Bytes of a label and of its count in a dictionary.
 pub const LABEL_BYTES: usize = 128;
 
-/// Maximum mean number of bytes of the text of a label, over the maximum number of labels.
+/// Maximum number of bytes of the text of a label, averaged over the maximum number of labels.
 pub const LABEL_TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a
-/// row of weight 2 counts as that row twice.
+/// row of weight 2 counts like two equal rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     /// Number of values.
     pub count: u64,
     /// Sum of the weights of their rows; `count` without weights.
     pub weight: f64,
-    /// Mean of the values; 0 without values.
+    /// Mean of the values; 0 if there are no values.
     pub mean: f64,
     /// Sum of squared differences from the mean.
     pub m2: f64,
-    /// Smallest value; infinite without values.
+    /// Smallest value; infinite if there are no values.
     pub min: f64,
-    /// Largest value; minus infinite without values.
+    /// Largest value; minus infinite if there are no values.
     pub max: f64,
     /// True for a column of integers, whose differences are never rounding noise. Set by
-    /// `Selected::mark_integers` of the crate `kstore`, which knows the type of the column.
+    /// `SelectedTable::mark_integers` of the crate `kstore`, which knows the type of the column.
     pub is_integer: bool,
 }
 

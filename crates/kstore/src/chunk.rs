@@ -1,4 +1,5 @@
-//! Converts a chunk of a file into a part of a tile: numbers, labels, and errors in them.
+//! Converts a chunk of a file (the rows that a reader decodes at once) into a part of a tile (the
+//! rows that a pass processes at once): numbers, labels, and errors in them.
 
 use crate::convert::{self, TILE_ROWS};
 use crate::encoding::{Coding, TimeReader};
@@ -20,8 +21,8 @@ fn load_or_one(view: &ColumnView<'_>, at: Positions<'_>, out: &mut [f64]) {
 }
 
 impl<T: Real> TableRows<T> {
-    /// Slots of the targets, or of the class if there is one, among the columns, without the
-    /// weights.
+    /// Returns the range of the targets among the columns, without the weights. If there is a
+    /// class, returns the position of the class.
     fn target_slots(&self) -> Range<usize> {
         let targets = self.selected.features.len()..self.selected.weight_slot();
         let class = self.selected.class_slot();
@@ -29,7 +30,7 @@ impl<T: Real> TableRows<T> {
     }
 
     /// Returns the rows that have a target, out of `among` or of the first `rows` rows of the
-    /// chunk. Returns `None` if all of them have one, or if rows without a target are kept.
+    /// chunk. Returns `None` if every row has a target, or if rows without a target are kept.
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,

@@ -10,8 +10,8 @@ const ALL_FEATURES: &str = "*";
 type ColumnIndices<'s> = HashMap<&'s str, usize>;
 
 impl Table {
-    /// Returns the column names of a comma-separated list, joining pieces that together are a name
-    /// with commas.
+    /// Returns the column names of a comma-separated list. Pieces that together are a column name
+    /// with commas are joined.
     ///
     /// ```
     /// let folder = tempfile::tempdir().unwrap();
@@ -34,9 +34,9 @@ impl Table {
         names
     }
 
-    /// Returns the names of the columns that match names and patterns, each once, without the ones
-    /// after `!`. The columns may have any type, unlike features. If there are only exclusions,
-    /// returns all other columns.
+    /// Returns the names of the columns that match names and patterns, each once, without the
+    /// columns after `!`. The columns may have any type, unlike features. If there are only
+    /// exclusions, returns all other columns.
     ///
     /// # Errors
     /// A name or pattern that matches no column.
@@ -89,8 +89,8 @@ impl Table {
         Ok((included, excluded))
     }
 
-    /// Returns the columns to carry along. A column that no output can hold is skipped if it
-    /// matches a pattern, and an error if it is named.
+    /// Returns the columns to copy to the output. If no output can hold a column, the column is
+    /// skipped if it matches a pattern, and is an error if it is named.
     pub(crate) fn kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let is_storable = |at: usize| !matches!(columns[at].kind, Kind::Other(_));

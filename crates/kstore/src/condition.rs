@@ -200,7 +200,8 @@ impl BoundCondition {
         out.extend((0..rows).filter(holds).map(|row| row as u32));
     }
 
-    /// Compares the value in `row` with the condition's; `None` if it is missing or NaN.
+    /// Compares the value in `row` with the value of the condition; `None` if the value in `row` is
+    /// missing or NaN.
     fn order(&self, view: &ColumnView<'_>, row: usize) -> Option<Ordering> {
         match &self.value {
             _ if view.is_null(row) => None,

@@ -5,8 +5,8 @@ use crate::{Real, Scaler};
 use kpass::scaler::inverse_scale;
 
 /// Rows that are transposed at once. With 32 columns of f32 the block is 16 KiB and stays in the L1
-/// cache while the columns are written into it one after the other; with several hundred columns it
-/// stays in L2.
+/// cache while the columns are written one after the other. With several hundred columns it stays
+/// in L2.
 pub(crate) const TILE_ROWS: usize = 128;
 
 /// Columns whose values are written together: the number that fills a vector register of 128 bits,
@@ -33,8 +33,8 @@ impl Affine {
             && self.factors.iter().all(|factor| *factor == 1.0)
     }
 
-    /// Returns the transform of a scaler; without a scaler, values stay unchanged and missing ones
-    /// are NaN.
+    /// Returns the transform of a scaler; without a scaler, values stay unchanged and missing
+    /// values are NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
             centre: vec![0.0; features],

@@ -236,8 +236,8 @@ fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str
     (year_digits == 4).then_some((date.to_epoch_days().into(), rest))
 }
 
-/// Reads the integer at the beginning of a text; returns it, the number of its digits, and the
-/// rest.
+/// Reads the integer at the beginning of a text; returns the integer, the number of its digits, and
+/// the rest of the text.
 fn parse_digits(text: &str) -> Option<(i64, usize, &str)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(length);
@@ -338,7 +338,7 @@ pub(crate) fn year_fraction(instant: Instant) -> f64 {
 }
 
 /// Formats a date or time that is stored as the integer `value`. An instant with a time zone is
-/// written in UTC, as stored; one without a time zone has no suffix.
+/// written in UTC, as stored; an instant without a time zone has no suffix.
 pub(crate) fn format_stored(value: i64, time: &DataType) -> String {
     match time {
         DataType::Date32 => format_date(value),

@@ -11,10 +11,10 @@ impl<T: Real> TableRows<T> {
     /// Copies some stored rows into memory, in the requested order; a row may be requested several
     /// times.
     ///
-    /// Files are read in row order, and each run of neighbouring rows once: for `.npy` and
-    /// uncompressed Arrow IPC little more than the rows themselves, for Parquet the pages that
-    /// contain them. Memory: the result, and a few bytes for each requested row. Labels are not
-    /// copied.
+    /// Files are read in row order, and each run of neighbouring rows is read once. For `.npy` and
+    /// uncompressed Arrow IPC this reads little more than the requested rows, for Parquet the pages
+    /// that contain them. Memory: the result, and a few bytes for each requested row. Labels are
+    /// not copied.
     ///
     /// # Errors
     /// [`Empty`](crate::Error::Empty) for a row outside the selection; the errors of reading.
@@ -26,7 +26,7 @@ impl<T: Real> TableRows<T> {
     /// #     &path,
     /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F64)],
     /// # )?;
-    /// # out.write(&[kstore::Output::F64(&[10.0, 11.0, 12.0])])?;
+    /// # out.write(&[kstore::OutputValues::F64(&[10.0, 11.0, 12.0])])?;
     /// # out.finish()?;
     /// let rows = kstore::Table::open(&[path])?.select(&kstore::Selection::default())?;
     /// let gathered = rows.rows::<f64>(kstore::Reading::default())?.gather(&[2, 0, 2])?;

@@ -1,4 +1,4 @@
-//! Appends values of a chunk to a column that is carried along.
+//! Appends values of a chunk to a kept column, which is copied to the output.
 
 use crate::KeptColumn;
 use crate::source::view::{ColumnView, Positions, Values};
@@ -51,7 +51,7 @@ pub(crate) fn append_rows(
     Ok(())
 }
 
-/// Appends the integers of some rows of a view, with 0 for missing ones.
+/// Appends the integers of some rows of a view, with 0 for missing values.
 fn append_integers<V: TryFrom<i128>>(
     values: &mut Vec<V>,
     view: &ColumnView<'_>,

@@ -31,8 +31,8 @@ pub(crate) enum LabelFault {
 const MAX_EXACT_INTEGER: f64 = (1u64 << 53) as f64;
 
 impl LabelEncoder {
-    /// Returns a coder with a fixed dictionary or, without one, a coder that adds up to `limit`
-    /// labels.
+    /// Returns a coder with a fixed dictionary. Without a dictionary, returns a coder that adds up
+    /// to `limit` labels.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());
@@ -93,7 +93,7 @@ impl LabelEncoder {
             return Err(LabelFault::TooMany(self.limit));
         }
         let code = self.labels.len() as u32;
-        // copies the dictionary while buffers still share the old one; new labels are rare
+        // copies the dictionary while buffers still share the old dictionary; new labels are rare
         Arc::make_mut(&mut self.labels).push(label.clone());
         self.register(label, code);
         Ok(code)

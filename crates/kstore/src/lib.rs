@@ -1,9 +1,10 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
 //! A [`Table`] is one or more files, record batches or a source of a program; a [`Selection`] names
-//! its columns and rows, and [`Selected::rows`] reads them as blocks of numbers. [`sink`] writes
-//! tables, and [`source`] registers formats. The loop over the blocks, [`kpass::Pass`], its memory
-//! plans and its checkpoints are the crate `kpass`; kernels and solvers are in the crates above.
+//! its columns and rows, and [`SelectedTable::rows`] reads them as blocks of numbers. [`sink`]
+//! writes tables, and [`source`] registers formats. The loop over the blocks, [`kpass::Pass`], its
+//! memory plans and its checkpoints are the crate `kpass`; kernels and solvers are in the crates
+//! above.
 //!
 //! # Features
 //!
@@ -23,7 +24,8 @@
 //! # let path = folder.path().join("rows.parquet");
 //! # let column = |name| kstore::OutputColumn::new(name, kstore::OutputKind::F64);
 //! # let mut out = kstore::sink::create(&path, &[column("a"), column("y")])?;
-//! # out.write(&[kstore::Output::F64(&[1.0, 2.0, 6.0]), kstore::Output::F64(&[0.0, 1.0, 0.0])])?;
+//! # let values: [&[f64]; 2] = [&[1.0, 2.0, 6.0], &[0.0, 1.0, 0.0]];
+//! # out.write(&values.map(kstore::OutputValues::F64))?;
 //! # out.finish()?;
 //! let table = Table::open(&[path])?; // files, folders or patterns; reads footers only
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
@@ -31,7 +33,7 @@
 //! let workers = Workers::sequential();
 //! let pass = Pass::new(1024, 65_536, &workers);
 //! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
-//! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
+//! assert_eq!((statistics.inputs[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
 //! ```
 

@@ -31,7 +31,7 @@ pub enum Missing {
     /// Replace a number by its mean and set an additional indicator feature of the column to 1; for
     /// a category, set only the indicator. A column without missing values in the fit has no
     /// indicator: a missing number is then replaced by the mean, and a missing category is treated
-    /// as an unknown one.
+    /// as an unknown category.
     Indicator,
 }
 

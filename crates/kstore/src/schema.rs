@@ -26,13 +26,13 @@ pub enum Kind {
     Bool,
     /// Text: a label, or a category.
     Text,
-    /// Byte strings, which can only be carried along.
+    /// Byte strings, which can only be copied to the output.
     Binary,
     /// Dates, times of day, timestamps and durations, with their Arrow type. As features they are
     /// converted as [`crate::encoding::Times`] describes; elsewhere they are the stored integers.
     #[serde(skip)]
     Time(DataType),
-    /// Sparse rows: many numeric columns in one. They are features if a
+    /// Sparse rows: many numeric columns in a single column. They are features if a
     /// [`Selection`](crate::Selection) includes them.
     Sparse(SparseShape),
     /// Any other type, with the name in its format; cannot be read.
@@ -106,8 +106,8 @@ pub struct Schema {
     /// Indices of columns that only number or name the rows, like the index of a pandas table. They
     /// are features only if they are named.
     pub row_labels: Vec<usize>,
-    /// Index of the label column in formats that have one, such as svmlight. It is a target, and a
-    /// feature only if it is selected by name.
+    /// Index of the label column in formats with a label column, such as svmlight. It is a target,
+    /// and a feature only if it is selected by name.
     pub label: Option<usize>,
 }
 

@@ -1,16 +1,16 @@
 //! Caches on disk: rows that are expensive to compute, written once and read as a source.
 //!
 //! A cache stores blocks of rows as a fold reads them, with features `phi` instead of x, stored row
-//! numbers, targets, and class and group codes. It is a [`RowSource`] with the rows and segments of
-//! the original source, and it returns exactly the numbers that were written: folds over it are
-//! bit-identical.
+//! numbers, targets, and class and group codes. A cache is a [`RowSource`] with the rows and
+//! segments of the original source. It returns exactly the numbers that were written, so folds over
+//! the cache are bit-identical.
 //!
 //! Its files have no names. The operating system removes them when the cache is dropped or the
 //! process ends, by an error, a panic, a signal or `kill -9`: no cleanup is ever necessary.
 //!
 //! *Bytes on disk*: [`Cache::row_bytes`] for each row. *Memory*: buffers of 256 KiB for each array
-//! during writing, none during reading. *Speed*: the disk's, or the memory's if the system caches
-//! the file.
+//! during writing, none during reading. *Speed*: the speed of the disk, or of the memory if the
+//! system caches the file.
 //!
 //! ```
 //! use kstore::scratch::Scratch;
@@ -19,7 +19,7 @@
 //! let folder = tempfile::tempdir().unwrap();
 //! let scratch = Scratch::open(folder.path(), 1 << 20)?;
 //! // a map that doubles and appends: 2 features become 3
-//! let shape = kstore::TableShape { features: 3, ..RowSource::<f32>::shape(&rows) };
+//! let shape = kstore::TableShape { inputs: 3, ..RowSource::<f32>::shape(&rows) };
 //! let mut writer = scratch.cache::<f32>(shape, RowSource::<f32>::range(&rows))?;
 //! let mut buf = RowBuf::new(1024);
 //! let mut cursor = rows.open(0..2)?;
@@ -32,7 +32,7 @@
 //! let workers = Workers::sequential();
 //! let fold = StatisticsFold::new(RowSource::<f32>::shape(&cached));
 //! let (statistics, _) = Pass::new(1024, 65_536, &workers).fold(&cached, &fold)?;
-//! assert_eq!((statistics.features[0].mean, statistics.features[2].mean), (4.0, 1.0));
+//! assert_eq!((statistics.inputs[0].mean, statistics.inputs[2].mean), (4.0, 1.0));
 //! # Ok::<(), kstore::Error>(())
 //! ```
 

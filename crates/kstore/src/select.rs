@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 /// A selection of columns and rows of a table, by name.
 ///
-/// `features` lists exact names, names of list columns, which mean all their columns `name[0]`,
-/// `name[1]`, …, or patterns with `*` and `?`. Their order is the order of the list and, within a
-/// pattern, the order of the file; a column named twice counts once. An empty list or `*` selects
-/// every column of numbers, booleans, text, dates or times that has no other role, in the order of
-/// the file. The index of a pandas table, the label of a format whose rows have one, and a column
-/// `qid` of groups are features only if they are named. `!` before a name or pattern excludes its
-/// columns; a list with only exclusions excludes them from `*`.
+/// `features` lists exact names, patterns with `*` and `?`, and names of list columns, which mean
+/// all columns `name[0]`, `name[1]`, …. The features are in the order of the list and, within a
+/// pattern, in the order of the file; a column named twice counts once. An empty list or `*`
+/// selects every column of numbers, booleans, text, dates or times that has no other role, in the
+/// order of the file. The index of a pandas table, the label in formats whose rows have a label,
+/// and a column `qid` of groups are features only if they are named. `!` before a name or pattern
+/// excludes its columns; a list with only exclusions excludes them from `*`.
 ///
 /// By default, text columns are categories with a feature for each value; `categories` changes
 /// this. `times` selects the features of dates and times: see [`crate::encoding`]. A selection with
@@ -45,15 +45,14 @@ pub struct Selection {
     /// Column whose values name folds.
     #[serde(skip)]
     pub group: Option<String>,
-    /// Names or patterns of columns that are only carried along, and are not features unless named
-    /// as such.
+    /// Names or patterns of columns that are copied to the output. They are not features unless
+    /// `features` names them.
     pub keep: Vec<String>,
     /// Whether there are no features: only the kept columns are read.
     #[serde(skip)]
     pub without_features: bool,
     /// Whether numbers in kept columns must be present, like numbers in features:
-    /// [`Missing::Error`] and [`Missing::Drop`] apply to them, and [`Missing::Mean`] is an error
-    /// for them.
+    /// [`Missing::Error`] and [`Missing::Drop`] apply to them, and [`Missing::Mean`] is an error.
     #[serde(skip)]
     pub kept_complete: bool,
     /// Range of stored rows; `None` for all. An end beyond the table is clipped.
@@ -71,7 +70,8 @@ pub struct Selection {
     /// Columns that are categories.
     pub categories: Categories,
     /// Number of hash buckets for a text column with too many values for categories. `None`
-    /// replaces such a column by its effects on the target, or omits it without a target.
+    /// replaces such a column by its effects on the target. If there is no target, `None` omits the
+    /// column.
     pub hash: Option<u32>,
     /// Features that columns of dates and times become.
     #[serde(skip_serializing_if = "Times::is_default")]

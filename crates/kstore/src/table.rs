@@ -67,8 +67,8 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 /// numeric type or the finer time unit. It is missing in the rows of a file without the column.
 /// Files without rows contribute no columns.
 ///
-/// Opening reads only headers and footers; text files, which have none, are read once to find their
-/// rows. A clone shares the files and the counter of bytes read.
+/// Opening reads only headers and footers. Text files have no headers or footers, and are read once
+/// to find their rows. A clone shares the files and the counter of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<Part>>,
@@ -81,12 +81,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders and glob patterns as one table. A folder means all its files of known
-    /// formats, and those below its subfolders such as `year=2026`, which become columns. Files and
-    /// folders whose names begin with `_` or `.` are skipped unless they are named, and folders of
-    /// a lakehouse are rejected: see [`source::foreign`]. A file named twice is read once. `-`
-    /// alone means standard input, which is first written to a temporary file. Addresses such as
-    /// `s3://bucket/rows/*.parquet` need a registered store: see [`source::remote`].
+    /// Opens files, folders and glob patterns as one table. A folder means all files of known
+    /// formats in the folder and below its subfolders. The values in names of subfolders such as
+    /// `year=2026` become columns. Files and folders whose names begin with `_` or `.` are skipped
+    /// unless they are named, and folders of a lakehouse are rejected: see [`source::unsupported`].
+    /// A file named twice is read once. `-` alone means standard input, which is first written to a
+    /// temporary file. Addresses such as `s3://bucket/rows/*.parquet` need a registered store: see
+    /// [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
@@ -194,9 +195,9 @@ impl Table {
         Self::new(vec![part], schema)
     }
 
-    /// Returns a table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y`
-    /// is empty, has one target for each row (column `y`), or is n x t, row-major (columns `y0`,
-    /// `y1`, …).
+    /// Returns a table of rows in memory. `x` is n x d, row-major, and gives the columns `x0`,
+    /// `x1`, …. `y` is empty, has one target for each row (column `y`), or is n x t, row-major
+    /// (columns `y0`, `y1`, …).
     ///
     /// ```
     /// let table = kstore::Table::from_rows(&[1.0f32, 2.0, 3.0, 4.0], 2, &[5.0, 6.0])?;
@@ -213,7 +214,8 @@ impl Table {
     /// Returns a table of Arrow record batches in memory, without copying.
     ///
     /// # Errors
-    /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches with different columns.
+    /// [`Error::Empty`] if there are no rows; [`Error::Malformed`] for batches with different
+    /// columns.
     pub fn from_batches(batches: Vec<crate::arrow::array::RecordBatch>) -> Result<Self> {
         Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))
     }
@@ -356,7 +358,7 @@ impl Table {
         reading
     }
 
-    /// Returns the name of the format; the first file's if the formats differ.
+    /// Returns the name of the format; if the formats differ, of the format of the first file.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.metadata().format)
     }

@@ -41,8 +41,8 @@ pub struct TableRows<T> {
     /// Whether features can be read from a file directly into a tile: no scaling, and all rows of
     /// the file selected.
     pub(crate) can_read_directly: bool,
-    /// For each file, the ranges of rows that a condition does not rule out by statistics; empty
-    /// without a condition.
+    /// For each file, the ranges of rows that a condition does not rule out by statistics; empty if
+    /// there is no condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
     pub(crate) reading: Reading,
     /// Number of rows without a target that cursors have skipped so far.

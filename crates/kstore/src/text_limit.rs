@@ -1,4 +1,5 @@
-//! Limits on the bytes of texts, byte strings and sparse rows that a tile may carry along.
+//! Limits on the bytes of texts, byte strings and sparse rows in the kept columns of a tile (the
+//! rows that a pass processes at once).
 
 use crate::Error;
 use crate::source::view::{ColumnView, Values};
@@ -6,7 +7,7 @@ use crate::sparse::ENTRY_BYTES;
 use std::path::Path;
 
 /// Maximum bytes of kept texts in a tile of several rows: a tile ends before the row that would
-/// exceed it. Most tables stay far below it, and it is small compared with any budget.
+/// exceed the limit. Most tables stay far below the limit, which is small compared with any budget.
 pub const TILE_TEXT_BYTES: usize = 1 << 20;
 
 /// Limits on the bytes of the texts of kept columns, independent of the number of rows in a tile.
@@ -49,7 +50,8 @@ impl TextLimit {
     }
 }
 
-/// Returns the bytes of the text or of the sparse entries in a row; 0 if it is missing or a number.
+/// Returns the bytes of the text or of the sparse entries in a row; 0 if the value is missing or a
+/// number.
 pub(crate) fn text_bytes(view: &ColumnView<'_>, row: usize) -> usize {
     if let Values::Sparse(rows) = &view.values {
         return ENTRY_BYTES * rows.row(row).0.len();

@@ -12,7 +12,7 @@ create_exception!(
 
 /// Converts an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files
 /// that cannot be read or written, `ValueError` for errors that the caller can correct,
-/// [`KmillError`] for the rest.
+/// [`KmillError`] for all other errors.
 pub(crate) fn to_py_err(error: impl Into<ksolve::Error>) -> PyErr {
     let error = error.into();
     let text = error.to_string();

@@ -24,7 +24,8 @@ pub(crate) struct Borrowed<T> {
 }
 
 /// Returns weak references to an array and to its base arrays. numpy does not resize an array that
-/// has one, not even with `refcheck=False`, so no thread can free the memory while it is read.
+/// has a weak reference, not even with `refcheck=False`, so no thread can free the memory while it
+/// is read.
 fn pins(array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
     let (mut pins, mut next) = (Vec::new(), array.clone());
     while next.cast::<PyUntypedArray>().is_ok() {
@@ -92,7 +93,7 @@ impl<T: Element + Real> Borrowed<T> {
 }
 
 impl Borrowed<u32> {
-    /// Borrows integers; negative ones become numbers above `i32::MAX`.
+    /// Borrows integers; negative integers become numbers above `i32::MAX`.
     pub(crate) fn places(array: &Bound<'_, PyArray1<i32>>) -> PyResult<Self> {
         Self::new(array)
     }
@@ -102,8 +103,8 @@ impl Borrowed<u32> {
 const OVERHEAD: usize = 512;
 
 /// Reads the record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`)
-/// without copying. Raises `TypeError` for an object without it, `ValueError` for a stream that
-/// fails, and `MemoryError` for a stream that exceeds `memory` or the free memory.
+/// without copying. Raises `TypeError` for an object without this interface, `ValueError` for a
+/// stream that fails, and `MemoryError` for a stream that exceeds `memory` or the free memory.
 pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
@@ -114,7 +115,7 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyRes
         PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"))
     };
     // SAFETY: a capsule with this name holds a valid stream, by the PyCapsule interface; `from_raw`
-    // moves it out and leaves a released one behind, which the capsule's destructor accepts.
+    // moves it out and leaves a released stream behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(unreadable)?;
     let free = kstore::budget::available().unwrap_or(usize::MAX);
     let (limit, name) = match memory.filter(|&memory| memory < free) {

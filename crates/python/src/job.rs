@@ -38,7 +38,7 @@ pub(crate) fn with_inputs(fit: Fit, selected: &SelectedTable, landmarks: Option<
 /// Fits a model on a table; returns it with the report as JSON.
 ///
 /// `landmarks` is a table of landmark rows, instead of a scheme; `show` is called with the
-/// progress. Processes that share the passes meet in `states`; one that shows no activity for
+/// progress. Processes that share the passes meet in `states`; a process that shows no activity for
 /// `patience` seconds counts as lost.
 #[pyfunction]
 #[pyo3(signature = (job, table, landmarks=None, show=None, states=None, patience=90.0))]

@@ -151,7 +151,7 @@ impl Model {
     }
 
     /// Returns the weights of the columns, columns x outputs, and the intercept of each output, in
-    /// the units of the rows, for a model that is linear in them; None for others.
+    /// the units of the rows, for a model that is linear in the columns; None for other models.
     fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
         let model = self.wide()?;
         let (scaler, (_, d, t)) = (&model.scaler, model.dims());
@@ -301,7 +301,7 @@ fn lock<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends the values of some rows; NaN for incomplete ones.
+/// Appends the values of some rows; NaN for incomplete rows.
 fn append(all: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
     let (first, width) = (all.len(), values.len() / incomplete.len().max(1));
     all.extend_from_slice(values);
@@ -343,7 +343,7 @@ impl Request {
     }
 }
 
-/// Returns the model of the bytes of its file.
+/// Reads a model from the bytes of its file.
 #[pyfunction]
 pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
     AnyModel::from_bytes(bytes).and_then(Model::new).map_err(to_py_err)

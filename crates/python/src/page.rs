@@ -1,4 +1,4 @@
-//! Pages and pictures for notebooks, the same as those of the command.
+//! Pages and pictures for notebooks, the same as the command writes.
 
 use crate::error::to_py_err;
 use kreport::fit::{FitReport, ResourceReport, Verbosity};

@@ -21,7 +21,7 @@ const DENSE: usize = 1 << 19;
 pub(crate) enum Features {
     /// An n x d array in C order.
     Dense(Borrowed<u8>, Element),
-    /// Sparse rows that are read as dense ones.
+    /// Sparse rows that are read as dense rows.
     Filled(Arc<CompressedRows>),
     /// Sparse rows that stay sparse.
     Sparse(Arc<CompressedRows>),
@@ -145,7 +145,7 @@ impl TableFile for ArrayRows {
         false
     }
 
-    /// Returns 0 for arrays, which the caller owns; for sparse rows read as dense ones, the bytes
+    /// Returns 0 for arrays, which the caller owns; for sparse rows read as dense rows, the bytes
     /// of a chunk.
     fn footprint(&self, _: &[usize]) -> usize {
         match &self.x {
@@ -172,7 +172,7 @@ struct Cursor<'a> {
     left: Range<u64>,
     /// First row of the current chunk.
     first: usize,
-    /// Features of the current chunk, column by column, if sparse rows are read as dense ones.
+    /// Features of the current chunk, column by column, if sparse rows are read as dense rows.
     dense: Vec<f64>,
     /// Further columns of the current chunk; slices, not copies.
     chunk: Vec<ArrayRef>,

@@ -19,7 +19,8 @@ pub(crate) struct RunText {
 }
 
 impl RunText {
-    /// Opens the scratch folder, if the job has one; its size is limited only by the disk.
+    /// Opens the scratch folder, if the job has a scratch folder. Only the disk limits the size of
+    /// the folder.
     pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
         self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(to_py_err)
     }

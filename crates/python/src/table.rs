@@ -35,7 +35,7 @@ enum Source {
     Array,
     Stream(Vec<RecordBatch>),
     Files(Vec<PathBuf>),
-    /// Rows of a sparse matrix, a table of them in sparse form, and its further columns.
+    /// Rows of a sparse matrix, a table of these rows in sparse form, and the further columns.
     Sparse(Arc<CompressedRows>, kstore::Table, Vec<(String, ArrayRef)>),
 }
 
@@ -144,10 +144,10 @@ impl Table {
         Ok(Self(table, Source::Files(paths)))
     }
 
-    /// Returns the names of the feature columns of a selection, the number of its features, the
-    /// number of its rows if it is known in advance, and with `variance` (one pass) the variance of
-    /// all their values together. With a column `weights`, rows are weighted, and the sum of the
-    /// weights takes a pass.
+    /// Returns the names of the feature columns of a selection, the number of features, and the
+    /// number of rows if it is known in advance. With `variance`, which takes a pass, also returns
+    /// the variance of all feature values together. With a column `weights`, rows are weighted, and
+    /// the sum of the weights takes a pass.
     #[pyo3(signature = (rows, run, variance=false, weights=None))]
     fn survey(
         &self,

@@ -63,7 +63,7 @@ impl StageObserver for Progress {
 /// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this thread
 /// calls `show(stage, rows done, rows or None)` and checks for signals; the exception of a signal
 /// cancels the work and is raised when it has ended. If the system cannot start a thread, the work
-/// runs on this one, and signals are handled afterwards.
+/// runs on the calling thread, and signals are handled afterwards.
 pub(crate) fn run_watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,

@@ -323,7 +323,7 @@ def test_invalid_kernels_raise_errors():
 def test_exact_svms_match_libsvm():
     """`map="exact"` agrees with LIBSVM: classes, predictions and support vectors."""
     X, y = make_blobs(600, 4, centers=5, cluster_std=3.0, random_state=0)
-    exact = kmill.SVC(C=3.0, gamma=0.05, map="exact", pairs=True, tol=1e-7, scale="none", precision="f64").fit(X, y)
+    exact = kmill.SVC(C=3.0, gamma=0.05, map="exact", multiclass="one-vs-one", tol=1e-7, scale="none", precision="f64").fit(X, y)
     reference = svm.SVC(C=3.0, gamma=0.05, tol=1e-6).fit(X, y)
     assert np.mean(exact.predict(X) == reference.predict(X)) >= 0.998
     assert exact.report_["rank"] == pytest.approx(len(reference.support_), rel=0.02)

@@ -57,8 +57,8 @@ impl FittedMap {
 
     /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x).
     ///
-    /// Returns `None` if the map is not a projection: the features of a random map have the trace
-    /// of the kernel whatever their error is.
+    /// Returns `None` for a random map, which is not a projection onto the span of landmarks: its
+    /// features have the trace of the kernel, however large their error is.
     ///
     /// # Errors
     /// The errors of [`FittedMap::transform`].

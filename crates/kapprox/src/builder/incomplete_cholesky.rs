@@ -8,9 +8,9 @@ use kpass::Workers;
 /// columns of K.
 ///
 /// The pivots are drawn in proportion to the diagonal of the residual (randomly pivoted Cholesky);
-/// with [`IncompleteCholesky::greedy`] each pivot is its largest entry.
-/// [`PartialCholesky::trace_error`] is the exact relative trace error.
-/// *Cost*: n (r + 9) entries of K, n r² flops, 8 n r bytes.
+/// with [`IncompleteCholesky::greedy`] each pivot is the largest entry of this diagonal.
+/// [`PartialCholesky::trace_error`] is the exact relative trace error. *Cost*: n (r + 9) entries of
+/// K, n r² flops, 8 n r bytes.
 ///
 /// ```
 /// use kapprox::IncompleteCholesky;

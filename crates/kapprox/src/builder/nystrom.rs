@@ -53,8 +53,8 @@ impl Nystrom {
         Self { seed, ..self }
     }
 
-    /// Sets the number of threads; one per core by default. The features are bitwise independent of
-    /// it.
+    /// Sets the number of threads; one per core by default. The features are bit-identical for any
+    /// number of threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }

@@ -25,7 +25,7 @@ fn matrix<T: Real>(x: MatRef<'_, T>) -> Result<(Vec<f64>, usize)> {
     collect_rows(n, (0..n).map(|i| (0..d).map(move |j| x[(i, j)].to_f64())))
 }
 
-/// Collects the values of `n` rows, which must all have as many columns as the first.
+/// Collects the values of `n` rows, which must all have as many columns as the first row.
 fn collect_rows<R: ExactSizeIterator<Item = f64>>(
     n: usize,
     rows: impl Iterator<Item = R>,

@@ -150,9 +150,9 @@ fn product_gradient<T: Real>(
     }
 }
 
-/// Fixed points, prepared as a whole for the first operand and panel by panel for the others, as in
-/// [`CombinedKernel`]'s blocks: a kernel centres its points, so another split would change the
-/// bits.
+/// Fixed points, prepared as a whole for the first operand and panel by panel for the other
+/// operands, as in the blocks of [`CombinedKernel`]. A kernel centres its points, so another split
+/// would change the bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first: FixedKernel<T>,

@@ -88,8 +88,9 @@ impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T
         stats.largest = largest_size(&stats.sizes);
     }
 
-    /// Compares with the largest size among the others, at one operation per pair; the size of each
-    /// pair would cost three. If sizes overflow, so does the bound, and the values are suspect.
+    /// Compares with the largest size among the other points, at one operation per pair; the size
+    /// of each pair would cost three. If sizes overflow, the bound overflows too, and the values
+    /// are suspect.
     #[inline(always)]
     fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool {
         let (bound, mut far) = (self.recompute_fraction * (largest + one.size), true);

@@ -23,8 +23,8 @@ pub(super) struct ColumnChoice {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ColumnSelector {
     /// A column; if no feature has this name, the items of a list column, the values of a column of
-    /// categories, or a pattern. With a leading `!` it excludes its columns from the others, or
-    /// from all columns if no other column exists.
+    /// categories, or a pattern. With a leading `!` the columns are excluded from the other columns
+    /// of the choice, or from all columns if the choice has no other columns.
     Pattern(String),
     /// The first and the last column and all columns between, in the order of the features.
     Range(String, String),

@@ -37,7 +37,7 @@ impl Embedding for Sphere {
         }
     }
 
-    /// Writes the part of `by_image` that is orthogonal to the image, over ‖x‖.
+    /// Writes the part of `by_image` that is orthogonal to the image, divided by ‖x‖.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
         let largest = largest(x);
         if largest == 0.0 {

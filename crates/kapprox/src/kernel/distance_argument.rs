@@ -27,8 +27,8 @@ const FEW_FEATURES: usize = 4;
 const SMOOTH_ROUNDINGS: f64 = 64.0;
 /// A distance below this fraction of the points' sizes is recomputed, for profiles of the distance
 /// itself. The square root at 0 turns an error δ of r² into δ / 2r, which at 2^-10 of the norms is
-/// 16 δ; an error of a few roundings of a sum of magnitudes is at most a few thousand roundings of
-/// the L1 distance.
+/// 16 δ. For the L1 distance, an error of a few roundings of the sum of magnitudes is at most a few
+/// thousand roundings of the distance.
 const CUSP_FRACTION: f64 = 1.0 / 1024.0;
 
 /// Behaviour of a profile where the distance vanishes.

@@ -42,8 +42,9 @@ pub enum Expression {
 }
 
 impl Kernel {
-    /// Returns the expression as a tree; `None` if a length scale, a number of features or a column
-    /// is not resolved.
+    /// Returns the expression as a tree; `None` if a length scale is still `median` or `auto`, a
+    /// parameter is still relative to the number of features (`1/d`), or a column name is not yet
+    /// resolved to a position.
     #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
         tree(&self.0)

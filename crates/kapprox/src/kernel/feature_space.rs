@@ -2,7 +2,7 @@
 //! variance, alignment.
 //!
 //! All functions work on small dense matrices in `f64`: K of n points (n x n, symmetric), or the
-//! kernel values of b points with those n points (b x n). With H = I − 11ᵀ/n, HKH is the kernel
+//! kernel values of b points with these n points (b x n). With H = I − 11ᵀ/n, HKH is the kernel
 //! matrix of the points minus their mean. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
 //! Analysis*, 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel
 //! Eigenvalue Problem*, 1998, appendix A.)

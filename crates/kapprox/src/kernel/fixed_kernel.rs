@@ -2,20 +2,20 @@
 //!
 //! [`KernelFunction::block`] prepares both of its sides at every call and pads rows to whole
 //! panels. In a block of hundreds of rows this is negligible, but for one row it is most of the
-//! time. Here the points are prepared once, they are the long side, and nothing is allocated
-//! afterwards. The values are bit-identical to a block.
+//! time. This module prepares the points once, vectorises over the points instead of the few rows,
+//! and allocates nothing per call. The values are bit-identical to a block.
 
 use super::KernelFunction;
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::ReborrowMut};
 use std::{fmt, sync::Arc};
 
-/// Maximum number of rows at once.
+/// Maximum number of rows per call of [`KernelColumns::rows`].
 pub const MAX_FEW_ROWS: usize = 8;
 
 /// Points prepared for a kernel; see [`KernelFunction::columns`].
 pub trait KernelColumns<T: Real>: Send + Sync {
-    /// Returns how many numbers of scratch [`rows`](Self::rows) needs.
+    /// Returns the length of the scratch buffer for [`rows`](Self::rows).
     fn scratch(&self) -> usize;
     /// Returns the size of the prepared points in bytes.
     fn bytes(&self) -> usize;
@@ -23,8 +23,8 @@ pub trait KernelColumns<T: Real>: Send + Sync {
     /// most [`MAX_FEW_ROWS`] rows and the m prepared points `z`; `scratch` is at least as long as
     /// [`scratch`](Self::scratch).
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
-    /// Computes [`KernelFunction::block`] for any number of rows and returns true if
-    /// [`KernelFunction::is_indexed`]; otherwise writes nothing and returns false.
+    /// If the prepared points make blocks faster ([`KernelFunction::is_indexed`]), computes the
+    /// block for any number of rows and returns true. Otherwise writes nothing and returns false.
     fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
     }
@@ -48,7 +48,8 @@ impl<T: Real> FixedKernel<T> {
         Self { kernel, columns }
     }
 
-    /// Creates the pair for blocks alone: points are prepared only if this makes blocks faster.
+    /// Creates a kernel that computes only blocks, and prepares the points only if this makes
+    /// blocks faster.
     pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
         let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
         Self { kernel, columns }
@@ -95,7 +96,7 @@ impl<'a, T: Real> FewRows<'a, T> {
         Self { fixed, z }
     }
 
-    /// Returns how many numbers of scratch [`fill`](Self::fill) needs.
+    /// Returns the length of the scratch buffer for [`fill`](Self::fill).
     pub fn scratch(&self) -> usize {
         self.fixed.scratch()
     }

@@ -41,9 +41,9 @@ impl Kernel {
     /// all pairs of rows of `sample` (n x d; 1,000 evenly spaced rows if there are more), in the
     /// metric of the kernel and over its columns.
     ///
-    /// If that median is 0, the median of the nonzero distances; if all are 0, 1. Costs at most
-    /// 500,000 d operations per metric and choice of columns. (Garreau, Jitkrittum, Kanagawa,
-    /// arXiv 1707.07269, 2017.)
+    /// If that median is 0, the number is the median of the nonzero distances. If all distances are
+    /// 0, the number is 1. Costs at most 500,000 d operations per metric and choice of columns.
+    /// (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
     ///
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite, [`Error::Kernel`] if columns have not been
@@ -52,10 +52,11 @@ impl Kernel {
         Ok(self.resolve_lengths(sample, &[], &[vec![1.0]])?.swap_remove(0))
     }
 
-    /// Returns the expression for each list of factors, resolved like
-    /// [`resolve_median`](Self::resolve_median) with each `auto` a factor times the median: one
-    /// factor for all of them, or one for each in the order of the expression. `weights` are row
-    /// weights, empty if all rows count alike: a row of weight 2 counts as that row twice.
+    /// Returns the expression for each list of factors. Each `median` is resolved as in
+    /// [`resolve_median`](Self::resolve_median), and each `auto` becomes a factor times the median.
+    /// A list has one factor for every `auto`, or one for each `auto` in the order of the
+    /// expression. `weights` are row weights, empty if all rows count alike; a row of weight 2
+    /// counts like two equal rows.
     ///
     /// # Errors
     /// As for [`resolve_median`](Self::resolve_median).

@@ -75,7 +75,8 @@ fn student_t(freedom: f64) -> Option<Law> {
     Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
-/// 2^−`FAR` is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
+/// Limit on the argument: 2^−`FAR` is 0 in f32 and f64, and for larger arguments (1 + r) exp(−r)
+/// would become ∞ · 0.
 pub(super) const FAR: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.

@@ -1,8 +1,8 @@
 //! Kernels; positive definite unless documented otherwise.
 //!
 //! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`. [`Kernel::parse`]
-//! reads it and [`Kernel::build`] builds the kernel. [`registry()`] lists the available kernels; to
-//! add one, write a file with a `Profile` and add a line to the registry.
+//! reads it and [`Kernel::build`] builds the kernel. [`registry()`] lists the available kernels. To
+//! add a kernel, write a file with a `Profile` and add a line to the registry.
 //!
 //! ```
 //! use faer::{Mat, MatRef};
@@ -143,8 +143,8 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
         false
     }
     /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient with respect to the first
-    /// argument. Returns [`differentiable`](Self::differentiable), and adds nothing if that is
-    /// false.
+    /// argument. Returns the value of [`differentiable`](Self::differentiable), and adds nothing if
+    /// the value is false.
     ///
     /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both
     /// of any strides; `weights` is fastest column-major. At a cusp of the kernel the derivative is
@@ -199,8 +199,8 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
     );
 }
 
-/// Rejects a kernel that is not positive definite; `what` names the computation that
-/// needs one.
+/// Rejects a kernel that is not positive definite; `what` names the computation that needs a
+/// positive definite kernel.
 ///
 /// # Errors
 /// [`crate::Error::NotPositiveDefinite`].

@@ -150,8 +150,8 @@ impl Call {
         self.values.iter().any(|value| matches!(value, Value::OverInputCount(_)))
     }
 
-    /// Returns the kernel on `d` features in total, with a number for each fraction of the
-    /// features.
+    /// Returns the kernel on `d` features in total, with a number for each fraction of the number
+    /// of features, such as `1/d`.
     pub(super) fn with_input_count(self, d: usize) -> Self {
         let d = self.column_indices().map_or(d, |places| places.len()).max(1) as f64;
         let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {
@@ -195,8 +195,8 @@ impl Call {
         embedded_kernel(text, places.clone(), unrestricted.build_unrestricted(unrestricted.to_string()))
     }
 
-    /// Returns whether every number is in the range of its parameter. Parsed numbers are; the
-    /// constructors accept any number.
+    /// Returns whether every number is in the range of its parameter. Parsed numbers are in range;
+    /// the constructors accept any number.
     pub(super) fn is_valid(&self) -> bool {
         self.family.parameters.iter().zip(&self.values).all(|(parameter, value)| match value {
             Value::Number(number) => parameter.range.contains(*number),

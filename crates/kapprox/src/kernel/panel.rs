@@ -26,9 +26,10 @@ const ROW_PADDING: usize = 24;
 /// Width of the widest panel.
 const MAX_WIDTH: usize = 8;
 
-/// A column of a panel. Panels have three vectors and eight columns with 32 registers, two and six
-/// with 16. The sums and one column must leave a register or two for values of `z`: with three
-/// vectors and four columns in 16 registers a sum is spilled to memory, at two thirds of the speed.
+/// A column of a panel. Panels have three vectors and eight columns with 32 registers, and two
+/// vectors and six columns with 16 registers. The sums and one column must leave a register or two
+/// for values of `z`. With three vectors and four columns in 16 registers, a sum is spilled to
+/// memory, at two thirds of the speed.
 pub(crate) type PanelColumn<T, S, const VECTORS: usize> = [<T as Lanes>::Vector<S>; VECTORS];
 
 /// Height of the tallest panel: three vectors of sixteen numbers.
@@ -109,8 +110,8 @@ pub(crate) trait Finish<T: Real> {
     /// be marked `#[inline(always)]`: it is compiled into the loops of every instruction set, for
     /// the height of a panel there.
     fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
-    /// Recomputes the value of a suspect pair; returns `None` for another pair. Whether a pair is
-    /// suspect must depend on this pair alone, or splitting a block would change its bits.
+    /// Recomputes the value of a suspect pair; returns `None` if the pair is not suspect. Whether a
+    /// pair is suspect must depend on this pair alone, or splitting a block would change its bits.
     fn recompute(&self, _one: PointStats<T>, _other: PointStats<T>, _sum: T, _x: &[T], _z: &[T]) -> Option<T> {
         None
     }
@@ -135,11 +136,11 @@ pub(crate) trait Finish<T: Real> {
     }
 }
 
-/// One point and others, with their original values, and the sums of the pairs.
+/// One point and other points, with their original values, and the sums of the pairs.
 pub(crate) struct Suspects<'a, T> {
     pub(super) one: &'a [T],
     pub(super) others: MatRef<'a, T>,
-    /// True if the one point is of x and the others are of z.
+    /// True if the one point is of x and the other points are of z.
     pub(super) exchanged: bool,
     pub(super) sums: &'a [T],
 }

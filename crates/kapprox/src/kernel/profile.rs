@@ -17,8 +17,9 @@ use std::{fmt::Debug, sync::Arc};
 /// The scalar function that converts an [`Argument`] to a kernel value.
 ///
 /// A new kernel supplies only this function; the engines compute the blocks. The argument is
-/// * the squared distance, (‖x−z‖₂/σ)², with [`distances::l2`](super::distance_argument::l2);
-/// * the L1 distance, ‖x−z‖₁/σ, with [`distances::l1`](super::distance_argument::l1);
+/// * the squared distance, (‖x−z‖₂/σ)², with
+///   [`distance_argument::l2`](super::distance_argument::l2);
+/// * the L1 distance, ‖x−z‖₁/σ, with [`distance_argument::l1`](super::distance_argument::l1);
 /// * the inner product x·z, with
 ///   [`direct::inner_product_kernel`](super::direct::inner_product_kernel).
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
@@ -103,7 +104,7 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     /// function of the two values of the feature. At a jump it is the mean of both sides. Return a
     /// closure marked `#[inline(always)]`.
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
-    /// Multiplies a sum of slopes of feature k by that factor.
+    /// Multiplies a sum of slopes of feature k by the factor that [`slope`](Self::slope) omits.
     fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }

@@ -13,7 +13,12 @@ use rand_distr::Distribution;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number("alpha", 1.0, Range::Positive, "it is the shape of a gamma distribution"),
+        KernelParameter::number(
+            "alpha",
+            1.0,
+            Range::Positive,
+            "the kernel mixes Gaussian kernels by a gamma distribution with this shape",
+        ),
         SIGMA,
     ],
     distance: Some(Distance::L2),

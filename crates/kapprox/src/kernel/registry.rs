@@ -1,4 +1,4 @@
-//! The available kernels. To add one, write a file with a [`Profile`](super::Profile) and a
+//! The available kernels. To add a kernel, write a file with a [`Profile`](super::Profile) and a
 //! `FAMILY`, and add a line here.
 
 use super::transform::TRANSFORMS;
@@ -37,7 +37,7 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
 ]);
 
 /// Returns every kernel, in the order in which help lists them: the kernels of this crate, then the
-/// [registered](register) ones.
+/// [registered](register) kernels.
 pub fn registry() -> Vec<&'static KernelFamily> {
     FAMILIES.all()
 }
@@ -51,9 +51,9 @@ pub(super) fn names() -> Vec<&'static str> {
     registry().into_iter().map(|family| family.name).collect()
 }
 
-/// Registers a kernel of another crate by its name, in this process and from now on: expressions
-/// with it can be parsed, also in sums and products with other kernels, and models with it can be
-/// saved and loaded.
+/// Registers a kernel of another crate by its name, in this process and from now on. Expressions
+/// with this kernel can then be parsed, also in sums and products with other kernels, and models
+/// with this kernel can be saved and loaded.
 ///
 /// A model file contains the expression but no code: register the kernel before loading the model.
 ///

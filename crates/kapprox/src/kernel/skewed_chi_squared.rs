@@ -1,9 +1,9 @@
 //! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms, with skew s.
 //!
 //! A multiplicative relative of the chi-squared kernel for which random Fourier features exist. In
-//! u = ln(x + s) it is Π sech((u − v)/2), which is shift-invariant and so positive definite; its
-//! spectrum is a sech, positive everywhere, so it is universal. The skew keeps empty bins from
-//! making the product zero.
+//! u = ln(x + s) the kernel is Π sech((u − v)/2), which is shift-invariant. Its spectrum is a sech,
+//! which is positive everywhere, so the kernel is positive definite and universal. The skew keeps
+//! empty bins from making the product zero.
 //!
 //! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram
 //! kernels", DAGM 2010.
@@ -61,7 +61,8 @@ impl Embedding for Logarithms {
     }
 }
 
-/// Returns ln(value + skew); a value not above −skew has no logarithm and counts as just above.
+/// Returns ln(value + skew); a value not above −skew has no logarithm and is treated as slightly
+/// above −skew.
 pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
     (value + skew).clamp(f64::MIN_POSITIVE, f64::MAX).ln()
 }

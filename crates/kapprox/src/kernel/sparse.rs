@@ -6,11 +6,11 @@
 //! ‖x − z‖₁  =  ‖x‖₁ + ‖z‖₁ − Σ (|x| + |z| − |x − z|)
 //! ```
 //!
-//! The sums need only the entries that both points have. The side with fewer points becomes an
-//! inverted index, which lists for each feature the points that have it. Each point of the other
-//! side adds to the sums feature by feature, in f64, so that a value depends on its pair alone and
-//! zeros cost nothing. If a distance is small compared with the norms, which then cancel, or if a
-//! sum overflows, the pair is recomputed from its entries side by side.
+//! The sums need only the entries that both points have. The smaller of the two sets of points
+//! becomes an inverted index, which lists for each feature the points that have it. Each point of
+//! the larger set adds to the sums feature by feature, in f64, so that a value depends on its pair
+//! alone and zeros cost nothing. If a distance is small compared with the norms, which then cancel,
+//! or if a sum overflows, the pair is recomputed from its entries side by side.
 
 use super::Profile;
 use super::fixed_kernel::KernelColumns;

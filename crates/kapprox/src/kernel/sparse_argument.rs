@@ -21,8 +21,8 @@ pub(crate) enum SparseArgument {
     HarmonicMean,
 }
 
-/// Fraction of the norms below which a distance is recomputed: at 2^-10 it still has 43 bits, and
-/// few pairs are below.
+/// Fraction of the norms below which a distance is recomputed: a distance at 2^-10 of the norms
+/// still has 43 correct bits, and few pairs are below this fraction.
 const RECOMPUTE_BELOW: f64 = 1.0 / 1024.0;
 
 impl SparseArgument {
@@ -50,8 +50,8 @@ impl SparseArgument {
         }
     }
 
-    /// Converts the sums of a point with others to arguments; `norm` and `others` are the norms of
-    /// the point and of the others. `aligned` returns the aligned entries of a pair.
+    /// Converts the sums of a point with other points to arguments; `norm` and `others` are the
+    /// norms of the point and of the other points. `aligned` returns the aligned entries of a pair.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],

@@ -28,10 +28,11 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// `normalised(k)`. Factors are not negative.
 ///
 /// Names are the kernels of the [`registry`](super::registry()), including
-/// [registered](super::register) ones; omitted parameters take the defaults of the registry.
-/// Parsing brings an expression into a canonical form (nested sums and products flat, factors in
-/// front, parameters in the registry's order), and [`Display`](fmt::Display) writes that form:
-/// parsing it again gives an equal `Kernel`, to the last bit of each number.
+/// [registered](super::register) kernels; omitted parameters take the defaults of the registry.
+/// Parsing brings an expression into a canonical form: nested sums and products are flat, factors
+/// are in front, and parameters have the order of the registry. [`Display`](fmt::Display) writes
+/// the canonical form. Parsing this text again gives an equal `Kernel`, to the last bit of each
+/// number.
 ///
 /// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one
 /// over the number of features that the kernel uses, and becomes a number when the columns are
@@ -133,7 +134,7 @@ impl Kernel {
     /// Restricts this kernel to some columns, written as in an expression: `x0..x9`, `x*`,
     /// `[city, x3..x5]`.
     ///
-    /// Kernels of the expression that are already restricted to columns keep them.
+    /// Kernels of the expression that are already restricted to columns keep their columns.
     ///
     /// # Errors
     /// [`Error::Kernel`], which points into `columns`.
@@ -170,8 +171,9 @@ impl Kernel {
     /// Returns the expression with its columns found among `features`, the names of the features in
     /// order, and with a number for each fraction of the number of features, such as `gamma=1/d`.
     ///
-    /// The text keeps its names, ranges and patterns: for features of the same names and order they
-    /// mean the same columns, so a model that stores both finds its columns again.
+    /// The text keeps its names, ranges and patterns. For features of the same names in the same
+    /// order, these mean the same columns, so a model that stores the text and the feature names
+    /// finds its columns again.
     ///
     /// # Errors
     /// [`Error::NoSuchFeature`] for a name that no feature has or a pattern without a match,
@@ -296,7 +298,7 @@ impl Kernel {
     /// Rejects points with values outside the domain of a kernel, in the columns that this kernel
     /// uses: negative values for chi-squared kernels, values other than 0 and 1 for kernels of
     /// sets. `first_row` is the number of the first row, for the message. Reads every value for
-    /// those kernels; costs nothing for others.
+    /// such kernels; costs nothing for other kernels.
     ///
     /// # Errors
     /// [`Error::Domain`]; [`Error::Kernel`] if columns have not been resolved.

@@ -39,10 +39,11 @@ pub enum Law {
         /// Quantile function of a coordinate, if known: quasi-random sequences need it.
         quantile: Option<fn(f64) -> f64>,
     },
-    /// A frequency of one of these, chosen with probability proportional to the amplitude: a sum of
-    /// kernels.
+    /// A frequency of one of these distributions, chosen with probability proportional to the
+    /// amplitude: the distribution of a sum of kernels.
     Sum(Vec<Spectrum>),
-    /// The sum of one frequency of each of these: a product of kernels.
+    /// The sum of one frequency of each of these distributions: the distribution of a product of
+    /// kernels.
     Convolution(Vec<Spectrum>),
 }
 

@@ -11,9 +11,9 @@
 //! equal weight, `step` pixels apart; the last window of a line or a column ends at the border.
 //!
 //! Positive definite: with c/2 added to the products, both factors are ⟨a, b⟩ over the mean of ‖a‖²
-//! and ‖b‖², which is a kernel because 1/(s + t) is a kernel on positive numbers; products and
-//! means of kernels are kernels. The factors are computed in this form too, as ρ, the cosine
-//! between a and b, times 2/(‖a‖/‖b‖ + ‖b‖/‖a‖). Nothing cancels, and nothing overflows.
+//! and ‖b‖². This is a kernel because 1/(s + t) is a kernel on positive numbers. Products and means
+//! of kernels are kernels. The factors are computed in this form too, as ρ, the cosine between a
+//! and b, times 2/(‖a‖/‖b‖ + ‖b‖/‖a‖). Nothing cancels, and nothing overflows.
 //!
 //! Costs about (2 window² + 20) flops per window and pair. Images of 28 x 28 have 36 windows of
 //! 64 pixels.

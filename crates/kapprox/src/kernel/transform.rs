@@ -201,8 +201,8 @@ impl PairFunction for ScaleBy {
 }
 
 impl PairFunction for KernelTransform {
-    /// Computes 1/√k(x, x) or k(x, x)^p, and 0 for the other functions. A negative k(x, x), of a
-    /// kernel that is not positive definite, counts as 0.
+    /// Computes 1/√k(x, x) or k(x, x)^p for normalisations, and 0 for exponentials and powers. A
+    /// negative k(x, x), of a kernel that is not positive definite, counts as 0.
     fn prepare<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,

@@ -1,10 +1,11 @@
 //! BLESS: ridge leverage scores along a path of decreasing ridges.
 //!
-//! At a large ridge, a few arbitrary rows suffice. Each level halves the ridge μ, draws R
-//! uniform rows, estimates their scores with the dictionary of the preceding level, and draws from
-//! them, in proportion to the scores, a dictionary of twice the estimated effective dimension. The
-//! path ends when that dictionary would have at least as many members as landmarks are requested;
-//! the landmarks are then drawn without replacement.
+//! A *dictionary* is a weighted sample of rows that estimates the scores of all rows. At a large
+//! ridge, a few arbitrary rows suffice as a dictionary. Each level halves the ridge μ, draws R
+//! uniform rows, and estimates their scores with the dictionary of the preceding level. From these
+//! rows, in proportion to the scores, it draws a dictionary of twice the estimated effective
+//! dimension. The path ends when that dictionary would have at least as many members as landmarks
+//! are requested; the landmarks are then drawn without replacement.
 //!
 //! This differs from the paper in two ways: the bound κ² on k(x,x) is replaced by the mean of
 //! k(x,x), and a dictionary is drawn without replacement.

@@ -3,9 +3,9 @@
 //!
 //! With E = K − K̂ the criterion of row i is ‖E e_i‖² / E_ii, the decrease of the squared Frobenius
 //! norm of E^½ if row i is chosen. Greedy pivoting looks at E_ii alone and so prefers outliers,
-//! whose columns are otherwise zero. The columns of E are never formed: their norms are estimated
-//! on a sketch S = E Ω of c columns, where each row belongs to one of c random groups with a random
-//! sign, so that ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with factor column ω
+//! whose columns are otherwise zero. The columns of E are never formed. Their norms are estimated
+//! on a sketch S = E Ω of c columns, in which each row belongs to one of c random groups with a
+//! random sign. ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with factor column ω
 //! subtracts ω(ωᵀΩ) from S.
 //!
 //! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS

@@ -5,10 +5,10 @@
 //! whether they matter or not.
 //!
 //! Pivots are found lazily. A round computes all residuals and collects the rows with the largest
-//! ones in a pool. Pivots are taken from the pool as long as its largest current residual is at
-//! least the largest residual outside it at the time of the round. Residuals never increase, so
-//! each pivot is the one that a search over all rows would find; in a tie the earlier row is
-//! chosen.
+//! residuals in a pool. Pivots are taken from the pool as long as the largest current residual in
+//! the pool is at least the largest residual that the other rows had in the round. Residuals never
+//! increase, so each pivot is the row that a search over all rows would find; in a tie the earlier
+//! row is chosen.
 //!
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.

@@ -5,7 +5,7 @@
 //!      (residual_pass.rs)          (here, in f64)
 //! ```
 //!
-//! Any rule may propose rows, but each one is accepted or rejected in f64 on the Schur complement
+//! Any rule may propose rows, but each row is accepted or rejected in f64 on the Schur complement
 //! of the pool, which distinguishes a small residual from rounding error.
 
 use super::residual_pass::{ResidualPass, Residuals, RowRule};

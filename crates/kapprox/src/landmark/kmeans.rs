@@ -104,9 +104,10 @@ fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Ve
 
 /// Updates the squared distance of every row from its nearest seed for one more seed.
 ///
-/// One call handles all rows: a matrix product leaves the upper halves of the vector registers in
-/// use, and then every switch between AVX code, as in here, and the SSE code around it costs a
-/// hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire Rapids).
+/// One call handles all rows, because a matrix product leaves the upper halves of the vector
+/// registers in use. Every switch between AVX code, as in this function, and the surrounding SSE
+/// code then costs a hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire
+/// Rapids).
 fn update_distances<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
     vectorised!({
         for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {

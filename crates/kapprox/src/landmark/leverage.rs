@@ -8,10 +8,10 @@
 //! of the sets contain it.
 //!
 //! The ridge of a level is the mean of the eigenvalues beyond the k-th, μ = (1/k) Σ_{i>k} λ_i, with
-//! k = s/(4 ln s): the scores then sum to at most 2k and, multiplied by ln s, draw about s rows. A
-//! smaller ridge is worse: the score of a row unlike all members of the dictionary is estimated as
-//! 1, however many similar rows there are (with k = s/2 the trace error on "smile" is four times
-//! that of uniform landmarks).
+//! k = s/(4 ln s). The scores then sum to at most 2k and, multiplied by ln s, draw about s rows. A
+//! smaller ridge is worse: the score of a row unlike all rows of the sample is estimated as 1,
+//! however many similar rows there are. (With k = s/2 the trace error on "smile" is four times the
+//! trace error of uniform landmarks.)
 //!
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and
 //! Theorem 8.

@@ -1,8 +1,9 @@
-//! Landmarks: the rows whose span approximates all others.
+//! Landmarks: rows whose kernel sections span a space that approximates all rows.
 //!
-//! A scheme is *a weight per row* and a rule that turns weighted random keys into rows. A key
-//! depends only on its row ([`kpass::key`]), so a scheme needs no random access and no array of n
-//! numbers, and chooses the same landmarks whatever the chunking, threads, budget or file format.
+//! A scheme is *a weight per row* and a rule that chooses rows by random keys with these weights.
+//! The key of a row depends only on the row number ([`kpass::key`]), so a scheme needs no random
+//! access and no array of n numbers, and chooses the same landmarks whatever the chunking, threads,
+//! budget or file format.
 //!
 //! To add a scheme, write one file here and add one line to [`registry`]; to add one from another
 //! crate, call [`register`].
@@ -157,7 +158,7 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
     predictive::SCHEME,
 ]);
 
-/// Returns all schemes: first the ones of this crate, then the [registered](register) ones.
+/// Returns all schemes: first the schemes of this crate, then the [registered](register) schemes.
 pub fn registry() -> Vec<&'static Scheme> {
     SCHEMES.all()
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The rule that decides which rows a round keeps.
 pub(super) struct RowRule<F> {
     /// Random keys of the rows, and the fraction of the rows that take part in this round; nothing
-    /// is computed for the others.
+    /// is computed for the other rows.
     pub(super) subsample: Option<(Stream, f64)>,
     /// Lower bound of residuals, because rounding may underestimate the residual of an important
     /// row. 0 skips rows in the span of the landmarks.

@@ -3,7 +3,7 @@
 //! * **Plain**: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖²; one
 //!   pass per pivot.
 //! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the
-//!   residuals at the start of the round, and then accepts proposal s with probability (its current
+//!   residuals at the start of the round. It then accepts proposal s with probability (its current
 //!   residual)/(its residual at the start of the round). This is rejection sampling: it gives
 //!   exactly the law of the plain form, whatever the number of proposals.
 //!

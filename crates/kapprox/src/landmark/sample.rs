@@ -184,8 +184,8 @@ impl<T: Real> Fold<T> for UniformFold {
 /// Draws `size` of the selected rows uniformly without replacement, best key first; draws all rows
 /// if there are fewer.
 ///
-/// One pass. To save memory, a row competes only if its key exceeds a threshold, which
-/// `size + 10·sqrt(size)` rows do on average. If fewer than `size` rows do (probability below
+/// One pass. To save memory, a row competes only if its key exceeds a threshold; on average
+/// `size + 10·sqrt(size)` rows compete. If fewer than `size` rows compete (probability below
 /// 1e-20), a second pass has no threshold.
 pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
     let d = data.source.shape().inputs;

@@ -7,8 +7,8 @@ use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
 use kpass::Workers;
 
-/// Width of a column block: updates within a block are vector operations, the others matrix
-/// products.
+/// Width of a column block: updates within a block are vector operations, updates between blocks
+/// are matrix products.
 const BLOCK_COLUMNS: usize = 64;
 
 /// Number of columns of the inverse factor that one thread computes at a time.
@@ -16,11 +16,11 @@ const INVERSE_COLUMNS: usize = 128;
 
 /// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
-/// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the others
-/// (measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
-/// of 80 further landmarks were kept, at 4,096 ε none), and columns of such noise would add to the
-/// error. Nearly dependent landmarks are worth keeping as long as their residuals are genuine:
-/// outliers are approximated by small differences of close landmarks.
+/// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the other
+/// landmarks. Columns of such noise would add to the error. (Measured on the 220 landmarks that
+/// span the cubic polynomials of nine variables: at 64 ε three of 80 further landmarks were kept,
+/// at 4,096 ε none.) Nearly dependent landmarks are worth keeping as long as their residuals are
+/// genuine: outliers are approximated by small differences of close landmarks.
 pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
 /// Largest amplification of the rounding of kernel values by a feature of a sound factor: see
@@ -29,9 +29,9 @@ pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 /// The factored matrix differs from K_SS by about ε√(k_ii k_jj) in each entry, so that a fraction
 /// of about ε times the amplification of a feature is noise. Measured on normal, uniform and
 /// integer rows in 1 to 5 dimensions, in units of 1/ε: landmarks in pivot order stay below 0.01
-/// with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to exceed the kernel, by
-/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would drop two of
-/// the 220 landmarks that span the cubic polynomials of the protein rows.
+/// with every pivot above [`PIVOT_FLOOR`]. In other orders, features begin to exceed the kernel, by
+/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would drop two of the
+/// 220 landmarks that span the cubic polynomials of the protein rows.
 pub(super) const MAX_AMPLIFICATION: f64 = 1.0 / f64::EPSILON;
 
 /// A Cholesky factor: `K[kept, kept] = L Lᵀ`.
@@ -74,7 +74,7 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
 /// Computes the factor by which each feature of `L⁻¹ k_S(x)` amplifies the rounding of kernel
 /// values: Σ_i k_ii (L⁻¹)_ji² for feature j.
 ///
-/// Feature j is the residual of landmark j under the earlier ones, a combination of kernel
+/// Feature j is the residual of landmark j under the earlier landmarks, a combination of kernel
 /// functions, divided by its norm. A small pivot alone does no harm. But if the earlier landmarks
 /// span landmark j with large coefficients, as differences of close points span an outlier,
 /// rounding hides a pivot that is far from small. Cost m³/3 flops; 8m(128 per thread + m/128)
@@ -123,8 +123,8 @@ fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, rank: usize, par
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
-/// Finishes column j with the earlier columns of this block, then stores it after the others or
-/// drops it.
+/// Finishes column j with the earlier columns of this block, then stores it after the kept columns
+/// or drops it.
 fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
     let rank = kept.len();

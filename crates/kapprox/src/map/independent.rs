@@ -9,11 +9,12 @@ use std::sync::Arc;
 /// Thresholds of the residual, as fractions of k(z, z), that reorder landmarks if their original
 /// order is not sound.
 ///
-/// The landmarks whose residual under the earlier ones exceeds the first fraction come first, in
-/// their original order; then the landmarks that exceed the second, and so on to [`PIVOT_FLOOR`].
-/// This is pivoting with a threshold of 1/100: coefficients stay small because no landmark is much
-/// larger than the ones before it, and the order is kept as far as possible. Levels of 1/1,000
-/// amplify ten times as much, and levels of 1/10,000 a hundred times.
+/// The landmarks whose residual under the earlier landmarks exceeds the first fraction come first,
+/// in their original order. Then come the landmarks that exceed the second fraction, and so on to
+/// [`PIVOT_FLOOR`]. This is pivoting with a threshold of 1/100: coefficients stay small because no
+/// landmark has a much larger residual than the landmarks before it, and the order is kept as far
+/// as possible. Levels of 1/1,000 amplify ten times as much, and levels of 1/10,000 a hundred
+/// times.
 const PIVOT_LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 
 /// Landmarks and L, with `L Lᵀ` their kernel matrix.

@@ -92,7 +92,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn kernel_diag(&self, _x: MatRef<'_, T>, _out: &mut [f64]) -> Option<()> {
         None
     }
-    /// Returns whether the map is a projection, which has a certificate.
+    /// Returns whether the map is an orthogonal projection onto the span of landmarks. Only
+    /// projections have a certificate.
     fn is_projection(&self) -> bool {
         self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
     }
@@ -112,8 +113,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn raise_precision(&mut self) -> bool {
         false
     }
-    /// Keeps the leading r features and drops the others; returns false, with no change, for a map
-    /// that cannot.
+    /// Keeps the leading r features and drops all other features; returns false and changes nothing
+    /// if the map cannot drop features.
     fn truncate(&mut self, _r: usize) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 //! The Nyström map in Cholesky coordinates: `phi(x) = L⁻¹ k_S(x)`, with `L Lᵀ = K_SS`.
 //!
 //! `phi(x)·phi(z) = k_S(x)ᵀ K_SS⁻¹ k_S(z)` is the orthogonal projection of the kernel onto the span
-//! of the landmarks, so K̂ ≼ K and `k(x,x) − ‖phi(x)‖²` is the squared distance of x from that
-//! span: the certificate.
+//! of the landmarks, so K̂ ≼ K. The certificate sums `k(x,x) − ‖phi(x)‖²`, the squared distance of
+//! x from the span.
 //!
 //! The coordinates are **nested**: column j depends on the first j landmarks only, so the leading r
 //! columns are the rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not nested and costs
@@ -257,8 +257,8 @@ fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> boo
 ///
 /// A kernel value with relative error ε changes feature j by ε √(a_j k_ii), where a_j is its
 /// amplification. The residuals of all rows therefore change by the fraction ε² Σ_j a_j of the
-/// trace, which is at most [`MAX_NOISE`], and, to first order, by 2ε times the root of the mean of
-/// a_j weighted with the squares, which is at most twice [`MAX_DRIFT`].
+/// trace, which is at most [`MAX_NOISE`]. To first order, they also change by 2ε times the root of
+/// the mean of a_j weighted with the squares, which is at most twice [`MAX_DRIFT`].
 pub(super) fn precision_suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
     let sum: f64 = squares.iter().zip(amplified).map(|(square, a)| square * a).sum();

@@ -31,8 +31,8 @@ use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
-/// Smallest eigenvalue of a direction, as a fraction of the largest. Directions below it are noise
-/// and are dropped.
+/// Smallest eigenvalue of a direction, as a fraction of the largest eigenvalue. Directions with
+/// smaller eigenvalues are noise and are dropped.
 ///
 /// An eigenvalue of an m x m matrix in f64 is accurate to about m ε‖K‖; a thousand times ε suffices
 /// for a few hundred landmarks and costs only directions that matter at 1e-13 of the largest.

@@ -4,8 +4,8 @@
 
 use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, sketch};
-use crate::{Error, Real, Result, landmark};
-use kpass::registry::{Registry, RegistryEntry};
+use crate::{Error, Real, Result};
+use kpass::registry::Registry;
 use kpass::shown::truncated;
 use std::str::FromStr;
 
@@ -40,7 +40,7 @@ const EXACT: MapFamily = MapFamily {
 };
 
 /// Returns every map, in the order in which help lists them: the maps of this crate, then the
-/// [registered](register) ones.
+/// [registered](register) maps.
 pub fn registry() -> Vec<&'static MapFamily> {
     FAMILIES.all()
 }
@@ -50,20 +50,15 @@ pub fn by_name(name: &str) -> Option<&'static MapFamily> {
     FAMILIES.by_name(name)
 }
 
-/// Registers a map of another crate by its name, in this process and from now on: fits and curves
-/// accept it, and models with it can be saved and loaded.
+/// Registers a map of another crate by its name, in this process and from now on. Fits and curves
+/// then accept the map, and models with the map can be saved and loaded.
 ///
 /// A model file holds the name and parameters of the map and no code: register the map before
 /// loading the model.
 ///
 /// # Errors
-/// [`kpass::Error::Register`] if a map or a landmark scheme has the name, or if the name is not
-/// valid.
+/// [`kpass::Error::Register`] if a map has the name, or if the name is not valid.
 pub fn register(family: &'static MapFamily) -> Result<()> {
-    if landmark::by_name(family.name).is_some() {
-        let (what, why) = (MapFamily::KIND, "a landmark scheme has this name");
-        return Err(kpass::Error::Register { what, name: family.name, why }.into());
-    }
     Ok(FAMILIES.register(family)?)
 }
 

@@ -21,7 +21,8 @@ pub trait Entries: Sync {
     /// # Errors
     /// An error that prevents the computation of an entry.
     fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> Result<()>;
-    /// Returns the relative error of an entry: residuals that it explains are rounding.
+    /// Returns the relative error of an entry. Residuals that this error explains count as
+    /// rounding.
     fn rounding(&self) -> f64 {
         f64::EPSILON
     }
@@ -74,7 +75,7 @@ impl<T: Real> Entries for MatRef<'_, T> {
     fn block(&self, rows: Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> Result<()> {
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.clone().enumerate() {
-                // the matrix is symmetric: read columns as rows if those are contiguous
+                // the matrix is symmetric: read columns as rows if rows are contiguous
                 let (a, b) = if self.row_stride() == 1 { (row, *column) } else { (*column, row) };
                 out[(i, j)] = self[(a as usize, b as usize)].to_f64();
             }

@@ -12,11 +12,11 @@
 //! not estimated.
 //!
 //! A residual diagonal of zeros implies a zero residual for a positive semi-definite matrix, but
-//! not for an indefinite one. Therefore a few columns are checked at the end.
+//! not for an indefinite matrix. Therefore a few columns are checked at the end.
 //!
-//! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots the entries between
-//! its candidates (a few per cent of n r if n is much larger than r); n r² flops; 8 n r bytes for F
-//! and 16 n bytes in addition. Results do not depend on the threads.
+//! *Cost* for r pivots of n rows: n(r + 9) entries of K, n r² flops, 8 n r bytes for F and 16 n
+//! bytes in addition. Each block of pivots also needs the entries between its candidates, a few per
+//! cent of n r if n is much larger than r. Results do not depend on the threads.
 //!
 //! ```
 //! use kapprox::matrix::{self, FnEntries};
@@ -149,8 +149,8 @@ pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Worke
     state.finish(tolerance, 0)
 }
 
-/// Minimum and maximum number of proposals of a round: the entries between them are cheap compared
-/// with the columns of the accepted ones.
+/// Minimum and maximum number of proposals of a round: the entries between proposals are cheap
+/// compared with the columns of the accepted proposals.
 const PROPOSAL_LIMITS: (usize, usize) = (16, 128);
 
 /// Number of columns checked at the end, and number of columns per step if all are checked.
@@ -262,7 +262,7 @@ impl<'a> CholeskyState<'a> {
     }
 
     /// Takes the rows with the largest residuals, as long as no row outside the pool can have a
-    /// larger one. Returns their number.
+    /// larger residual. Returns the number of rows.
     fn choose_largest(&mut self, capacity: usize) -> Result<usize> {
         let missing = self.growing.factor.ncols() - self.pivots.len();
         let available: Vec<f64> = (0..self.growing.residual.len()).map(|i| self.available_residual(i)).collect();

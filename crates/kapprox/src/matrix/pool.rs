@@ -2,9 +2,9 @@
 
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
-/// Minimum and maximum number of rows of a pool. In between, a pool has four times as many rows as
-/// the preceding round found pivots: a pool of b rows costs b² products of s numbers, so a large
-/// pool is worthwhile only if it yields many pivots.
+/// Minimum and maximum number of rows of a pool. Between these limits, a pool has four times as
+/// many rows as the preceding round found pivots. A pool of b rows costs b² products of s numbers,
+/// so a large pool is worthwhile only if it yields many pivots.
 pub(crate) const POOL_LIMITS: (usize, usize) = (32, 512);
 
 /// Candidates for landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
@@ -16,7 +16,7 @@ pub(crate) struct Pool {
     phi: Mat<f64>,
     /// S, b x b.
     schur: Mat<f64>,
-    /// Residual of each row up to which it may be rounding error.
+    /// Largest residual of each row that may be rounding error.
     floors: Vec<f64>,
     /// Columns of the factor that the landmarks of this pool have added, b numbers each.
     eliminated: Vec<Vec<f64>>,

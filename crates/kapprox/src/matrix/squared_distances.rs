@@ -9,8 +9,8 @@ use std::ops::Range;
 /// K(i, j) = (D(i, 0) + D(0, j) − D(i, j))/2.
 ///
 /// K is positive semi-definite if D are squared distances in a vector space, of any dimension.
-/// Centred ([`PartialCholesky::centred`]) it is the −½HDH of classical scaling, without the n²
-/// entries that the means of D would need.
+/// Centred ([`PartialCholesky::centred`]), K is the matrix −½HDH of classical scaling, without the
+/// n² entries that the means of D would need.
 ///
 /// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935;
 /// Schölkopf, "The kernel trick for distances", NIPS 2000.

@@ -5,7 +5,8 @@ use crate::Real;
 use kpass::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
-/// The rows of a source with their inputs multiplied by a metric, or unchanged without one.
+/// The rows of a source with their inputs multiplied by a metric, or unchanged if there is no
+/// metric.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct MetricRows<S> {

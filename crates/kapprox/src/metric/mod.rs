@@ -37,7 +37,7 @@ impl Metric {
     /// Returns the metric that multiplies each input by its own factor.
     ///
     /// # Errors
-    /// [`Error::InvalidMetric`] if `factors` is empty, if one is not finite, or if all are 0.
+    /// [`Error::InvalidMetric`] if `factors` is empty, if a factor is not finite, or if all are 0.
     pub fn diagonal(factors: Vec<f64>) -> Result<Self> {
         check_numbers(&factors)?;
         Ok(Self { entries: factors, outputs: None })
@@ -46,8 +46,8 @@ impl Metric {
     /// Returns the metric with a matrix of `r` rows, row-major.
     ///
     /// # Errors
-    /// [`Error::InvalidMetric`] if the numbers are not `r` whole rows, if one is not finite, or if
-    /// all are 0.
+    /// [`Error::InvalidMetric`] if the numbers are not `r` whole rows, if a number is not finite,
+    /// or if all are 0.
     pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
         check_numbers(rows)?;
         if r == 0 || !rows.len().is_multiple_of(r) {
@@ -91,8 +91,8 @@ impl Metric {
         Self { entries, outputs: self.outputs }
     }
 
-    /// Returns the fraction of each input in ‖A‖²: the squares of its column of A, scaled so that
-    /// the d numbers sum to 1.
+    /// Returns, for each input, the sum of the squared entries of its column of A, divided by ‖A‖².
+    /// The d numbers sum to 1.
     pub fn importance(&self) -> Vec<f64> {
         let squares = self.entries.chunks_exact(self.outputs.unwrap_or(1)).map(|a| a.iter().map(|a| a * a).sum());
         let squares: Vec<f64> = squares.collect();

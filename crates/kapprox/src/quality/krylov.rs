@@ -10,8 +10,8 @@
 //!   − 2‖R‖_F², and ‖C‖₂ ≤ tr C = tr A − tr H if A has no negative eigenvalue;
 //! * **from above**, except with probability δ: for A without negative eigenvalues, Lanczos from a
 //!   random start finds (1 − ε)‖A‖₂ after q products, except with probability 1.648 √n exp(−√ε (2q
-//!   − 1)); b independent starts must all fail. For an indefinite A, the space contains the Krylov
-//!   space of A² with half the steps.
+//!   − 1)). The bound fails only if all b independent starts fail. For an indefinite A, the space
+//!   contains the Krylov space of A² with half the steps.
 //!
 //! References: Kuczyński, Woźniakowski, "Estimating the largest eigenvalue by the power and Lanczos
 //! algorithms with a random start", SIAM J. Matrix Anal. Appl. 13, 1992, theorem 4.2; Musco, Musco,

@@ -10,8 +10,9 @@
 //! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: lower bound, interval | bounds |
 //! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!
-//! All measures compare K̂ as the map computes it, in `T`, with K in f64: the rounding of features
-//! is part of the error. No n x n matrix is stored.
+//! If the kernel is positive definite, a map on landmarks is a projection, and E has no negative
+//! eigenvalue. All measures compare K̂ as the map computes it, in `T`, with K in f64: the rounding
+//! of features is part of the error. No n x n matrix is stored.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;

@@ -1,8 +1,8 @@
 //! The spectrum of K on a sample of the rows, and the least error of any matrix of a given rank.
 //!
-//! By Eckart, Young and Mirsky, no matrix of rank k is nearer to K than its leading k eigenpairs,
-//! in the spectral, the Frobenius and the trace norm. This is a lower bound for every
-//! approximation.
+//! By Eckart, Young and Mirsky, no matrix of rank k is nearer to K than the matrix of the leading k
+//! eigenpairs of K, in the spectral, the Frobenius and the trace norm. This is a lower bound for
+//! every approximation.
 
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 pub struct SampleSpectrum {
     /// Eigenvalues, descending, not negative.
     pub values: Vec<f64>,
-    /// Number of rows of the table, n. The sample has one row per value. If it has fewer than n
-    /// rows, the floors are estimates without an interval. The leading eigenvalues of a sample are
-    /// too large and the last ones too small: the floors are too low, and they are 0 at ranks from
-    /// the size of the sample on.
+    /// Number of rows of the table, n. The sample has one row per value. If the sample has fewer
+    /// than n rows, the floors (the least errors at a rank) are estimates without an interval. The
+    /// leading eigenvalues of a sample are too large and the last eigenvalues too small. The floors
+    /// are therefore too low, and are 0 at ranks from the size of the sample on.
     pub rows: u64,
 }
 

@@ -28,11 +28,12 @@ impl Default for SpectralOptions {
 
 impl Errors {
     /// Bounds ‖E‖₂ and ‖K‖₂ for any number of rows, without a further pass; `largest` is the
-    /// largest eigenvalue of ΦᵀΦ, or 0 if it is not known; then only the bounds of ‖E‖₂ hold.
+    /// largest eigenvalue of ΦᵀΦ. If this eigenvalue is not known, `largest` is 0 and only the
+    /// bounds of ‖E‖₂ hold.
     ///
     /// max(max |r_i|, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), with the trace for projections
     /// only. ‖K‖₂ differs from the largest eigenvalue of ΦᵀΦ by at most ‖E‖₂, and for projections
-    /// it is not below it.
+    /// ‖K‖₂ is at least this eigenvalue.
     #[doc(hidden)]
     pub fn spectral_bounds(&self, largest: f64) -> NormPair {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());

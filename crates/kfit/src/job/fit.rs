@@ -286,7 +286,13 @@ impl Fit {
     /// True if a parameter of the solver is set.
     #[doc(hidden)]
     pub fn has_option(&self, name: &str) -> bool {
-        self.options.get(name).is_some()
+        self.option(name).is_some()
+    }
+
+    /// Returns the text of a parameter; `None` if it is not set.
+    #[doc(hidden)]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name)
     }
 
     #[doc(hidden)]

@@ -144,7 +144,15 @@ fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)
     Some((verb, family))
 }
 
-/// Restricts the help of a subcommand to the parameters of one solver.
+/// Options of every fit that the help of one solver leaves to `fit --help`.
+const HIDDEN_IN_SOLVER_HELP: &str = "missing_target text categories hash times no_clip candidates precision combine resume fresh \
+    checkpoint_every scratch scratch_limit states patience json quiet";
+
+/// The heading of the options for text files, which the help of one solver leaves to `fit --help`.
+const TEXT_FILES: &str = "Text files";
+
+/// Restricts the help of a subcommand to the parameters of one solver, and to the options of every
+/// fit that most runs need.
 fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: bool) -> Command {
     let shorten = |text: String| if short { first_phrase(&text) } else { text };
     let (name, about) = (family.name, with_option_names(family.about));
@@ -155,6 +163,9 @@ fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: b
             None if solver::is_parameter(&id) => arg.hide(true),
             None if id == "solver" => arg.help(about.clone()),
             None if id == "target" && !family.task.has_target() => arg.hide(true),
+            None if is_among(HIDDEN_IN_SOLVER_HELP, &id) || arg.get_help_heading() == Some(TEXT_FILES) => {
+                arg.hide(true)
+            }
             None => arg,
         }
     });
@@ -162,7 +173,8 @@ fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: b
     let clusters_option = if family.reads(&CLUSTERS) { " --clusters 5" } else { "" };
     let example = format!(
         "Example:\n  kmill fit {name} train.parquet{target}{clusters_option} -o model.safetensors\n\n\
-         kmill help which helps to choose a solver; kmill fit --help lists the options of all."
+         kmill fit --help lists the options of all solvers, and those for text columns and files, checkpoints,\n\
+         processes and scripts; kmill help which helps to choose a solver."
     );
     restricted.after_help(example)
 }
@@ -227,6 +239,9 @@ mod tests {
         assert!(svr.contains("--epsilon") && svr.contains("--lambda") && svr.contains("--kernel"), "{svr}");
         assert!(!svr.contains("--nu") && !svr.contains("--clusters") && svr.lines().count() < every.lines().count());
         assert!(svr.contains("kmill fit svr train.parquet --target y -o"), "{svr}");
+        // options that few runs need are left to the help of all solvers
+        let options = svr.lines().filter(|line| line.trim_start().starts_with('-')).count();
+        assert!(options <= 36 && !svr.contains("--zero-based") && svr.contains("kmill fit --help lists"), "{options}");
         // defaults of other solvers are not shown
         assert!(!svr.contains("for ridge"), "{svr}");
         let groups = help("kmill plan kmeans --help");

@@ -1,11 +1,12 @@
 //! Options for memory, threads, output and files on disk, none of which changes a result.
 
 use super::parse;
-use crate::Result;
 use crate::progress::Progress;
+use crate::{Result, interrupt};
 use clap::Args;
 use kreport::fit::ResourceReport;
-use kstore::{checkpoint::Resume, pass::SharedEngine, scratch::Scratch};
+use ksolve::job;
+use kstore::{Workers, checkpoint::Resume, pass::SharedEngine, scratch::Scratch};
 use std::{path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug, Args)]
@@ -117,6 +118,8 @@ impl ScratchArgs {
 pub(crate) struct Run {
     pub(crate) memory: usize,
     pub(crate) threads: usize,
+    /// Worker threads of all jobs of the run.
+    pub(crate) workers: Workers,
     /// True to print one JSON object instead of tables.
     pub(crate) json: bool,
     /// Stages with their times, and the warnings so far.
@@ -134,11 +137,18 @@ impl RunArgs {
                 "--memory {requested} exceeds the {there} available to this process, beyond which the system may end it; lower --memory"
             ));
         }
-        Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }
+        let threads = self.threads.unwrap_or_else(cores);
+        Run { memory, threads, workers: Workers::new(threads), json: self.json, progress }
     }
 }
 
 impl Run {
+    /// Returns the resources of a job: the memory, the threads and the progress display of the run.
+    pub(crate) fn job(&self) -> job::Run<'_> {
+        let job = job::Run::new().memory(self.memory).with_workers(self.workers.clone());
+        job.cancel(interrupt::cancel_token()).watch(&self.progress)
+    }
+
     /// Returns the resources that the run has used; `bytes_read` is counted by its tables.
     pub(crate) fn resource_report(&self, bytes_read: u64) -> ResourceReport {
         ResourceReport {

@@ -4,7 +4,7 @@
 use super::parse::expected_by_solver;
 use crate::error::with_option_names;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use kfit::solver::parameter::{Parameter, ParameterKind};
+use kfit::solver::parameter::{FORMER, Parameter, ParameterKind};
 use kfit::solver::{self, Options};
 use std::collections::HashSet;
 
@@ -97,7 +97,9 @@ fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
 
 impl Args for SolverArgs {
     fn augment_args(command: Command) -> Command {
-        distinct_parameters().into_iter().fold(command, |command, parameter| command.arg(parameter_arg(parameter)))
+        let former =
+            FORMER.into_iter().map(|(name, ..)| Arg::new(name).long(name).action(ArgAction::SetTrue).hide(true));
+        command.args(distinct_parameters().into_iter().map(parameter_arg)).args(former)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -112,7 +114,9 @@ impl FromArgMatches for SolverArgs {
             ParameterKind::Flag => given.set(name, true),
             _ => matches.get_one::<String>(name).into_iter().fold(given, |given, text| given.set(name, text)),
         };
-        Ok(Self(distinct_parameters().into_iter().fold(Options::new(), add_value)))
+        let former = FORMER.into_iter().filter(|(name, ..)| matches.get_flag(name));
+        let options = former.fold(Options::new(), |options, (name, value, ..)| options.set(name, value));
+        Ok(Self(distinct_parameters().into_iter().fold(options, add_value)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

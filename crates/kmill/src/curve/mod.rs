@@ -12,9 +12,7 @@ mod request;
 pub(crate) use request::CurveArgs;
 
 use crate::output::{self, FileKind, Outputs};
-use crate::{
-    Error, Result, args::Run, args::run::resume, interrupt, pipeline, pipeline::FirstStages, progress::Progress,
-};
+use crate::{Error, Result, args::Run, args::run::resume, interrupt, pipeline::FirstStages, progress::Progress};
 use cells_file::CellsFile;
 use kapprox::Real;
 use kfit::request::Resources;
@@ -73,7 +71,7 @@ fn run_and_write<T: Real>(
     engine: Option<&SharedEngine>,
 ) -> Result<CurveReport> {
     let journal = engine.map(|engine| Journal::with_engine(engine));
-    let (first_stages, job) = (FirstStages::new(&run.progress), pipeline::library_job(run));
+    let (first_stages, job) = (FirstStages::new(&run.progress), run.job());
     let resources = Resources { stage_observer: &first_stages, journal: journal.as_ref(), ..job.resources() };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
     first_stages.end();

@@ -2,7 +2,7 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, open, output};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
 use kfit::train::target_names;
@@ -106,7 +106,7 @@ pub(super) fn outputs() -> String {
 impl Request {
     /// Opens the table and checks options that depend on each other.
     pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
-        let (progress, job) = (&run.progress, &pipeline::library_job(run));
+        let (progress, job) = (&run.progress, &run.job());
         let data = &args.data;
         if args.test_where.is_some() && data.target.is_empty() {
             let why = "a test error needs a target; name its column: --target y";

@@ -209,12 +209,11 @@ fn search_and_fit<T: kapprox::Real>(
         .transpose()?;
     let mut search_journal = SearchJournal::open(journal.as_ref())?;
     let search_stages = SearchStages::new(run, &time_budget);
-    let job = pipeline::library_job(run).watch(&search_stages);
+    let job = run.job().watch(&search_stages);
     let (open_files, repeat_options) = (|fit: Fit| fit.opened(&selected, &options.text), OnceCell::new());
     let final_fit = |found: &SelectionResult| {
         let fit_budget = outputs.model().map(|_| &time_budget);
-        let (fit, options) =
-            search.final_fit(found, fit_budget, &selected, &pipeline::library_job(run), &open_files)?;
+        let (fit, options) = search.final_fit(found, fit_budget, &selected, &run.job(), &open_files)?;
         options.into_iter().for_each(|options| drop(repeat_options.set(options)));
         Ok(fit)
     };

@@ -60,7 +60,7 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("fisher", "fisher", ""),
     ("logistic", "logistic", "--lambda 1e-4"),
     ("svm", "svm", "--C 1 --probabilities --folds 3"),
-    ("svm pairs", "svm", "--C 1 --pairs"),
+    ("svm pairs", "svm", "--C 1 --multiclass one-vs-one"),
     ("svr", "svr a.csv --target y --features x* --rank 6 --C 1 --precision f64", ""),
     ("oneclass", "oneclass", "--nu 0.2"),
     ("mean", "mean", ""),

@@ -54,7 +54,7 @@ fn scores_of_ridge_are_those_of_the_codes_and_pairs_vote() {
     assert!(code != 0 && stderr.contains("--scores") && stderr.contains("has no classes"), "{stderr}");
 
     ok(at, "generate blobs --rows 600 -o b.csv -q");
-    ok(at, "fit svm b.csv --target y --pairs --rank 40 --lambda 1e-4 -o p --json");
+    ok(at, "fit svm b.csv --target y --multiclass one-vs-one --rank 40 --lambda 1e-4 -o p --json");
     ok(at, "predict p b.csv --scores -o p.csv --json");
     let (names, rows) = csv(&at.join("p.csv"));
     assert_eq!(names, ["prediction", "score_0_1", "score_0_2", "score_1_2"]);

@@ -112,7 +112,7 @@ fn plans_are_for_as_many_classes_and_folds_as_there_are() {
     let solvers = [
         "ridge --task classification --lambda 1e-4",
         "svm --C 1",
-        "svm --C 1 --pairs",
+        "svm --C 1 --multiclass one-vs-one",
         "logistic --C 1",
         "fisher --lambda 1e-4",
         "fisher --lambda 1e-4 --within equal",
@@ -227,7 +227,7 @@ fn scratch_and_memory_give_the_same_model_file() {
 }
 
 #[test]
-fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
+fn svms_choose_their_penalty_predict_probabilities_and_separate_pairs() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate blobs --rows 3000 -o t.parquet -q");
@@ -246,7 +246,10 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     let number = |report: &serde_json::Value, name: &str| report[name].as_f64().unwrap_or(f64::NAN);
     assert!(number(&score, "log_loss") < 1.15 * number(&reference, "log_loss"), "{score} {reference}");
     ok(at, "predict m test.parquet --probabilities -o p.parquet");
-    ok(at, &format!("{fit} --C 1 --pairs -o pairs --json"));
+    ok(at, &format!("{fit} --C 1 --multiclass one-vs-one -o pairs --json"));
+    // the former name of the option
+    ok(at, &format!("{fit} --C 1 --pairs -o former --json"));
+    assert!(std::fs::read(at.join("pairs")).unwrap() == std::fs::read(at.join("former")).unwrap());
     let pairs = ok(at, "evaluate pairs test.parquet --json");
     assert!((number(&pairs, "accuracy") - number(&score, "accuracy")).abs() < 0.02, "{pairs} {score}");
     ok(at, "predict pairs test.parquet -o labels.parquet");
@@ -254,8 +257,8 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("again")).unwrap());
     refused(
         at,
-        &format!("{fit} --pairs --probabilities -o refused"),
-        "--probabilities with --pairs: one-vs-one classifiers have no probabilities",
+        &format!("{fit} --multiclass one-vs-one --probabilities -o refused"),
+        "--probabilities with --multiclass one-vs-one: one-vs-one classifiers have no probabilities",
     );
     refused(
         at,
@@ -269,7 +272,7 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
         "fit fisher t.parquet --target y --lambda 1e-6,1e-5 --folds none -o refused",
         "without folds no rows are held out to compare regularisation parameters; give folds, or one value",
     );
-    refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");
+    refused(at, "fit ridge t.parquet --target y --multiclass one-vs-one -o refused", "ridge does not read it");
 }
 
 #[test]
@@ -332,7 +335,9 @@ fn machines_learn_with_the_kernel_itself() {
     let kernel = "--kernel gaussian(sigma=3) --scale none";
     for line in [
         format!("fit svm t.parquet --target y --rows ..800 {kernel} --C 2"),
-        format!("fit svm t.parquet --target y --rows ..800 {kernel} --C 2 --pairs --class-weight balanced"),
+        format!(
+            "fit svm t.parquet --target y --rows ..800 {kernel} --C 2 --multiclass one-vs-one --class-weight balanced"
+        ),
         format!("fit svm t.parquet --target y --rows ..800 {kernel} --C 0.1,2 --probabilities --folds 3"),
         format!("fit svr v.parquet --target y --rows ..800 {kernel} --C 0.1,5 --folds 3 --epsilon 0.2"),
         format!("fit oneclass t.parquet --features x* --rows ..800 {kernel} --nu 0.2"),

@@ -178,7 +178,7 @@ fn linear_machines_on_sparse_rows_are_those_of_dense_ones() {
     for fit in [
         "svm --C 2 --class-weight balanced",
         "svm --C 2 --intercept penalised --loss squared-hinge",
-        "svm --C 0.5 --intercept none --pairs",
+        "svm --C 0.5 --intercept none --multiclass one-vs-one",
         "svm --C 0.1,1 --folds 3",
         "svr --C 2 --epsilon 0.2",
         "oneclass --nu 0.2",

@@ -10,7 +10,7 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use kstore::Workers;
 
-/// Columns of a triangular system that one thread solves at a time.
+/// Number of right-hand sides (columns of B in L X = B) per task.
 const COLUMNS_PER_TASK: usize = 64;
 
 /// Largest order that is factored by one call. The call takes half a second and cannot be
@@ -47,7 +47,8 @@ pub fn solve_factored(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
     solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
 
-/// Computes `width` columns of the factor from column `first` on; the columns before are done.
+/// Computes `width` columns of the factor from column `first` on; the columns before `first` are
+/// already computed.
 fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &Workers) -> bool {
     let (order, par) = (matrix.nrows(), par(workers));
     let (earlier, rest) = matrix.split_at_col_mut(first);
@@ -71,8 +72,8 @@ fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &W
     is_factored
 }
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor and the upper one by zeros, on
-/// one thread; `None` if the factor does not exist.
+/// Replaces the lower triangle of a matrix by its Cholesky factor and the upper triangle by zeros,
+/// on one thread; `None` if the factor does not exist.
 pub fn factor_sequential(mut matrix: MatMut<'_, f64>) -> Option<()> {
     factor_unblocked(matrix.rb_mut(), Par::Seq).ok()?;
     (0..matrix.nrows()).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));

@@ -219,7 +219,7 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
 }
 
 /// Returns all pairs of `count` strips in rounds without repeated strips (circle method: the first
-/// strip stays, the others rotate).
+/// strip stays, the other strips rotate).
 fn tournament_rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
     let even = count + count % 2;
     let strip_at = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };

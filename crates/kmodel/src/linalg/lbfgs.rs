@@ -27,15 +27,16 @@ pub struct LbfgsLimits {
     pub steps: usize,
     /// Largest change of a variable in the first trial of a step.
     pub max_step: f64,
-    /// The search ends after a step that lowers the function by at most this, or at a point whose
-    /// gradient has no larger component.
+    /// The search ends after a step that lowers the function by at most this number, or at a point
+    /// whose gradient has no component larger than this number.
     pub tolerance: f64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Minimum {
     pub x: Vec<f64>,
-    /// Value of the function at `x`; infinite if it or its gradient is not finite at the start.
+    /// Value of the function at `x`; infinite if the function or its gradient is not finite at the
+    /// start.
     pub value: f64,
     pub steps: usize,
 }
@@ -125,7 +126,7 @@ fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_step:
 }
 
 /// Returns a point along the projected direction that satisfies the weak Wolfe conditions, or the
-/// longest trial with sufficient decrease; `None` if no trial has it.
+/// longest trial with sufficient decrease; `None` if no trial has sufficient decrease.
 fn line_search<E>(
     current: &Point,
     direction: &[f64],

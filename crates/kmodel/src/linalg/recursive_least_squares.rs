@@ -116,8 +116,8 @@ impl RecursiveLeastSquares {
         3 * 8 * q * q + 8 * BLOCK_ROWS * (3 * q + BLOCK_ROWS) + GramScratch::<f64>::bytes(q, t, BLOCK_ROWS, threads)
     }
 
-    /// Learns a block of b rows, φ (b x p) and y (b x t) row-major, and returns the sum of the
-    /// squared prediction errors, as if learned row by row; `None` if P overflows f64.
+    /// Learns a block of b rows, φ (b x p) and y (b x t) row-major. Returns the sum of the squared
+    /// prediction errors, as if the rows were learned one by one; `None` if P overflows f64.
     pub fn learn<T: Real>(
         &mut self,
         (phi, y): (&[T], &[f64]),

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Node j of a complete binary tree has the function s_j(x) = a_jᵀb(x) + c_j of the basis of f₀ and
-//! a half-width h_j. It gives the fraction (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to its
-//! second child 2j + 2 and the rest to the first child 2j + 1. The weight w_l is the product of the
-//! fractions on the path to leaf l. The weights of a row sum to 1, most rows are in one leaf, and f
-//! is continuous.
+//! a half-width h_j. The node passes the fraction (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to
+//! the second child 2j + 2 and the remaining fraction to the first child 2j + 1. The weight w_l is
+//! the product of the fractions on the path to leaf l. The weights of a row sum to 1, most rows are
+//! in one leaf, and f is continuous.
 //!
 //! *Flops* per row: f₀, 2m per node, and the kernel values of the leaves with a positive weight.
 //! *Bytes*: the rows of all leaves.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::{fs::File, path::Path, sync::Arc};
 
-/// Largest header size in bytes. A file with a larger one is rejected, as by safetensors itself.
+/// Largest header size in bytes. A file with a larger header is rejected, as by safetensors itself.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 impl AnyModel {
@@ -52,7 +52,7 @@ impl AnyModel {
     }
 }
 
-/// The part of the metadata that decides whether this version can read the rest.
+/// The part of the metadata that decides whether this version can read all metadata.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct VersionEntry {

@@ -32,7 +32,8 @@ pub struct ModelMetadata {
     pub map: String,
     /// Number of features.
     pub rank: usize,
-    /// Regularisation parameter of (1/n)Σloss + lambda‖w‖²; `None` for solvers without.
+    /// Regularisation parameter of (1/n)Σloss + lambda‖w‖²; `None` for solvers without
+    /// regularisation.
     pub lambda: Option<f64>,
     /// Treatment of the intercept.
     pub intercept: Intercept,
@@ -55,7 +56,7 @@ pub struct ModelMetadata {
     /// True for one-vs-one scores.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pairs: bool,
-    /// Certificate at this rank; null for maps without one.
+    /// Certificate at this rank; null for maps without a certificate.
     pub certificate: Option<Certificate>,
     /// Number of training rows.
     pub rows: u64,
@@ -82,7 +83,8 @@ pub struct ModelMetadata {
 pub struct SecondView {
     /// Kernel, as an expression that can be parsed.
     pub kernel: String,
-    /// Number of its kernel functions; all others belong to the first view.
+    /// Number of kernel functions of the second view; all other kernel functions belong to the
+    /// first view.
     pub functions: usize,
 }
 
@@ -123,7 +125,7 @@ pub enum Intercept {
     /// Fitted without a penalty.
     #[default]
     Free,
-    /// Weight of a constant feature 1, penalised like the others.
+    /// Weight of a constant feature 1, penalised like the other weights.
     Penalised,
     /// No intercept.
     None,

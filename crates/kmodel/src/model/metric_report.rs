@@ -18,7 +18,7 @@ pub struct MetricReport {
     pub spread: Vec<f64>,
     /// Rounds of the learning.
     pub rounds: Vec<RoundReport>,
-    /// Errors on rows that the metric was not learned from; `None` without such rows.
+    /// Errors on rows that the metric was not learned from; `None` if there are no such rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<MetricTestErrors>,
 }

@@ -266,8 +266,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes the outputs as [`predict_outputs`](Self::predict_all) does, and the values of the
-    /// tree nodes instead of the contributions of the leaves.
+    /// Computes the outputs as [`predict_outputs`](Self::predict_outputs) does, and the values of
+    /// the tree nodes instead of the contributions of the leaves.
     fn predict_strips(
         &self,
         basis: &BasisFunctions<T>,

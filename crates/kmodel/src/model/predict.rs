@@ -109,8 +109,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes scores as [`few_scores`](Self::row_heads) does, `COUNT` of them together. If fewer
-    /// remain, the last score is repeated.
+    /// Computes scores as [`few_scores`](Self::few_scores) does, `COUNT` scores together. If fewer
+    /// scores remain, the last score is repeated.
     #[inline(always)]
     fn interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();

@@ -24,8 +24,8 @@ pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Ne
     lists
 }
 
-/// An undirected graph: two nodes share an edge if either is among the nearest of the other. The
-/// length of an edge is the distance of its nodes.
+/// An undirected graph: two nodes share an edge if one of them is among the nearest neighbours of
+/// the other node. The length of an edge is the distance of its nodes.
 #[derive(Debug)]
 pub struct Graph {
     /// Node i has the edges `starts[i]..starts[i + 1]`.

@@ -5,13 +5,13 @@
 //! equal. The penalty term makes the solution unique if there are more neighbours than features.
 //!
 //! For new rows ([`Reconstruction::for_rows`]), the penalty of a neighbour that is much nearer than
-//! the others decreases with its squared distance. A row equal to a node is then reconstructed from
-//! this node alone. With a uniform penalty it would be a mixture of its neighbours, up to a tenth
-//! of the embedding away from the node. Nodes use a uniform penalty: otherwise two equal nodes
-//! would be reconstructed only from each other.
+//! the other neighbours decreases with its squared distance. A row equal to a node is then
+//! reconstructed from this node alone. With a uniform penalty it would be a mixture of its
+//! neighbours, up to a tenth of the embedding away from the node. Nodes use a uniform penalty:
+//! otherwise two equal nodes would be reconstructed only from each other.
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
-//! Science 290, 2000; the penalty is the one of scikit-learn.
+//! Science 290, 2000; scikit-learn uses the same penalty.
 
 use super::{Neighbour, Nodes};
 

@@ -61,7 +61,7 @@ impl<T: Real> Model<T> {
             ));
         }
         if self.metadata.pairs {
-            return Err(unsupported("it is a one-vs-one classifier; fit it without `pairs`"));
+            return Err(unsupported("it is a one-vs-one classifier; fit it with `multiclass` one-vs-rest"));
         }
         let spec = Kernel::parse(&self.metadata.kernel)?.resolve_columns(&self.metadata.features)?;
         let expression =

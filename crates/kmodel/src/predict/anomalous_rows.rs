@@ -68,8 +68,8 @@ impl Predictor {
     /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
     /// all rows if the table has fewer.
     ///
-    /// The columns are those that `heap` selects, the row number in the table as `row`, `score` or
-    /// `novelty`, and, in formats with text, `reasons`.
+    /// The columns are the columns that `kept` selects, then `row`, the row number in the table,
+    /// then `score` or `novelty`. Formats with text also get `reasons`.
     ///
     /// *Cost*: one pass, the kept columns of the written rows, and their reasons
     /// ([`FeatureContribution`]). *Bytes*: as [`Predictor::scores`], and the rows to write.

@@ -177,7 +177,7 @@ fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usiz
     columns.into_iter().map(KeptValues::F64).collect()
 }
 
-/// Returns the position of the largest score, the first of equal ones.
+/// Returns the position of the largest score, the first position if several scores are equal.
 fn argmax(scores: &[f64]) -> usize {
     (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
 }

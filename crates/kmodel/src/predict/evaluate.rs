@@ -62,10 +62,11 @@ pub struct ChartData {
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
     /// Effects of some thresholds between two classes: the decision threshold, some probabilities,
-    /// and the cheapest one if costs were specified.
+    /// and the cheapest threshold if costs were specified.
     pub thresholds: Vec<ThresholdScores>,
     /// Predicted probabilities and observed fractions, by ascending probability, for models with
-    /// probabilities: of the positive of two classes, or of the predicted one of more classes.
+    /// probabilities. For two classes these are probabilities of the positive class, for more
+    /// classes of the predicted class.
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
@@ -158,8 +159,8 @@ impl Predictor {
     }
 
     /// Scores how a model with one output orders the rows of every group of `selected`, compared
-    /// with the grades in its target. `top` places per group are scored, 10 by default. Without a
-    /// group column all rows are one group.
+    /// with the grades in its target. `top` places per group are scored, 10 by default. If there is
+    /// no group column, all rows are one group.
     ///
     /// *Cost*: one pass, with one prediction per row, and n ln n.
     /// *Bytes*: as [`Predictor::scores`], and 60 per row.
@@ -205,7 +206,7 @@ impl Predictor {
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut sums, keys) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
-        // a uniform sample of the rows: those with the smallest keys
+        // a uniform sample of the rows: the rows with the smallest keys
         let (mut sample, mut row) = (Smallest::<SamplePoint>::new(MAX_POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let rows = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
@@ -304,8 +305,8 @@ fn warn_worst_rows(worst_rows: &[(u64, u64)], squares: f64, rows: u64, run: &Run
     }
 }
 
-/// Returns the plan term of the scores stored for ranking: for two classes, as long as the area
-/// under the ROC curve is exact.
+/// Returns the plan term of the scores that are stored for a ranking. For two classes, scores are
+/// stored up to the number of rows at which the area under the ROC curve is exact.
 fn ranking_term(selected: &SelectedTable, classes: usize) -> MemoryTerm {
     let rows = selected.row_count_if_known().map_or(MAX_EXACT_ROWS, |rows| MAX_EXACT_ROWS.min(rows as usize));
     let bytes = if classes == 2 { RankedScores::bytes(rows) } else { 0 };

@@ -29,7 +29,7 @@ const FAR_DEVIATIONS: f64 = 3.0;
 /// Bound on the rounding error of a value that is scaled and unscaled, in units of ε.
 const ROUNDING_UNITS: f64 = 8.0;
 
-/// Trial values without landmarks, in eighths of a standard deviation from the mean.
+/// Trial values if the model has no landmarks, in eighths of a standard deviation from the mean.
 const TRIAL_EIGHTHS: std::ops::RangeInclusive<i32> = -16..=16;
 
 /// A column that makes a row anomalous.

@@ -97,8 +97,8 @@ impl Predictor {
         Ok(Self(inner, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
     }
 
-    /// Sets the positive class of two to this label; the default is the second. Call it before
-    /// [`Predictor::with_threshold`].
+    /// Sets the positive class of a two-class model to this label; the default is the second class.
+    /// Call it before [`Predictor::with_threshold`].
     ///
     /// # Errors
     /// A label without a class; a model that does not have two classes.
@@ -173,9 +173,9 @@ impl Predictor {
         Self::new(AnyModel::load(path)?)
     }
 
-    /// Loads a model, unless its file exceeds the memory budget and the size of the program itself.
-    /// A smaller model is planned together with its table, so that an error message names a budget
-    /// that suffices for both.
+    /// Loads a model. Rejects a file that alone exceeds both the memory budget and the memory of
+    /// the process without a model. A smaller model is planned together with its table, so that an
+    /// error message names a budget that suffices for both.
     ///
     /// # Errors
     /// The errors of [`Predictor::load`], and of the memory plan.
@@ -227,8 +227,8 @@ impl Predictor {
         options.with_reading(metadata.reading.clone().with_encoding(metadata.encoding.as_deref()))
     }
 
-    /// Returns the metric before the kernel, and the importance of each feature in it; `None`
-    /// without a metric.
+    /// Returns the metric before the kernel, and the importance of each feature in it; `None` if
+    /// the model has no metric.
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(AnyTypedModel: &self.0, typed => typed.model.metric.as_ref())?;
         let metadata = self.metadata();
@@ -372,8 +372,8 @@ impl Predictor {
     /// number of rows. `other_terms` are the plan terms of the memory that the caller uses during
     /// the pass.
     ///
-    /// *Cost*: one pass, with one prediction per row.
-    /// *Bytes*: the model, and a segment of scores per lane.
+    /// *Cost*: one pass, with one prediction per row. *Bytes*: the model, and a segment of scores
+    /// per lane (worker thread).
     ///
     /// # Errors
     /// A plan that exceeds the memory; bad rows with their position; a prediction that is not
@@ -404,7 +404,8 @@ impl Predictor {
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
-    /// row-major: the deviation of the mean and the noise combined. Empty without [`Extras::std`].
+    /// row-major: the deviation of the mean and the noise combined. Empty unless [`Extras::std`] is
+    /// set.
     pub fn standard_deviations(&self, scores: &Scores) -> Vec<f64> {
         let noise =
             self.quadratic().filter(|_| self.metadata().task == Task::Regression).map_or(&[][..], |q| &q.output_scales);

@@ -4,7 +4,7 @@
 //! squares. With the features φ = bF the variance is ‖φR + s‖² + c in units of the noise variance.
 //! Hence P is (R, s)(R, s)ᵀ, with c added to its last entry, which belongs to the intercept. R and
 //! the weights w follow from FR and Fw, the coefficients on the basis, by a QR factorisation of F.
-//! The new model has the basis of the old one.
+//! The new model has the basis of the old model.
 //!
 //! *Flops*: the features of every row and 3r²; QR factorisation, 2mr².
 //! *Bytes*: as [`Predictor::scores`] for r outputs, plus about 40mr.
@@ -20,7 +20,8 @@ use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{Real, decompose::orthonormal_basis};
 use kstore::{SelectedTable, budget::MemoryTerm};
 
-/// A model that has learned rows online, and its error on these rows before it learned them.
+/// A model that has learned rows online, and the error of its predictions of these rows before
+/// learning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OnlineUpdate {
@@ -40,7 +41,7 @@ impl Predictor {
     /// has the coefficients of ridge regression on the rows of the fit and of the table, with
     /// regularisation parameter lambda·n and the basis and scaling of the fit.
     ///
-    /// The certificate remains the one of the fit.
+    /// The certificate remains the certificate of the fit.
     ///
     /// ```
     /// use ksolve::job::{Fit, Run};

@@ -1,4 +1,5 @@
-//! Predictions of a model for the rows of a table, segment by segment, in row order.
+//! Predictions of a model for the rows of a table, segment by segment (ranges of consecutive rows),
+//! in row order.
 
 use super::typed_model::{BasisRows, TypedModel, is_far};
 use crate::row_weights::{self, RowWeights};
@@ -60,19 +61,19 @@ pub struct Scores {
     /// Values of the model's quadratic function, one per row; empty unless requested.
     pub quadratic: Vec<f64>,
     /// √(k(x, x) − ‖φ(x)‖²), one per row: the norm of the residual outside the span of the
-    /// features; or k(x, x) with [`Extras::squares`]; empty unless requested.
+    /// features. With [`Extras::squares`], k(x, x) instead. Empty unless requested.
     pub residual: Vec<f64>,
     /// Pre-images, row-major, d per row; empty unless requested.
     pub preimages: Vec<f64>,
     /// Number of pre-images that did not converge.
     pub unconverged: u64,
-    /// Numeric targets of the table, row-major; empty without targets.
+    /// Numeric targets of the table, row-major; empty if there are no targets.
     pub y: Vec<f64>,
     /// Row weights, if the selection has a weight column.
     pub weights: RowWeights,
-    /// Codes of the class column in the model's classes; empty without a class column.
+    /// Codes of the class column in the model's classes; empty if there is no class column.
     pub classes: Vec<u32>,
-    /// Labels of the group column; empty without a group column.
+    /// Labels of the group column; empty if there is no group column.
     pub groups: Vec<Label>,
     /// Stored row numbers.
     pub rows: Vec<u64>,
@@ -224,7 +225,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Warns about rows outside the training ranges, and names the feature with most of them.
+    /// Warns about rows outside the training ranges, and names the feature that is outside most
+    /// often.
     fn warn_outside(&self, rows: u64, stages: &dyn StageObserver) {
         let counts = self.outside_counts.1.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.typed.model.metadata.features.iter();

@@ -22,8 +22,8 @@ pub(super) struct TypedModel<T: Real> {
     pub(super) ranges: Option<Vec<[T; 2]>>,
 }
 
-/// Rounds a value to f32, as in the fit, although the model predicts in f64: categories that
-/// equalled a landmark's category in the fit must do so here too.
+/// Rounds a value to f32, as in the fit, although the model predicts in f64. Categories that
+/// equalled a landmark's category in the fit must also equal it in predictions.
 fn round_to_f32(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }

@@ -92,8 +92,8 @@ pub struct PredictionSummary {
 impl Predictor {
     /// Writes the predictions of the selected rows to a file, in their order.
     ///
-    /// The columns are those that `kept` selects from the same rows, then `prediction`, or
-    /// `prediction_<target>` for several targets; labels are written as in the fit. The extension
+    /// The columns are the columns that `kept` selects from the same rows, then `prediction`, or
+    /// `prediction_<target>` for several targets. Labels are written as in the fit. The extension
     /// of `path` selects the format. Rows with missing values that [`Missing::Keep`] keeps have
     /// null predictions.
     ///

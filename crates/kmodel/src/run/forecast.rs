@@ -1,8 +1,8 @@
-//! The plan of a run: the shape of its passes, its stages, and their memory.
+//! The plan of a run: the shape of the passes, the stages, and the memory of the stages.
 
 use kstore::MemoryPlan;
 
-/// The shape of passes: tiles, segments and lanes.
+/// The shape of passes: tiles, segments and lanes, which [`kstore::pass`] defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassShape {
     /// Rows per tile.

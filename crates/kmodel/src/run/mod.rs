@@ -14,7 +14,7 @@ use crate::linalg::strips::lock;
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
 use kstore::{CancelToken, Workers, budget, rayon};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// The resources that a job may use. The result is bit-identical for all of them.
@@ -27,7 +27,9 @@ use std::time::Instant;
 #[derive(Clone)]
 pub struct Run<'a> {
     memory: usize,
-    workers: Workers,
+    threads: usize,
+    /// Workers, started at first use.
+    workers: OnceLock<Workers>,
     stage_observer: &'a dyn StageObserver,
     cancel: CancelToken,
     #[doc(hidden)]
@@ -40,8 +42,7 @@ pub struct Run<'a> {
 
 impl std::fmt::Debug for Run<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let threads = self.workers.threads();
-        f.debug_struct("Run").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
+        f.debug_struct("Run").field("memory", &self.memory).field("threads", &self.threads).finish_non_exhaustive()
     }
 }
 
@@ -58,7 +59,8 @@ impl<'a> Run<'a> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             memory: budget::default_memory(),
-            workers: Workers::new(cores),
+            threads: cores,
+            workers: OnceLock::new(),
             stage_observer: &NoStageObserver,
             cancel: CancelToken::new(),
             scratch: None,
@@ -76,13 +78,20 @@ impl<'a> Run<'a> {
     /// Sets the number of threads; the job creates its own pool.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { workers: Workers::new(threads).with_cancel(self.cancel.clone()), ..self }
+        Self { threads, workers: OnceLock::new(), ..self }
     }
 
     /// Sets the thread pool, such as the pool of the calling program.
     #[must_use]
     pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
-        Self { workers: Workers::from_pool(pool).with_cancel(self.cancel.clone()), ..self }
+        self.with_workers(Workers::from_pool(pool))
+    }
+
+    /// Sets the worker threads, such as those of an earlier run.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_workers(self, workers: Workers) -> Self {
+        Self { workers: OnceLock::from(workers.with_cancel(self.cancel.clone())), ..self }
     }
 
     /// Sets the observer of stages, rows and warnings.
@@ -95,7 +104,8 @@ impl<'a> Run<'a> {
     /// an iteration. The error then satisfies [`crate::Error::is_interrupted`].
     #[must_use]
     pub fn cancel(self, cancel: CancelToken) -> Self {
-        Self { workers: self.workers.with_cancel(cancel.clone()), cancel, ..self }
+        let workers = self.workers.into_inner().map(|workers| workers.with_cancel(cancel.clone()));
+        Self { workers: workers.map_or_else(OnceLock::new, OnceLock::from), cancel, ..self }
     }
 
     /// Sets the folder for decoded rows, features and kernel values that do not fit in memory.
@@ -124,7 +134,7 @@ impl<'a> Run<'a> {
 
     #[doc(hidden)]
     pub fn workers(&self) -> &Workers {
-        &self.workers
+        self.workers.get_or_init(|| Workers::new(self.threads).with_cancel(self.cancel.clone()))
     }
 
     #[doc(hidden)]
@@ -138,7 +148,7 @@ impl<'a> Run<'a> {
     pub fn resources(&self) -> Resources<'_> {
         Resources {
             memory: self.memory,
-            workers: &self.workers,
+            workers: self.workers(),
             stage_observer: self.stage_observer,
             journal: None,
             scratch: self.scratch,

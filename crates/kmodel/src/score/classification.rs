@@ -69,7 +69,7 @@ pub struct ClassScores {
     pub rows: f64,
     /// Fraction of the rows predicted as the class that belong to it.
     pub precision: Option<f64>,
-    /// Fraction of the rows of the class that were predicted as it.
+    /// Fraction of the rows of the class that were predicted as the class.
     pub recall: Option<f64>,
     /// 2 tp / (2 tp + fp + fn).
     pub f1: Option<f64>,
@@ -198,8 +198,7 @@ impl<'a> ClassificationSums<'a> {
         }
     }
 
-    /// Adds a row with its scores, the code of its class, which the model may not know, and its
-    /// weight.
+    /// Adds a row with its scores, class code and weight. The model may not know the class.
     pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
         let Some(counts) = self.counts.get_mut(truth) else {
@@ -217,7 +216,8 @@ impl<'a> ClassificationSums<'a> {
         self.ranks.as_ref().map(RankedScores::ranking)
     }
 
-    /// Returns predicted probabilities and observed fractions; `None` without probabilities.
+    /// Returns predicted probabilities and observed fractions; `None` if the model has no
+    /// probabilities.
     pub(crate) fn calibration(&self) -> Option<Vec<CalibrationBin>> {
         let mean = |bin: &CalibrationBin| {
             let rows = bin.rows;
@@ -290,7 +290,7 @@ impl<'a> ClassificationSums<'a> {
     }
 }
 
-/// Converts the score of two classes to one that is larger for the positive class, and back.
+/// Converts the score of two classes to a score that is larger for the positive class, and back.
 pub(crate) fn orient_score(score: f64, positive: usize) -> f64 {
     if positive == 1 { score } else { -score }
 }

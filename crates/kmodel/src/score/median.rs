@@ -35,7 +35,8 @@ impl RunningMedian {
         }
     }
 
-    /// Returns the weighted median, or the mean of the two middle numbers; `None` without numbers.
+    /// Returns the weighted median, or the mean of the two middle numbers; `None` if there are no
+    /// numbers.
     pub(super) fn value(&self) -> Option<f64> {
         if self.histogram.is_empty() {
             let mut sorted = self.values.clone();

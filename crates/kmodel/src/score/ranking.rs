@@ -11,8 +11,8 @@ const MAX_GRADE: f64 = 30.0;
 pub struct RankingScores {
     /// Number of rows scored.
     pub rows: u64,
-    /// Number of groups with rows of different grades; means are over these groups. Without a group
-    /// column all rows are one group.
+    /// Number of groups with rows of different grades; means are over these groups. If there is no
+    /// group column, all rows are one group.
     pub groups: u64,
     /// Mean over the groups of the normalised discounted cumulative gain: the sum of (2^grade −
     /// 1)/log₂(1 + place), divided by its value for the best order. Null if a grade is below 0 or
@@ -148,7 +148,8 @@ impl RowsByScore {
         (best > 0.0).then(|| sum / best)
     }
 
-    /// Returns the mean precision at the rows with a grade above 0; `None` without such rows.
+    /// Returns the mean precision at the rows with a grade above 0; `None` if there are no such
+    /// rows.
     fn average_precision(&self) -> Option<f64> {
         let (mut seen, mut hits, mut sum) = (0.0, 0.0, 0.0);
         for tied in self.tied_runs() {

@@ -4,7 +4,7 @@
 pub(crate) const MAX_EXACT_ROWS: usize = 1 << 20;
 
 /// Leading bits of an ordered f32 that select a histogram bin: sign, exponent and 9 bits of the
-/// mantissa, so scores in one bin differ by at most 0.2 %; 2 · 2^18 counts are 4 MiB.
+/// mantissa, so scores in one bin differ by at most 0.2 %. The 2 · 2^18 counts take 4 MiB.
 const BIN_BITS: u32 = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,7 +102,8 @@ impl Ranking {
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
     /// positive; rows with a score above it are called positive. It is midway between two scores.
-    /// Of several thresholds with the same cost it is the highest. `None` without rows.
+    /// If several thresholds have the same cost, it is the highest of them. `None` if there are no
+    /// rows.
     pub(crate) fn cheapest_threshold(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
         let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
         let costs = std::iter::once((0.0, 0.0)).chain(self.cumulative_weights()).map(cost).enumerate();
@@ -138,7 +139,7 @@ impl Ranking {
         if p == 0.0 || n == 0.0 {
             return None;
         }
-        // a point is kept only at a minimum distance from the previous one
+        // a point is kept only at a minimum distance from the previous point
         let (min_distance, end) = (2.0 / max_points.max(1) as f64, (1.0, 1.0));
         let mut points = vec![(0.0, 0.0)];
         for point in self.cumulative_weights().map(|above| (above.1 / n, above.0 / p)) {
@@ -151,8 +152,8 @@ impl Ranking {
     }
 
     /// Returns the average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision
-    /// P and recall R: the area under the precision-recall curve without interpolation. `None`
-    /// without positive rows.
+    /// P and recall R: the area under the precision-recall curve without interpolation. `None` if
+    /// there are no positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let each = self.weights_by_score.iter().zip(self.cumulative_weights());
         let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
@@ -160,7 +161,7 @@ impl Ranking {
     }
 
     /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
-    /// `None` without positive rows.
+    /// `None` if there are no positive rows.
     pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
         let mut points = Vec::<(f64, f64)>::new();
         for (i, (tp, fp)) in self.cumulative_weights().enumerate() {

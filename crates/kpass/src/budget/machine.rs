@@ -35,7 +35,7 @@ fn available_under(root: &Path) -> Option<usize> {
 const ADDRESS_LIMITS: [&str; 2] = ["Max address space", "Max data size"];
 
 /// Returns the limit on the address space of this process, in bytes (`ulimit -v`, `ulimit -d`);
-/// `None` without a limit.
+/// `None` if there is no limit.
 pub fn address_limit() -> Option<usize> {
     process_limit(Path::new("/"))
 }
@@ -55,9 +55,9 @@ const STACK_BYTES: usize = 2 << 20;
 /// Size of the largest cache if the system does not report it, in bytes.
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
-/// Returns the largest number of threads, up to the requested one, whose address space fits half of
-/// the [`address_limit`] together with the current address space of the process. A thread reserves
-/// its stack and, for matrix products, twice the size of the largest cache, most of which it never
+/// Returns the largest number of threads, at most `requested`, whose address space fits half of the
+/// [`address_limit`] together with the current address space of the process. A thread reserves its
+/// stack and, for matrix products, twice the size of the largest cache, most of which it never
 /// touches.
 pub fn allowed_threads(requested: usize) -> usize {
     let Some(limit) = address_limit() else { return requested };

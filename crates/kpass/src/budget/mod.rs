@@ -8,7 +8,8 @@ pub use machine::{address_limit, allowed_threads, available, default_memory, pea
 pub use crate::shown::bytes;
 use crate::{Error, Result};
 
-/// Bytes that a consumer needs: `fixed`, plus `per_row` for each row of a tile.
+/// Bytes that a consumer needs: `fixed`, plus `per_row` for each row of a tile (the rows that a
+/// pass processes at once).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Bytes that do not depend on the number of rows in a tile.
@@ -52,7 +53,7 @@ impl MemoryTerm {
 
 /// Bytes that a process uses before it reads rows: code, free pages of the allocator, buffers of
 /// the terminal. For a program file that was just written, the system maps 3 to 4 MiB more code
-/// than later (measured: 61.5 MiB, and 65.5 for the same run).
+/// than later (measured for the same run: 61.5 and 65.5 MiB).
 const PROCESS_BYTES: usize = 29 << 20;
 
 /// Bytes that each thread adds to [`PROCESS_BYTES`]: the touched part of its stack and of its

@@ -1,4 +1,5 @@
-//! The interface between a pass and the processes that share its rows.
+//! The interface between a pass and the processes that share its rows. [`pass`](crate::pass)
+//! defines segments, stretches and lots.
 //!
 //! Every process runs the same job, with the same options on the same rows, as in an allreduce. The
 //! computation between passes is pure, and every process repeats it with the same bits. In a pass
@@ -50,7 +51,7 @@ impl Observer for NoObserver {
 /// Identifies rows that are not in a state yet, because other rows of their segment are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsKey {
-    /// Range of stored rows from which they were selected.
+    /// Range of stored rows from which the rows were selected.
     pub stored: Range<u64>,
     /// Number of selected rows.
     pub rows: u64,
@@ -122,13 +123,13 @@ pub enum FoldMode {
 /// The result of [`Engine::wait_for_node`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeOutcome {
-    /// The state of a node. A state of all segments is the total, even if it begins before the
-    /// requested segment.
+    /// A node whose state was read. If the node contains all segments, its state is the total of
+    /// the pass, and the node may begin before the requested segment.
     Received(Node),
     /// The process that claimed these segments has left: this process must fold them now.
     Lost(Range<u64>),
-    /// This process has the rows of these segments, which begin with the requested one, in its
-    /// [`PartialRows`]. It folds them and does not pass their states to the engine.
+    /// The [`PartialRows`] of this process have the rows of these segments, which begin with the
+    /// requested segment. The process folds the rows, and does not pass the states to the engine.
     Local(Range<u64>),
 }
 
@@ -149,8 +150,8 @@ pub trait Engine: Sync {
     /// # Errors
     /// If the run has no such pass.
     fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)>;
-    /// Claims segments that no process has claimed; `None` if none are left. It may wait for a
-    /// process that folded them in an earlier pass.
+    /// Claims segments that no process has claimed; returns `None` if no segment is left. The call
+    /// may wait, so that a process can claim again the segments that it folded in an earlier pass.
     ///
     /// # Errors
     /// Errors of the medium that carries the states; [`crate::Error::Interrupted`] if the observer
@@ -180,11 +181,11 @@ pub trait Engine: Sync {
     fn store_total(&self, _pass: &PassKey, _rows: u64, _state: &dyn Persist) -> Result<()> {
         Ok(())
     }
-    /// Returns the store for rows of incomplete segments, if the engine has one.
+    /// Returns the store for rows of incomplete segments, if the engine has such a store.
     fn partial_rows(&self) -> Option<&dyn PartialRows> {
         None
     }
-    /// Leaves the job. The flag is true if the states of the job are not needed any more: it has
-    /// succeeded, or would fail again in any process.
+    /// Leaves the job. The flag is true if the states of the job are not needed any more, because
+    /// the job has succeeded or would fail again in any process.
     fn leave(&self, _is_final: bool) {}
 }

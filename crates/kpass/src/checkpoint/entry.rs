@@ -28,8 +28,8 @@ impl Entry<'_> {
         self.header.rows
     }
 
-    /// Records one more merged segment: `done` is their number so far, and `rows` the number of
-    /// rows of this one. Saves the state if a save is due.
+    /// Records one more merged segment. `done` is the number of merged segments so far, and `rows`
+    /// the number of rows of this segment. Saves the state if a save is due.
     pub(crate) fn record_segment(&mut self, done: u64, rows: u64, state: &impl Persist) {
         self.header.done = done;
         self.header.rows += rows;
@@ -49,8 +49,8 @@ impl Entry<'_> {
         self.save_if_due(self.journal.save_interval / MIN_LOSS_DIVISOR, false, state);
     }
 
-    /// Saves the state if it contains unsaved work of at least the given time and, if the flag is
-    /// set, if saving takes only a small fraction of that time.
+    /// Saves the state if at least `min_elapsed` of work is unsaved. With `only_if_cheap`, saving
+    /// must also take only a small fraction of that time.
     fn save_if_due(&mut self, min_elapsed: Duration, only_if_cheap: bool, state: &impl Persist) {
         let elapsed = self.unsaved_since.elapsed();
         if !self.has_unsaved_work || elapsed < min_elapsed {

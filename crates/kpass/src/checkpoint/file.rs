@@ -32,7 +32,7 @@ pub struct Cut {
     pub segment: u64,
     /// First stored row of the pass.
     pub start: u64,
-    /// Stored row after the last one of the pass.
+    /// Stored row after the last row of the pass.
     pub end: u64,
 }
 
@@ -230,8 +230,7 @@ impl<'a> Stored<'a> {
         Self::new(Path::new("the entry"), Box::new(std::io::Cursor::new(bytes)), bytes.len() as u64)
     }
 
-    /// Reads the header and checks it against the length of the file before it allocates anything
-    /// of its size.
+    /// Reads the header. Compares its sizes with the length of the file before it allocates memory.
     fn new(path: &Path, mut input: Box<dyn ReadSeek + 'a>, length: u64) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let mut size = [0; 8];
@@ -278,8 +277,8 @@ impl<'a> Stored<'a> {
         Digest::of(serde_json::to_string(&self.file_metadata).unwrap_or_default().as_bytes())
     }
 
-    /// Returns the names of the arrays, in the order of their bytes; empty arrays at one offset in
-    /// the order of their names.
+    /// Returns the names of the arrays, in the order of their offsets. Empty arrays at the same
+    /// offset are sorted by name.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names = self.metadata.offset_keys();
         names.sort_by_cached_key(|name| (self.metadata.info(name).map(|info| info.data_offsets), name.clone()));
@@ -369,8 +368,8 @@ impl<'a> Stored<'a> {
     /// The errors of [`Stored::fill`].
     pub fn verify(&mut self) -> Result<()> {
         self.prefix.clear();
-        // in pieces, because arrays may be as long as the table; of whole words, as the digest
-        // needs
+        // reads in pieces, because arrays may be as long as the table; the length of a piece is a
+        // multiple of 8 bytes, as the digest requires
         let mut piece = vec![0u8; 1 << 20];
         for name in self.metadata.offset_keys() {
             let (name, info) = self.find_array(&name)?;

@@ -28,8 +28,8 @@ impl Manifest {
         Digest::of(serde_json::to_string(&copied).unwrap_or_default().as_bytes())
     }
 
-    /// Returns the first difference from the run of another process, which may read copies of the
-    /// files, as the end of a sentence.
+    /// Returns, as the end of a sentence, the first difference from the run of another process,
+    /// which may read copies of the files.
     pub(crate) fn job_difference(&self, other: &Self) -> Option<String> {
         let mut other = other.clone();
         for (theirs, ours) in other.files.iter_mut().zip(&self.files) {
@@ -39,7 +39,7 @@ impl Manifest {
         self.difference(&other)
     }
 
-    /// Returns the first difference between this run and a saved one, as the end of a sentence.
+    /// Returns, as the end of a sentence, the first difference between this run and the saved run.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {
             return Some(format!("it was written by version {}, but this is version {}", saved.version, self.version));

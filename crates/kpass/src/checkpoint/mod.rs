@@ -3,13 +3,14 @@
 //!
 //! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a
 //! folder with a manifest, which identifies the run, and one safetensors file for each pass that
-//! was worth saving, with the merged state of the pass's first segments. The file names begin with
-//! a digest of the run's manifest: a run writes and removes only files with such names, and rejects
-//! a folder that contains other files. A resumed run recomputes everything that is not in a file:
-//! it skips the rows of a complete pass, continues an incomplete pass at the segment where it
-//! stopped, and starts a pass without a file at its first segment. States are merged in segment
-//! order either way, so the result has the same bits as without a stop, whatever the threads and
-//! the memory of the two runs.
+//! was worth saving. Such a file contains the merged state of the pass's first segments (fixed
+//! ranges of rows, see [`pass`](crate::pass)). The file names begin with a digest of the run's
+//! manifest: a run writes and removes only files with such names, and rejects a folder that
+//! contains other files. A resumed run recomputes everything that is not in a file. It skips the
+//! rows of a complete pass, continues an incomplete pass at the segment where the pass stopped, and
+//! starts a pass without a file at the first segment. States are merged in segment order either
+//! way, so the result has the same bits as without a stop, whatever the threads and the memory of
+//! the two runs.
 //!
 //! ```text
 //! model.safetensors.checkpoint/
@@ -58,11 +59,12 @@ pub const FORMAT_VERSION: u64 = 2;
 /// Default time between two saves of a pass, which is the work that a crash may cost.
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// When a pass or a run ends, its state is saved if otherwise at least 1\/`MIN_LOSS_DIVISOR` of the
-/// time between saves would be lost: a second of work, with the default of 30 s between saves.
+/// When a pass or a run ends, the state is saved if otherwise at least 1\/`MIN_LOSS_DIVISOR` of the
+/// time between saves would be lost. With the default of 30 s between saves, this is a second of
+/// work.
 const MIN_LOSS_DIVISOR: u32 = 30;
 
-/// A save is due only after this many times the time that it takes.
+/// A save is due only if the unsaved work took at least this many times as long as a save.
 const SAVE_COST_FACTOR: u32 = 20;
 
 /// Assumed speed of the first save, in bytes per second: a modest disk, including the flush.
@@ -139,8 +141,8 @@ impl std::fmt::Debug for Journal<'_> {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the journal in `folder` of the run that `manifest` describes. It saves about once in
-    /// the given time.
+    /// Opens the journal of the run that `manifest` describes, in `folder`. The journal saves about
+    /// once per `save_interval`.
     ///
     /// Entries that `resume` does not use are removed when the first pass begins. Nothing is
     /// written yet.

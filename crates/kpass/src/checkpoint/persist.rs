@@ -49,10 +49,10 @@ pub trait Persist {
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()>;
 }
 
-/// Implements [`Persist`] from a list of fields, each with its kind and its name in the file. The
-/// kinds are: `one` for a number; `fill` for an array of known length, and `read` for an array of
-/// any length; `part` for a field that is itself a state; and `some` for an optional part, which
-/// must be present or absent before loading as it was when it was saved.
+/// Implements [`Persist`] from a list of fields, each with its kind and its name in the file. `one`
+/// is a number, `fill` an array of known length, `read` an array of any length, `part` a field that
+/// is itself a state, and `some` an optional part. Before loading, an optional part must be present
+/// if it was present when it was saved, and absent otherwise.
 ///
 /// ```
 /// struct Sums { rows: u64, sums: Vec<f64> }

@@ -1,4 +1,4 @@
-//! States of many nodes of passes in one safetensors file.
+//! A safetensors file with the states of many nodes (see [`Node`]).
 //!
 //! The metadata of the file lists its states and contains other JSON of the writer. The arrays of
 //! the state of pass 2 that begins at segment 64 are named `2.64.…`. States are copied from file to
@@ -70,7 +70,7 @@ impl StateFile {
         &self.head.about
     }
 
-    /// Returns a digest of the content, by which other files can refer to this one.
+    /// Returns a digest of the content, by which other files can refer to this file.
     pub fn digest(&self) -> String {
         self.stored.digest()
     }

@@ -46,8 +46,8 @@ fn saving_journal<'j>(journal: Option<&'j Journal<'j>>) -> Option<&'j Journal<'j
 }
 
 impl<'j> Steps<'j> {
-    /// Starts the iteration `name`, and returns it with the last saved state, or the state of
-    /// `init`.
+    /// Starts the iteration `name`, and returns it with the last saved state, or with the state of
+    /// `init` if no state was saved.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
         let Some(journal) = saving_journal(journal) else { return (Self { entry: None, done: 0 }, init()) };
         let (entry, state) = journal.entry(name, NO_CUT, STEP_UNIT, &init);
@@ -59,7 +59,7 @@ impl<'j> Steps<'j> {
     /// the file is damaged, the iteration starts from the existing state, with a warning.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) if the file is intact but holds another state:
+    /// [`Error::Damaged`](crate::Error::Damaged) if the file is intact but contains another state;
     /// `state` is then unusable.
     pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
         let Some(journal) = saving_journal(journal) else { return Ok(Self { entry: None, done: 0 }) };
@@ -89,7 +89,7 @@ impl<'j> Steps<'j> {
         self.done
     }
 
-    /// Returns true if the iteration has ended: the state is the last one.
+    /// Returns true if the iteration has ended: the state is then the final state.
     pub fn is_complete(&self) -> bool {
         self.entry.as_ref().is_some_and(Entry::is_complete)
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// The state of a segment on its way to the merge.
 pub(super) struct Delivery<S> {
-    /// Number of segments of the pass up to and including this one.
+    /// Number of segments of the pass up to and including this segment.
     pub(super) segments_done: u64,
     /// Number of the segment among all stored rows.
     pub(super) segment: u64,
@@ -177,7 +177,8 @@ impl<T: Real> PassRun<'_, '_, T> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if a segment before `segment` failed: work on this one would be discarded.
+    /// Returns true if a segment before `segment` failed, so that work on `segment` would be
+    /// discarded.
     fn is_discarded(&self, segment: u64) -> bool {
         self.has_failed.load(Ordering::Relaxed)
             && self.lock_order().first_failure.as_ref().is_some_and(|(at, _)| *at < segment)

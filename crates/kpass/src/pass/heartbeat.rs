@@ -89,8 +89,8 @@ impl HeartbeatWriter {
         Ok(())
     }
 
-    /// Writes the last heartbeat; returns false if there was no first one, or if the last was
-    /// written already.
+    /// Writes the last heartbeat; returns false if there was no first heartbeat, or if the last
+    /// heartbeat was written already.
     pub(super) fn end(&self) -> bool {
         self.inner.ended.store(true, Ordering::Relaxed);
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();

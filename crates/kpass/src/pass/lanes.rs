@@ -1,5 +1,5 @@
 //! Sizes of passes outside a fit, for statistics, prediction and conversion: tiles, segments and
-//! lanes.
+//! lanes, which [`pass`](crate::pass) defines.
 
 use super::{Observer, Pass, Workers};
 use crate::budget::{MemoryPlan, MemoryTerm};

@@ -7,13 +7,14 @@
 //!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
-//! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a
-//! worker thread with its own state, and a **stretch** a reduction block of 32 segments. A
-//! **lot** is a work unit of segments that one of several processes claims. Tiles and segments
-//! depend only on the shape of the work. Every segment starts from [`Fold::init`], and segment
-//! states are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). Lanes and prefetch
-//! therefore change when a number is computed, but not its value: the result has the same bits for
-//! every number of threads and every budget.
+//! A [`Fold`] computes a state, such as a sum, from rows. A **tile** is the rows that a fold
+//! receives at once, a **segment** the range of rows with one partial state, a **lane** a worker
+//! thread with its own state, and a **stretch** a reduction block of 32 segments. A **lot** is a
+//! work unit of segments that one of several processes claims. Tiles and segments depend only on
+//! the shape of the work. Every segment starts from [`Fold::init`], and segment states are merged
+//! in segment order along a fixed [tree](STRETCH_SEGMENTS). Lanes and prefetch therefore change
+//! when a number is computed, but not its value: the result has the same bits for every number of
+//! threads and every budget.
 
 mod executor;
 mod heartbeat;

@@ -2,10 +2,10 @@
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
 //! rows, tile by tile from the first. A process with a part of a segment cannot fold the segment:
-//! it stores these rows as the fold would see them, and so does the process with the other part.
-//! The process that merges the states then folds all rows of the segment, which gives the same bits
-//! as reading the segment at once. A process stores less than a segment at either end of its rows,
-//! and has at most one tile of it in memory.
+//! it stores these rows as the fold would see them, and the process with the other part does the
+//! same. The process that merges the states then folds all rows of the segment, which gives the
+//! same bits as reading the segment at once. A process stores less than a segment at either end of
+//! its rows, and has at most one tile of the stored rows in memory.
 
 use super::{Fold, Pass, executor::run_pass};
 use crate::checkpoint::{Number, PartialRows, RowsKey};

@@ -1,17 +1,18 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
-//! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
-//! text under the lot's name, which succeeds only once, and stores the states of the lot's nodes.
-//! In the next pass over the same rows it starts with the lots that it folded before, because it
-//! may have cached values of their rows. It leaves the lots of other processes to them as long as
-//! those processes may just be slower. One process claims the merging, stores the total and removes
-//! the other states and the claims; the other processes wait for the total, so that each state is
-//! read once. The names do not depend on the processes. A process may therefore join late and read
-//! the totals; after a process has left, only the lots that it had claimed are folded again; and an
+//! A pass is cut into lots (work units of segments, see [`pass`](crate::pass)), which depend only
+//! on its rows. A process claims a lot by creating a text under the lot's name, which succeeds only
+//! once, and stores the states of the lot's [nodes](crate::checkpoint::Node). In the next pass over
+//! the same rows, a process starts with the lots that it folded before, because it may have cached
+//! values of these rows. It leaves a lot to the process that folded the lot before, as long as that
+//! process may just be slower. One process claims the merging, stores the total and removes the
+//! other states and the claims; the other processes wait for the total, so that each state is read
+//! once. The names do not depend on the processes. A process may therefore join late and read the
+//! totals; after a process has left, only the lots that it had claimed are folded again; and an
 //! interrupted run can continue.
 //!
-//! MARK is a digest of the job and its files. Every name begins with it and every state contains
-//! it, so that several jobs can share one medium.
+//! MARK is a digest of the job and its files. Every name begins with MARK and every state contains
+//! MARK, so that several jobs can share one medium.
 //!
 //! ```text
 //! MARK-job                 the manifest: what all processes compute
@@ -48,7 +49,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Minimum number of lots of a pass that has at least this many segments. With small lots, no
-/// process waits long for the slowest one.
+/// process waits long for the slowest process.
 const MIN_LOTS: u64 = 32;
 
 /// An engine that shares the passes of a run through a [`Medium`].
@@ -76,13 +77,14 @@ struct LotSchedule {
     /// First segments of the lots that this process folded in the previous pass, if that pass had
     /// the same cut: the process may have cached values of their rows.
     folded_before: BTreeSet<u64>,
-    /// First segments of the lots that it has claimed in this pass.
+    /// First segments of the lots that this process has claimed in this pass.
     claimed: BTreeSet<u64>,
-    /// First segments of the lots that it has not tried to claim yet, its own before the others.
+    /// First segments of the lots that this process has not tried to claim yet. The lots of
+    /// `folded_before` come first.
     unclaimed: VecDeque<u64>,
-    /// Start of the pass, the time that its own lots took, and the longest such time of the
-    /// previous passes: an estimate of the cost of recomputing the values that another process has
-    /// cached.
+    /// Start of the pass, the time that the lots of `folded_before` took, and the longest such time
+    /// of the previous passes: an estimate of the cost of recomputing the values that another
+    /// process has cached.
     pass_start: Option<Instant>,
     own_time: Option<Duration>,
     longest_own_time: Duration,
@@ -113,9 +115,9 @@ fn lot_starts(cut: Cut) -> impl Iterator<Item = u64> {
 }
 
 impl LotSchedule {
-    /// Returns true if a lot is still left to the process that folded it before. After its own
-    /// lots, this process waits as long again as they took, or took in a previous pass if that was
-    /// longer, but at most `patience`.
+    /// Returns true if a lot is still left to the process that folded it before. After it has
+    /// folded its own lots, this process waits as long as these lots took in this pass or in a
+    /// previous pass, whichever is longer, but at most `patience`.
     fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
         if self.folded_before.is_empty() || self.folded_before.contains(&start) {
             return false;
@@ -217,8 +219,8 @@ impl SharedEngine {
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
-    /// stored. With the flag, also checks whether other processes have left, and may return a lot
-    /// that this process must fold.
+    /// stored. With `check_others`, also checks whether other processes have left, and may return a
+    /// lot that this process must fold.
     fn find_state(
         &self,
         pass: &PassKey,

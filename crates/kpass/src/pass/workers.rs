@@ -205,7 +205,7 @@ impl Workers {
     }
 
     /// Runs work that cannot be interrupted, such as a decomposition, on a new thread, or on the
-    /// calling thread if the system refuses a new one. Once the token asks to stop, the call
+    /// calling thread if the system refuses a new thread. Once the token asks to stop, the call
     /// returns without waiting: the work continues to its end, and holds its memory until then.
     ///
     /// # Errors

@@ -327,10 +327,10 @@ fn fits(
         let fit = if learns { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
         // one-vs-one classifiers have no probabilities
         let paired =
-            solver == ANY_SOLVER && !learns && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
+            solver == ANY_SOLVER && !learns && fit.family().reads(&svm::MULTICLASS) && PAIRED.contains(&tuned.classes);
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
             let mut found = Vec::new();
-            let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
+            let fit = if pairs { fit.clone().set(svm::MULTICLASS.name, svm::ONE_VS_ONE) } else { fit.clone() };
             let label = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
             let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), label.clone());
             found.extend(lambdas.iter().map(at));

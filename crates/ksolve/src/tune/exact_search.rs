@@ -115,7 +115,7 @@ impl ModelSelection<'_> {
             false => LAMBDA_GRID.into_iter().skip(usize::from(learned == MAX_TRIAL_ROWS)).map(Some).collect(),
         };
         let search_rows = trials.search_row_count() as u64;
-        let growth = if fit.has_option(svm::PAIRS.name) { GROWTH_OF_PAIRS } else { GROWTH };
+        let growth = if fit.option(svm::MULTICLASS.name) == Some(svm::ONE_VS_ONE) { GROWTH_OF_PAIRS } else { GROWTH };
         let times = |rows: u64| (rows as f64 / learned as f64).powf(growth);
         // the final fit, and the test before it
         let final_cost = (times(tuned.rows) + times(search_rows)) / folds.len().max(1) as f64;

@@ -11,12 +11,12 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of rows that are read of all columns first: most columns have a value among them.
+/// Number of rows that are first read of all columns. Most columns have a value in these rows.
 const FIRST_ROWS: u64 = 1024;
 
 impl SelectedTable {
-    /// Returns the selection without the features that have no value in any of its rows, unless
-    /// they were named, and a note about them.
+    /// Returns the selection without the features that have no value in any selected row, and a
+    /// note about these features. Features that were named are kept.
     ///
     /// *Cost*: the first rows of all columns, and all rows of the columns without a value in the
     /// first rows.

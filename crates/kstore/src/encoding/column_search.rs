@@ -1,10 +1,10 @@
 //! The pass that finds the values of category columns, the ranges of time columns, and which
 //! columns have missing values.
 //!
-//! The state has a set of values for each category column: merging takes the union, and the values
+//! The state has a set of values for each category column. Merging takes the union, and the values
 //! are sorted at the end, so that the result does not depend on how the rows were split. If a
-//! column has more values than its limit, its set is dropped, in a segment or in a union of
-//! segments; every order of merging exceeds the limit.
+//! column has more values than its limit, in a segment or in a union of segments, the set of the
+//! column is dropped. The limit is exceeded in every order of merging.
 
 use super::column_values::{ColumnValues, MAX_MEAN_TEXT_BYTES, Resemblance, SmallestDigests};
 use super::integer_forms::IntegerForms;
@@ -18,7 +18,8 @@ use crate::statistics::MAX_CLASS_LABELS;
 use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers, shown};
 use std::sync::Arc;
 
-/// Minimum number of values of a column that may be numbers with a word among them.
+/// Minimum number of distinct texts of a column that is checked for being a column of numbers with
+/// some words.
 const MIN_NUMBERS: usize = 20;
 
 const SET_ENTRY_BYTES: usize = 64;
@@ -74,7 +75,7 @@ pub struct ColumnSummary {
     pub missing: u64,
     /// Earliest and latest time in ISO 8601, if the column holds times.
     pub times: Option<(String, String)>,
-    /// What its texts look like other than categories.
+    /// What the texts look like, if not like categories.
     pub resemblance: Option<Resemblance>,
 }
 
@@ -112,8 +113,8 @@ struct SearchedColumn {
 }
 
 impl SelectedTable {
-    /// Returns the search for the values of its category columns; `None` if its rows can already be
-    /// read.
+    /// Returns the search for the values of the category columns of this selection; `None` if the
+    /// rows of the selection can already be read.
     #[doc(hidden)]
     pub fn column_search(&self) -> Option<ColumnSearch> {
         let request = self.pending_request()?;
@@ -254,7 +255,7 @@ impl ColumnSearch {
         Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
     }
 
-    /// Resolves a numeric column that looked like something else.
+    /// Resolves a numeric column that may be a date, a time of day or a row counter.
     fn resolve_suspect(
         &self,
         request: &EncodingRequest,

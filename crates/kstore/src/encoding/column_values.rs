@@ -68,7 +68,7 @@ impl SmallestDigests {
     }
 }
 
-/// What a text column looks like other than categories.
+/// What a text column looks like, if not like categories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resemblance {
     /// Numbers that are written with a currency, a unit or another mark, such as this one.
@@ -134,7 +134,7 @@ impl ColumnValues {
         }
     }
 
-    /// Returns what the texts look like other than categories, or `None`.
+    /// Returns what the texts look like, if not like categories.
     pub(super) fn resemblance(&self) -> Option<Resemblance> {
         let marked = self
             .marked_number
@@ -197,8 +197,8 @@ impl ColumnValues {
         }
     }
 
-    /// Returns whether nearly every row has a text of its own, as in an identifier or a comment: no
-    /// row says anything about another.
+    /// Returns whether nearly every row has a text of its own, as in an identifier or a comment.
+    /// Such texts say nothing about other rows.
     pub(super) fn is_identifier(&self, rows: u64) -> bool {
         let values = if self.too_many { self.digests.estimate() } else { self.texts.len() as f64 };
         values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.present_rows(rows) as f64

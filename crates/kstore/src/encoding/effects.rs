@@ -9,9 +9,10 @@
 //! "Variance components", 1992, section 3.6). Effects are not rescaled: a feature with standard
 //! deviation 0.1 keeps it in the kernel, so that an uninformative column has little influence.
 //!
-//! The effect in a training row must not use the row's own target: the row number assigns each row
-//! to a fold, and a row gets the effects that the other folds estimate, as in the cross-fitting of
-//! scikit-learn's `TargetEncoder`. New rows get the effects of all rows.
+//! The effect in a training row must not use the row's own target. The row number therefore assigns
+//! each row to a fold, and a row gets the effects that the other folds estimate (out-of-fold
+//! encoding, the cross-fitting of scikit-learn's `TargetEncoder`). New rows get the effects of all
+//! rows.
 
 use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
 use crate::KeptValues;
@@ -26,7 +27,7 @@ const MAX_EFFECT_VALUES: usize = 1 << 16;
 const FOLDS: usize = 5;
 
 /// Maximum number of outputs whose effects become features: targets, or classes except the most
-/// frequent one.
+/// frequent class.
 const MAX_OUTPUTS: usize = 15;
 
 const MISSING_DIGEST: u64 = u64::MAX;
@@ -270,8 +271,9 @@ impl EffectSearch {
         Some(Effects { outputs: self.outputs.clone(), effects: effects_without(None), folds, values })
     }
 
-    /// Returns the reduction of the squared errors of each fold's rows by the effects that the
-    /// other folds estimate, relative to the sum of squares of each output.
+    /// Returns the cross-validated reduction of the squared error: the rows of each fold are
+    /// predicted by the effects that the other folds estimate. The reduction is relative to the sum
+    /// of squares of each output.
     fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), pass_sums: &EffectSums, prior: f64) -> f64 {
         let t = self.outputs.len();
         let mut gain = 0.0;

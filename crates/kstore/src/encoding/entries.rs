@@ -20,8 +20,8 @@ pub enum Weighting {
     Unit,
     /// Each column is divided by its largest absolute value.
     Maxabs,
-    /// Values of a column that df of n rows have are multiplied by 1 + ln ((1 + n) / (1 + df)), and
-    /// then each row is divided by its norm.
+    /// The values of a column are multiplied by 1 + ln ((1 + n) / (1 + df)), where df of the n rows
+    /// have an entry in the column. Then each row is divided by its norm.
     ///
     /// (Term frequency by inverse document frequency: Manning, Raghavan, Schütze, "Introduction to
     /// Information Retrieval", Cambridge 2008, section 6.2; smoothed like scikit-learn's
@@ -60,8 +60,8 @@ impl Entries {
         Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
-    /// Returns the same with each word as a feature of a dense row; by default with at most as many
-    /// words as a column may have categories.
+    /// Returns these entries with each word as a feature of a dense row. By default the number of
+    /// words is limited to the number of categories that a column may have.
     pub(super) fn into_dense(mut self) -> Self {
         self.dense = true;
         self.text = self.text.map(|grams| grams.limited_to(CATEGORY_LIMIT));

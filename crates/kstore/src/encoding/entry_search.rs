@@ -3,7 +3,7 @@
 //!
 //! Words are counted in one pass, at most [`MAX_COUNTED_RUNS`] at a time. If there are more, the
 //! rarest words are dropped until at most half remain, after a row or a merge of states. Rows and
-//! merges depend on row numbers only, and so do the dropped words. Of the remaining words, the ones
+//! merges depend on row numbers only, and so do the dropped words. The remaining words that occur
 //! in the most rows become features; ties are broken alphabetically. (Counting with such drops:
 //! Manku, Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
 
@@ -60,7 +60,8 @@ impl WordCounts {
         self.drop_rarest();
     }
 
-    /// Returns the rows of a word, if it was seen or is hashed.
+    /// Returns the counts of a word or of its hash bucket: the number of rows, and the last row.
+    /// `None` for a word that is neither counted yet nor hashed.
     fn count_mut(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
         match grams.bucket(word) {
             Some(place) => self.buckets.get_mut(place as usize),

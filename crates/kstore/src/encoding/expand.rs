@@ -1,4 +1,4 @@
-//! Converts rows of codes to features: the tile of a table with categories.
+//! Converts rows of codes to the features of a tile (the rows that a pass processes at once).
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
@@ -119,8 +119,8 @@ pub(crate) struct Expansion<T> {
     /// Scaled 0 and scaled 1 of each feature.
     zeros: Vec<T>,
     ones: Vec<T>,
-    /// Whether a missing value is treated as an unseen value, instead of an error, in a column
-    /// without an indicator feature.
+    /// Whether, in a column without an indicator feature, a missing value is treated as an unseen
+    /// value instead of an error.
     allow_missing: bool,
 }
 

@@ -1,11 +1,11 @@
 //! Integer columns that are something else: dates written as 20240131, times of day written as
 //! hours x 100 + minutes, and row counters.
 //!
-//! A column holds times of day if every value lies in 0 … 2400 and its last two digits are below
-//! 60, and if chance is excluded: at least 40 different values, at least 6 different hours, and
-//! minutes in every ten from 0 to 59. The last two digits of a random number are below 60 with
-//! probability 0.6, so that 40 such values occur by chance once in 10⁹ columns; round numbers, such
-//! as multiples of 50, lack the minutes.
+//! A column holds times of day if every value lies in 0 … 2400 and its last two digits are
+//! below 60. To exclude chance, the column must also have at least 40 different values, at least 6
+//! different hours, and minutes in every ten from 0 to 59. The last two digits of a random number
+//! are below 60 with probability 0.6, so that 40 such values occur by chance once in 10⁹ columns.
+//! Round numbers, such as multiples of 50, do not have minutes in every ten.
 
 use super::request::{Coding, EncodingRequest};
 use super::time::{Cycle, MIN_DAY_SPREAD, TimeSpan};
@@ -102,8 +102,8 @@ impl IntegerForms {
         self.values >= MIN_DATES && self.dates.is_some()
     }
 
-    /// Returns the code of times of day or dates; `None` if the values are neither, or only by
-    /// chance.
+    /// Returns the code of times of day or dates; `None` if the values are neither times of day nor
+    /// dates, or look like them by chance.
     pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let form = TimeForm::YearMonthDay;
         if let Some(span) = self.dates.as_ref().filter(|_| self.has_dates()) {

@@ -3,11 +3,12 @@
 //! A **column** belongs to a file; a **feature** is a number that a kernel receives. A column of
 //! numbers becomes one feature. A column of categories becomes one feature for each of its values,
 //! which is 1 if the row has the value and 0 otherwise (one-hot coding). A column of text with many
-//! values becomes its effects on the target (target encoding) or, with `hash`, one feature for each
-//! bucket of a hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing
-//! for large scale multitask learning", ICML 2009, without signs). A column of dates or times
-//! becomes its position, and pairs of features for the hour, the weekday and the day of the year.
-//! Each column may have an indicator feature, which is 1 if the value is missing.
+//! values becomes its effects on the target (target encoding). With `hash` it becomes one feature
+//! for each bucket of a hash of the text instead (Weinberger, Dasgupta, Langford, Smola, Attenberg,
+//! "Feature hashing for large scale multitask learning", ICML 2009, without signs). A column of
+//! dates or times becomes its position in time, and pairs of features for the hour, the weekday and
+//! the day of the year. Each column may have an indicator feature, which is 1 if the value is
+//! missing.
 //!
 //! One pass over the rows of a fit finds the values ([`ColumnSearch`]) and sorts them, so that the
 //! same rows give the same [`Encoding`], independent of threads, format and the order of chunks.
@@ -129,7 +130,7 @@ pub struct CodedColumn {
     pub name: String,
     /// How its values become features.
     pub code: Code,
-    /// Whether an indicator feature, after the others, is 1 for a row without a value.
+    /// Whether an indicator feature, after the other features, is 1 for a row without a value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub missing: bool,
 }
@@ -239,8 +240,8 @@ impl Encoding {
         self.mask_without(|code| matches!(code, Code::Number | Code::Time(_)))
     }
 
-    /// Returns, for each feature, whether `excluded` does not hold for the code of its column.
-    /// Indicators of missing values are always true.
+    /// Returns, for each feature, whether `excluded` is false for the code of its column; always
+    /// true for indicators of missing values.
     fn mask_without(&self, excluded: impl Fn(&Code) -> bool) -> Vec<bool> {
         let of = |column: &CodedColumn| {
             let (own, such) = (column.code.features(), excluded(&column.code));
@@ -381,7 +382,7 @@ impl Encoding {
 /// Bytes of a value in a lookup table, or of a feature's name, without its text.
 const LOOKUP_BYTES: usize = 64;
 
-/// Returns the entries of a column whose weighting has a factor for each place.
+/// Returns the entries of a column whose weighting has a factor for each column of the sparse rows.
 fn entries_with_factors(column: &CodedColumn) -> Option<&Entries> {
     match &column.code {
         Code::Entries(entries) if entries.has_factors() => Some(entries),

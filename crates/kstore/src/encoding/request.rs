@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
-    /// Text columns with up to 1,000 values; columns with more become effects on the target.
+    /// Text columns with up to 1,000 values. Columns with more values become effects on the target.
     #[default]
     Few,
     /// All columns of text, with up to [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS)
@@ -99,7 +99,7 @@ pub(crate) enum Role {
     Time,
     Sparse,
     Counted,
-    /// Text: times if every text is one, otherwise categories.
+    /// Text: times if every text is a time, otherwise categories.
     TimeOrCategory,
 }
 

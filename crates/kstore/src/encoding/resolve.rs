@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// Returns the columns if all of them produce entries (sparse rows or counted texts); `None` if
-    /// there are others, or if rows must be dense.
+    /// there are other columns, or if rows must be dense.
     fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {
@@ -212,7 +212,7 @@ impl SelectedTable {
         }
     }
 
-    /// Returns whether the values of its columns were not inspected yet.
+    /// Returns whether the values of the columns still have to be inspected.
     #[doc(hidden)]
     pub fn is_uninspected(&self) -> bool {
         matches!(self.coding, Coding::Numeric(Some(_)) | Coding::Pending(_))
@@ -284,8 +284,8 @@ impl SelectedTable {
         if found.is_empty() { Err(self.table.no_such_column(&columns.join(","))) } else { Ok(found) }
     }
 
-    /// Returns a selection of the same features of other rows: the same columns, and the same
-    /// values if they are known.
+    /// Returns a selection of the same features for other rows: the same columns, and the same
+    /// values if the values are known.
     #[doc(hidden)]
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();

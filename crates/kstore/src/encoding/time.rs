@@ -5,9 +5,9 @@
 //! so that 23:59 is near 0:00. A cycle is used if the values of the fit cover its period at least
 //! once and do not all have the same phase.
 //!
-//! A column holds times if its file stores it as such, or if it is text and every value can be read
-//! as a time in one form ([`TimeForm`]): formats with and without a time type give bit-identical
-//! features.
+//! A column holds times if the file stores times. A text column holds times if every value can be
+//! read as a time in one form ([`TimeForm`]). Formats with and without a time type therefore give
+//! bit-identical features.
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
@@ -20,7 +20,8 @@ use std::f64::consts::TAU;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", rename_all = "lowercase")]
 pub enum Times {
-    /// None: the column is omitted, or is its stored number if it is named; text remains text.
+    /// No features: the column is omitted. If the column is named, its feature is the stored
+    /// number. Text remains text.
     None,
     /// The position only.
     Position,
@@ -73,8 +74,8 @@ pub enum Cycle {
 /// every year have no season.
 const MIN_SPREAD: f64 = 0.01;
 
-/// Minimum spread of times without a date, as a fraction of the day, so that the end of the day is
-/// next to its beginning.
+/// Minimum spread of times without a date, as a fraction of the day, for a cycle, in which the end
+/// of the day is next to its beginning.
 pub(super) const MIN_DAY_SPREAD: f64 = 0.5;
 
 impl Cycle {

@@ -94,7 +94,7 @@ fn arrow_schema(columns: &[OutputColumn]) -> Arc<Schema> {
 }
 
 /// Returns the shapes of the columns of sparse rows as JSON for the metadata of a file; `None` if
-/// the table has none.
+/// the table has no sparse rows.
 pub(super) fn sparse_shapes_json(columns: &[OutputColumn]) -> Option<String> {
     let shape = |column: &OutputColumn| match column.kind {
         OutputKind::Sparse(shape) => Some((column.name.clone(), shape)),

@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use std::{io, path::Path};
 
 /// An output table. [`Sink::finish`] moves the complete file to its path; a sink that is dropped
-/// before leaves no file.
+/// before `finish` leaves no file.
 pub trait Sink: Send {
     /// Appends rows: one [`OutputValues`] per column, in the order of the columns, all of the same
     /// length.

@@ -34,13 +34,14 @@ const SLICE_ROWS: usize = 1024;
 /// Rows of a page, after which it is compressed.
 const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 
-/// Returns the bytes of a row group of columns without texts, and of one open page for each column:
-/// the buffer of a page grows by doubling, and stays allocated after the page is compressed.
+/// Returns the bytes of a row group of columns without texts, and of one open page for each column.
+/// The buffer of a page grows by doubling, and stays allocated after the page is compressed.
 /// Columns other than floats have a dictionary with at most as many values as rows.
 ///
 /// Measured: the peak memory of a conversion to Parquet exceeds a conversion to .npy by this much
-/// plus [`COLUMN_BYTES`] for each column: 108 MiB (planned 142) for 20,000 rows of 200 columns of
-/// f64, 135 (142) for 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
+/// plus [`COLUMN_BYTES`] for each column. The differences in MiB (planned in parentheses) are 108
+/// (142) for 20,000 rows of 200 columns of f64, 135 (142) for 60,000 such rows, and 279 (277) for
+/// 40,000 rows of 800 columns of f32.
 fn group_bytes(columns: &[OutputColumn]) -> usize {
     let row: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
     let rows = (GROUP_BYTES / row.max(1)).min(GROUP_ROWS);

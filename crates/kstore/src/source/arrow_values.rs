@@ -10,14 +10,14 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Converts the values to a type that can be viewed as typed values, if there is one.
+/// Converts the values to a type that can be viewed as typed values, if there is such a type.
 pub(super) fn to_supported(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
             // a key beyond the dictionary returns an error instead of a panic
             let checked = TakeOptions { check_bounds: true };
-            // dictionary texts are not copied: each row is a view of one
+            // dictionary texts are not copied: each row is a view of a dictionary text
             take(to_supported(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
         }
         DataType::Null => Arc::new(StringViewArray::new_null(array.len())),
@@ -43,7 +43,7 @@ fn decimals_to_f64<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, 
 ///
 /// Integers up to 2^53 and powers of ten up to 10^22 are exact floats, and their quotient is
 /// correctly rounded (Clinger, "How to read floating point numbers accurately", PLDI 1990); the
-/// standard library parses the rest, which is as exact but slower.
+/// standard library parses all other numbers, which is as exact but slower.
 fn decimal_to_f64(unscaled: &str, scale: i8) -> f64 {
     const EXACT: i64 = 1 << 53;
     match (unscaled.parse::<i64>(), scale) {

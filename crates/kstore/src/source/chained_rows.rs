@@ -1,4 +1,4 @@
-//! Several tables read as one: the rows of each table follow the rows of the previous one.
+//! Several tables read as one table: the rows of each table follow the rows of the previous table.
 
 use crate::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;

@@ -78,8 +78,8 @@ pub trait FileCursor: Send {
     /// Reads the next chunk and returns its number of rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
     /// Reads as many of the next rows as fit into `x`, and returns their number, 0 at the end. `x`
-    /// receives the first `columns` requested columns, row-major; the other columns are read like
-    /// by [`FileCursor::advance`]. Returns `None` without reading if the file does not store these
+    /// receives the first `columns` requested columns, row-major; the other columns are read as by
+    /// [`FileCursor::advance`]. Returns `None` without reading if the file does not store these
     /// columns next to each other as numbers of this type: call `advance` then.
     fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
         Ok(None)

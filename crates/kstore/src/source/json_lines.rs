@@ -2,9 +2,9 @@
 //!
 //! The columns are the keys, in the order of their first appearance; an absent key and null are
 //! missing values. A column holds booleans, 64-bit integers, numbers or text; any other mixture is
-//! an error with its line. A column with lists or objects cannot be read. Fractions are rounded
-//! correctly. Opening reads the file once, to find its rows and columns. Empty lines do not count
-//! as rows.
+//! an error that names the line. A column with lists or objects cannot be read. Fractions are
+//! rounded correctly. Opening reads the file once, to find its rows and columns. Empty lines do not
+//! count as rows.
 
 use super::text::{
     CONVERT_TO_UTF8, ColumnBuilder, ColumnBuilders, ColumnType, InferredType, LineScanner, RowError, TextChunk,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub(super) enum LoadError {
-    /// A list whose length differs from the others, by its row in the chunk.
+    /// A list whose length differs from the other lists, by its row in the chunk.
     ListLength {
         row: usize,
         expected: usize,
@@ -86,8 +86,9 @@ pub fn is_decoding() -> bool {
 
 /// Runs `decode` and returns its result; a panic becomes an error message about the file.
 ///
-/// The Parquet reader checks most of its input and asserts the rest, so that a flipped bit in a
-/// page can panic. After an error, the data that `decode` modified must not be used again.
+/// The Parquet reader checks most of its input, but only asserts some of it, so that a flipped bit
+/// in a page can cause a panic. After an error, the data that `decode` modified must not be used
+/// again.
 pub(super) fn catch_panic<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
     let before = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));

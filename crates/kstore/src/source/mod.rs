@@ -1,4 +1,5 @@
-//! File formats: the interface that each implements, and the registry that finds the right one.
+//! File formats: the interface that each format implements, and the registry that finds the format
+//! of a file.
 //!
 //! To add a format: write one file that implements [`TableFile`] and [`FileCursor`] and has a
 //! [`Format`], and add one line to `FORMATS` in `registry.rs`, behind a feature of its own. For a

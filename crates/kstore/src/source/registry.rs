@@ -31,7 +31,7 @@ static FORMATS: Registry<Format> = Registry::new(&[
     COMPRESSED,
 ]);
 
-/// Returns the formats of this crate, then the registered ones.
+/// Returns the formats of this crate, then the registered formats.
 pub fn formats() -> Vec<&'static Format> {
     FORMATS.all()
 }
@@ -44,8 +44,8 @@ pub fn register(format: &'static Format) -> Result<()> {
     FORMATS.register(format)
 }
 
-/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with the word
-/// `last` before the last one.
+/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with the word `last`
+/// before the last extension.
 pub(crate) fn list_known_extensions(last: &str) -> String {
     list_extensions(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }

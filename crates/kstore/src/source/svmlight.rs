@@ -2,8 +2,8 @@
 //! comment`.
 //!
 //! Rows become dense: columns `x0` … `x{d-1}` of float64, zero if a row does not name them, and
-//! `y`, the label. d is the largest index in the file, or [`TextOptions::width`], which related
-//! files need: a test set may lack the last features of its training set. With
+//! `y`, the label. d is the largest index in the file, or [`TextOptions::width`]. Related files
+//! need this option, because a test set may lack the last features of its training set. With
 //! [`TextOptions::sparse`], or if d exceeds 100,000, rows stay sparse: one column `x` of [sparse
 //! rows](crate::sparse), and `y`. Indices start at 1, or at 0 with [`TextOptions::zero_based`];
 //! they ascend without duplicates. `qid:n`, which groups rows for ranking, becomes a column `qid`
@@ -85,7 +85,7 @@ struct RowPrefix<'a> {
 }
 
 impl RowPrefix<'_> {
-    /// Returns the group, in a file in which every row has one.
+    /// Returns the group, in a file in which every row has a group.
     fn parse_group(&self) -> Result<f64, RowError> {
         let found = self.group.unwrap_or_default();
         let wrong = || RowError::new("qid: and an integer of at most 53 bits", quoted(found), "correct the line");
@@ -150,7 +150,7 @@ fn too_wide(most: usize, place: u64) -> RowError {
 #[derive(Debug)]
 struct Svmlight {
     zero_based: bool,
-    /// The first row without a group if other rows have one.
+    /// The first row without a group, if other rows have a group.
     first_without_group: Option<u64>,
     /// Shape of the rows if they stay sparse.
     sparse_shape: Option<SparseShape>,

@@ -27,7 +27,7 @@ struct MergedColumn<'a> {
 }
 
 /// Returns the union of the columns of several files, and a remark on files that differ; `None` if
-/// none does.
+/// the columns of all files are the same.
 ///
 /// Files without rows do not count unless all files are empty.
 ///

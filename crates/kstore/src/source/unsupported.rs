@@ -1,9 +1,9 @@
 //! Files and folders that are not supported, and how to convert them to a table.
 //!
 //! Folders of a lakehouse contain files of older versions next to files of the newest version, and
-//! only a log states which files hold the rows of the table: "Delta Transaction Log Protocol";
-//! "Iceberg Table Kernel"; "Apache Hudi Technical Specification". All files together contain
-//! deleted rows, or the same rows twice.
+//! only a log states which files hold the rows of the table. All files together contain deleted
+//! rows, or the same rows twice. (References: "Delta Transaction Log Protocol"; "Iceberg Table
+//! Kernel"; "Apache Hudi Technical Specification".)
 
 use super::registry::by_magic;
 use crate::{Error, Result};

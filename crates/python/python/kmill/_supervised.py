@@ -143,7 +143,7 @@ class _Losses(Weighted):
 class SVC(Probabilities, SupportVectors, _Losses, Classifier):
     """Support vector classification on landmarks, or with the exact kernel (``map="exact"``).
 
-    It minimises ``|w|^2 / 2 + C sum loss``, one-vs-rest, or one-vs-one with ``pairs=True``.
+    It minimises ``|w|^2 / 2 + C sum loss``, one-vs-rest, or one-vs-one with ``multiclass="one-vs-one"``.
 
     Examples
     --------

@@ -13,8 +13,8 @@ use rand_distr::{ChiSquared, Distribution, StandardNormal};
 pub enum Sampling {
     /// Independently.
     Plain,
-    /// In blocks of d orthogonal frequencies, with the lengths of independent ones: for radial
-    /// laws.
+    /// In blocks of d orthogonal frequencies, with the lengths of independent frequencies: for
+    /// radial laws.
     ///
     /// Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016.
     Orthogonal,

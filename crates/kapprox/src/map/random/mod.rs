@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The features do not depend on the rows, need no landmarks and no triangular solve, and converge
-//! as 1/√q whatever the spectrum of K; landmarks do better if it decays. ‖phi(x)‖² = k(0) always,
-//! so the trace error of projections has no meaning here; see [`crate::quality`] for other errors.
+//! as 1/√q whatever the spectrum of K; landmarks do better if the spectrum decays. ‖phi(x)‖² = k(0)
+//! always, so the trace error of projections has no meaning here; see [`crate::quality`] for other
+//! errors.
 //!
 //! Sine and cosine are paired, which has a smaller error than cosines with random phases
 //! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and

@@ -18,8 +18,8 @@ use super::problem_group::{SolveContext, solve_group, start_at};
 use super::sample::{self, RowSample};
 use super::workspace::Workspace;
 use super::{
-    CertifiedPoint, FITTED_WITHOUT_FOLD, LOSS, PAIRS, SolvedProblems, Terms, group_size, plan, solution_of, solve_all,
-    stages, warn_of_gap,
+    CertifiedPoint, FITTED_WITHOUT_FOLD, LOSS, MULTICLASS, ONE_VS_ONE, SolvedProblems, Terms, group_size, plan,
+    solution_of, solve_all, stages, warn_of_gap,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
@@ -66,7 +66,7 @@ impl Svm {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         let svm = Self {
             penalties: settings.penalties(),
-            one_vs_one: settings.flag(&PAIRS),
+            one_vs_one: settings.word(&MULTICLASS) == Some(ONE_VS_ONE),
             probabilities: settings.flag(&PROBABILITIES),
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
@@ -75,7 +75,7 @@ impl Svm {
             steps: settings.required(&STEPS, Settings::count),
         };
         let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
-        reject_if(svm.one_vs_one && svm.probabilities, PROBABILITIES.name, "with `pairs`", why)?;
+        reject_if(svm.one_vs_one && svm.probabilities, PROBABILITIES.name, "with `multiclass` one-vs-one", why)?;
         let why = "validation rows choose the regularisation parameter and calibrate probabilities; set `folds`, or \
             give one parameter and no `probabilities`";
         let needs_validation = svm.penalties.len() > 1 || svm.probabilities;

@@ -64,13 +64,33 @@ pub(super) const SVM: SolverFamily = SolverFamily::new(
     "svm",
     "support vector machine: classification with the largest margin",
     Task::Classification,
-    &[LAMBDA_GRID, C_GRID, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE, WEIGHTS],
+    &[
+        LAMBDA_GRID,
+        C_GRID,
+        MULTICLASS,
+        PROBABILITIES,
+        FOLDS,
+        INTERCEPT,
+        CLASS_WEIGHT,
+        LOSS,
+        GAP,
+        STEPS,
+        TOLERANCE,
+        WEIGHTS,
+    ],
     |settings| Ok(Box::new(Svm::new(settings)?)),
 );
 
 #[doc(hidden)]
-pub const PAIRS: Parameter =
-    Parameter::flag("pairs", "Train one SVM per pair of classes (one-vs-one) instead of one per class (one-vs-rest)");
+pub const MULTICLASS: Parameter = Parameter {
+    name: "multiclass",
+    kind: ParameterKind::Word(&["one-vs-rest", ONE_VS_ONE]),
+    default: Some("one-vs-rest"),
+    help: "With more than two classes: one-vs-rest trains an SVM per class, one-vs-one an SVM per pair of classes",
+};
+
+#[doc(hidden)]
+pub const ONE_VS_ONE: &str = "one-vs-one";
 
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",

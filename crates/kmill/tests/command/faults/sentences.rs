@@ -223,7 +223,7 @@ fn bad_lines_are_answered_in_one_sentence_with_a_next_step() {
         "fit ridge t.parquet --target y --landmarks gredy -o m".to_string(),
         "fit ridge t.parquet --target y --scale \u{1b}[2J -o m".to_string(),
         "fit ridge t.parquet --target y --residual 2 -o m".to_string(),
-        "fit ridge t.parquet --target y --pairs -o m".to_string(),
+        "fit ridge t.parquet --target y --multiclass one-vs-one -o m".to_string(),
         "fit ridge t.parquet -o m".to_string(),
         "fit magic t.parquet --target y -o m".to_string(),
         "curve t.parquet --methods uniform,magic -o c.csv".to_string(),

@@ -14,8 +14,9 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const SAMPLE_ROWS: usize = 100;
 
 /// Returns the delimiter that splits the largest fraction of the first rows into the same number of
-/// fields; of equal fractions, the one with the most fields; a comma if no delimiter splits rows.
-/// Several rows are compared, because the first ones may be a preamble.
+/// fields. If fractions are equal, returns the delimiter that gives the most fields; if no
+/// delimiter splits rows, returns a comma. Several rows are compared, because the first rows may be
+/// a preamble.
 pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let counts = field_counts(start, Dialect { delimiter: *delimiter, ..dialect });
@@ -32,7 +33,7 @@ pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
 }
 
 /// Returns the number of fields of each of the first rows, without an incomplete last row unless it
-/// is the only one.
+/// is the only row.
 fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());

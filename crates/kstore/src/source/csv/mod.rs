@@ -4,9 +4,9 @@
 //! The first row names the columns, unless [`TextOptions::without_header`] is set. The first 10,000
 //! rows ([`TextOptions::infer_rows`]) determine the type of a column: booleans (`true`, `false`),
 //! 64-bit integers, float64, otherwise text. A later value of another type is an error. An empty
-//! field is missing; so are, in columns other than text, words such as `NA`, `null`, `?` and `-`,
-//! and in columns of integers and booleans also `NaN` and `nan`. Spaces around numbers are ignored.
-//! Integers that begin with 0 are codes, which are text. Options permit a preamble
+//! field is missing. In columns other than text, words such as `NA`, `null`, `?` and `-` are
+//! missing too; in columns of integers and booleans also `NaN` and `nan`. Spaces around numbers are
+//! ignored. Integers that begin with 0 are codes, which are text. Options permit a preamble
 //! ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows
 //! with fewer fields than names ([`TextOptions::pad_rows`]). Fractions are rounded correctly.
 //! Decimal commas and thousands separators: see `column_sniffer`; numbers with a unit, a currency
@@ -41,9 +41,9 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 /// messages.
 ///
 /// In a tab-separated file without quotes, a quotation mark is an ordinary character, and treating
-/// it as a quote would join the lines up to the next mark to one field. The file is read without
-/// quotes if a quoted field contains line ends, or a row does not fit, and if without quotes all
-/// lines have as many fields as names.
+/// it as a quote would join the lines up to the next mark to one field. The file is therefore read
+/// without quotes if two conditions hold. With quotes, a field contains line ends or a row does not
+/// fit; without quotes, every line has as many fields as names.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let second_handle = file.try_clone().map_err(Error::io("read", path))?;
     let (mut is_tab_separated, mut has_multiline_fields) = (false, false);
@@ -185,8 +185,8 @@ fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Res
     Ok(names)
 }
 
-/// Rejects a delimiter other than the one of the fit if numbers have commas, whose meaning may then
-/// differ in this file.
+/// Rejects a delimiter that differs from the delimiter of the fit if numbers have commas, whose
+/// meaning may then differ in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
     let own_delimiter = char::from(delimiter);
     let Some(fitted_delimiter) = options.reading.delimiter.filter(|of| *of != own_delimiter) else { return Ok(()) };
@@ -329,7 +329,7 @@ impl TextChunk for CsvChunk<'_> {
             }
             Ok::<(), Infallible>(())
         });
-        // an additional field shifts the others, so report this error first
+        // an additional field shifts the fields after it, so report this error first
         check_width(csv.dialect.delimiter, slots.len(), found, csv.pad_rows)?;
         for (i, slot) in slots.iter().enumerate().skip(found) {
             let builder = slot.map(|slot| &mut builders[slot]);

@@ -5,7 +5,7 @@ use crate::sparse::MAX_DENSE_COLUMNS;
 use csv_core::ReadRecordResult;
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
-/// The quote around fields; two quotes inside a quoted field represent one.
+/// The quote around fields; two quotes inside a quoted field represent one quote.
 pub(super) const QUOTE: u8 = b'"';
 
 #[derive(Clone, Copy, Debug, Default)]

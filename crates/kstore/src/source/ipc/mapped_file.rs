@@ -9,7 +9,7 @@ use kpass::element::Plain;
 
 /// A mapped Arrow IPC file, whose numeric columns are used in place.
 ///
-/// No process may truncate or change the file while it is mapped, see [`Mapped`].
+/// No process may truncate or change the file while it is mapped, see [`MappedFile`].
 #[derive(Debug)]
 pub struct MappedIpc<'a> {
     file: &'a IpcFile,
@@ -44,7 +44,7 @@ impl MappedIpc<'_> {
     /// #     &path,
     /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)],
     /// # )?;
-    /// # out.write(&[kstore::Output::F32(&[1.0, 2.5])])?;
+    /// # out.write(&[kstore::OutputValues::F32(&[1.0, 2.5])])?;
     /// # out.finish()?;
     /// let file = kstore::source::ipc::IpcFile::open(&path)?;
     /// assert_eq!(file.map()?.column::<f32>(0, "a")?, [1.0, 2.5]);

@@ -97,7 +97,7 @@ impl Batch {
         Ok(Self::new(batch, block)?)
     }
 
-    /// Reads the metadata of a dictionary: its ID, whether its values continue earlier ones, and
+    /// Reads the metadata of a dictionary: its ID, whether its values continue earlier values, and
     /// the values.
     pub(super) fn read_dictionary(file: &SharedFile, block: &Block) -> Result<(i64, bool, Self), LoadError> {
         let bytes = block.read_metadata(file)?;
@@ -150,8 +150,9 @@ impl RootColumn {
         Self { name: name.to_string(), data_type: data_type.clone(), dictionary_id: None, at, size }
     }
 
-    /// Returns the type of its numbers and their count per row, if they are contiguous in its last
-    /// buffer: numbers of a fixed width, and lists of them whose type has a fixed length.
+    /// Returns the type of the numbers and their count per row, if the numbers are contiguous in
+    /// the last buffer. This holds for numbers of a fixed width, and for lists of such numbers
+    /// whose type has a fixed length.
     pub(super) fn numbers(&self) -> Option<(Element, usize)> {
         match &self.data_type {
             DataType::FixedSizeList(_, size) if *size > 0 => Some((list_element(&self.data_type)?, *size as usize)),
@@ -166,7 +167,7 @@ impl RootColumn {
 
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
         let data = |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
-        // the data buffers of the view columns before this one, and of this one
+        // the data buffers of the view columns up to and including this column
         let start = self.at.buffers + data(0, self.at.view_columns);
         let end = start.checked_add(self.size.buffers + data(self.at.view_columns, self.size.view_columns));
         let spans = end.and_then(|end| batch.buffers.get(start..end));

@@ -191,7 +191,7 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Returns the views of some rows, and their texts that do not fit into a view, in one buffer
-    /// in row order: the buffers of the batch may be large, and only the texts of these rows are
+    /// in row order. The buffers of the batch may be large, so only the texts of these rows are
     /// read.
     fn views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
         let size = VIEW_BYTES as u64;
@@ -209,7 +209,7 @@ impl<'a> ColumnReader<'a> {
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
-    /// Returns how many rows of the range have at most `max_bytes` of text together; at least one.
+    /// Returns how many rows of the range have at most `max_bytes` of text together; at least 1.
     pub(super) fn rows_that_fit(&self, rows: Range<u64>, max_bytes: u64) -> Result<u64, LoadError> {
         let mut total = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
@@ -263,7 +263,8 @@ fn read_offsets(stored: &StoredBuffer, data_type: &DataType, rows: Range<u64>) -
     Ok(offsets.into_iter().map(|offset| offset as u64).collect())
 }
 
-/// Returns the offsets relative to the first one, in the stored width, from which they were read.
+/// Returns the offsets relative to the first offset, in the stored width, from which they were
+/// read.
 fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
     let first = offsets[0];
     match has_large_offsets(data_type) {

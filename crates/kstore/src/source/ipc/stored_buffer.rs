@@ -14,7 +14,8 @@ pub(super) enum StoredBuffer {
 }
 
 impl StoredBuffer {
-    /// Prepares a buffer: a compressed one is read and unpacked, any other stays in the file.
+    /// Prepares a buffer: a compressed buffer is read and unpacked, an uncompressed buffer stays in
+    /// the file.
     pub(super) fn prepare(file: &SharedFile, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
         let (unpacked, packed) = split_length_prefix(file, span)?;
@@ -73,8 +74,8 @@ fn too_short(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes, but its rows need {needed}").into()
 }
 
-/// Memory of a compressed buffer (0 for an uncompressed one), or of a column without the numbers or
-/// views of a chunk.
+/// Memory of a compressed buffer (0 for an uncompressed buffer), or of a column without the numbers
+/// or views of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemoryCost {
     /// Unpacked bytes, which are held as long as the batch.
@@ -112,9 +113,9 @@ pub(super) fn memory_cost(
 const ZSTD_DECODER_BYTES: u64 = (96 + 3 * 128) << 10;
 
 /// Returns the bytes that lz4's decoder allocates: a compressed and an unpacked block; if blocks
-/// refer to earlier blocks, two more unpacked blocks and the window of 64 KiB. They follow from the
-/// first bytes of the frame (LZ4 Frame Format Description 1.6.4): the magic number, then the flags,
-/// then the size of a block.
+/// refer to earlier blocks, two more unpacked blocks and the window of 64 KiB. The sizes follow
+/// from the first bytes of the frame (LZ4 Frame Format Description 1.6.4): the magic number, then
+/// the flags, then the size of a block.
 fn lz4_decoder_bytes(file: &SharedFile, packed: Span) -> Result<u64, LoadError> {
     const INDEPENDENT: u8 = 0x20;
     let mut frame = [0; 6];
@@ -129,7 +130,7 @@ fn lz4_decoder_bytes(file: &SharedFile, packed: Span) -> Result<u64, LoadError> 
 }
 
 /// Returns a reader of a buffer, which unpacks a compressed buffer as it is read and never holds
-/// it.
+/// the whole buffer.
 pub(super) fn stream(
     file: &SharedFile,
     span: Span,
@@ -165,8 +166,8 @@ impl Read for RangeReader<'_> {
     }
 }
 
-/// Reads the length before a compressed buffer, and returns it with the rest; -1 means uncompressed
-/// bytes.
+/// Reads the length before a compressed buffer, and returns the length and the bytes after it. A
+/// length of -1 means uncompressed bytes, and is returned as `None`.
 fn split_length_prefix(file: &SharedFile, span: Span) -> Result<(Option<u64>, Span), LoadError> {
     let mut prefix = [0; 8];
     if span.length < 8 {

@@ -4,8 +4,8 @@ use crate::source::view::Element;
 
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Maximum length of a header. NumPy's own have 128 bytes; structured types can have longer ones,
-/// but are not supported.
+/// Maximum length of a header. Headers that NumPy writes have 128 bytes. Headers of structured
+/// types can be longer, but structured types are not supported.
 pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 
 /// Maximum number of columns: with 0 rows a header may claim any width, for which a schema would be

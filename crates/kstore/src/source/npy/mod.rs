@@ -1,8 +1,8 @@
 //! NumPy's `.npy`: one array, row by row or column by column, with columns called `x0`, `x1`, ….
 //!
-//! Passes read a few hundred kilobytes at a time into their own buffer: this is as fast as mapping
-//! the file, no mapped pages count as resident memory, and a file that shrinks during reading is an
-//! error instead of a signal. For zero-copy use of a whole array, see [`NpyFile::map`].
+//! Passes read a few hundred kilobytes at a time into their own buffer. This is as fast as mapping
+//! the file, and no mapped pages count as resident memory. A file that shrinks during reading
+//! causes an error instead of a signal. For zero-copy use of a whole array, see [`NpyFile::map`].
 
 pub(crate) mod header;
 
@@ -63,7 +63,7 @@ impl NpyFile {
         &self.header
     }
 
-    /// Maps the file into memory. The values start at [`Header::data`].
+    /// Maps the file into memory. The values start at [`Header::data_offset`].
     pub fn map(&self) -> Result<MappedFile> {
         MappedFile::open(self.file.path())
     }

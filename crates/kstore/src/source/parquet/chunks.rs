@@ -1,10 +1,10 @@
 //! How the decoder reads the bytes of a Parquet file.
 //!
 //! In a local file, each page is read when it is needed. For a remote object a request costs more
-//! than a page: the column chunks that a cursor needs from a row group are requested at once, and
-//! kept until the cursor reaches the next group. The last group is kept for the next cursor, which
-//! begins where the previous one ended. *Bytes*: the stored chunks of a row group, twice for each
-//! cursor.
+//! than a page. The column chunks that a cursor needs from a row group are therefore requested at
+//! once, and kept until the cursor reaches the next group. The last group is kept for the next
+//! cursor, which begins where the previous one ended. *Bytes*: the stored chunks of a row group,
+//! twice for each cursor.
 
 use super::thrift::page_size;
 use crate::source::shared_file::SharedFile;
@@ -81,7 +81,7 @@ pub(super) struct PageSource {
     max_page_bytes: Option<usize>,
 }
 
-/// The row groups of a cursor, and the chunks of the current one.
+/// The row groups of a cursor, and the chunks of the current group.
 #[derive(Debug)]
 struct CursorChunks {
     requested: Vec<Vec<Range<u64>>>,
@@ -114,8 +114,8 @@ impl PageSource {
         Self { max_page_bytes: Some(limit), ..self }
     }
 
-    /// Returns the rest of the chunk that contains the byte at `at`; `None` if no requested chunk
-    /// does.
+    /// Returns the requested chunk that contains the byte at `at`, from this byte on; `None` if no
+    /// requested chunk contains it.
     fn rest_of_chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
         let Some(near) = &self.chunks else { return Ok(None) };
         let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));

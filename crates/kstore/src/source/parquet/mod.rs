@@ -238,7 +238,7 @@ fn check_codecs(file: &SharedFile, metadata: &ArrowReaderMetadata, mask: &Projec
     Ok(())
 }
 
-/// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated one,
+/// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated file,
 /// before the decoder reports "corrupt footer" for both.
 fn check_ends(file: &SharedFile) -> Result<()> {
     let (mut start, mut end) = ([0; 4], [0; 4]);

@@ -115,9 +115,9 @@ fn number_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -
     pages.min(chunk_bytes(column))
 }
 
-/// Texts are views of the pages and dictionaries that contain them, which a batch holds as long as
-/// it lives: the pages between its first and its last row, one more at each end, and the one that
-/// is being decompressed.
+/// Texts are views of the pages and dictionaries that contain them, so a batch holds these pages as
+/// long as it lives. Counts the pages between the first and the last row of a batch, one more page
+/// at each end, and the page that is being decompressed.
 fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let all = to_usize(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
@@ -142,7 +142,7 @@ fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> D
 
 struct Page {
     is_dictionary: bool,
-    /// Number of values including missing ones; 0 for a dictionary.
+    /// Number of values, including missing values; 0 for a dictionary.
     values: usize,
     size: usize,
 }

@@ -123,8 +123,8 @@ impl TextOptions {
     /// [`TextOptions::infer_rows`].
     pub const INFER_ROWS: u64 = 10_000;
 
-    /// CSV: sets the byte between fields. The default is a tab in `.tsv` files; otherwise the one
-    /// of `,` `;` tab `|` that splits the first lines consistently.
+    /// CSV: sets the byte between fields. The default is a tab in `.tsv` files; otherwise the
+    /// character among `,` `;` tab `|` that splits the first lines consistently.
     pub fn delimiter(self, delimiter: u8) -> Self {
         Self { delimiter: Some(delimiter), ..self }
     }

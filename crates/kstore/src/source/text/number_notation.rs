@@ -53,7 +53,7 @@ impl WrittenNumber<'_> {
     }
 }
 
-/// Returns whether a character is a currency symbol; one of them may precede a number.
+/// Returns whether a character is a currency symbol; one currency symbol may precede a number.
 fn is_currency(letter: char) -> bool {
     matches!(letter, '$' | '£' | '¥' | '€' | '\u{20a0}'..='\u{20cf}')
 }

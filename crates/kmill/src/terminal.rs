@@ -1,6 +1,8 @@
-//! Terminal colours for errors, warnings, and the chosen cell of a table.
+//! Lines on stderr, and terminal colours for errors, warnings and the chosen cell of a table.
 
-use std::{borrow::Cow, io::IsTerminal};
+use kstore::shown;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
 
 const BOLD: &str = "\u{1b}[1m";
 const RED: &str = "\u{1b}[1;31m";
@@ -33,6 +35,12 @@ fn colour_line(line: &str) -> String {
             if is_marked(word) { format!("{BOLD}{word}{RESET}{}", &part[word.len()..]) } else { part.to_string() }
         })
         .collect()
+}
+
+/// Writes a line to stderr; a closed stderr is ignored.
+pub(crate) fn print_line(text: &str) {
+    let text = shown::line(text);
+    let _ = writeln!(std::io::stderr(), "{}", colourise(&text, &std::io::stderr()));
 }
 
 #[cfg(test)]
