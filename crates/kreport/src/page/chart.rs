@@ -153,7 +153,10 @@ impl Chart {
         let sentences =
             (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(|at| {
                 let over = (at + 1..positions.len()).find(|over| lies_under(&positions[at], &positions[*over]))?;
-                Some(format!("the line of {} is hidden by the line of {}", self.series[at].name, self.series[over].name))
+                Some(format!(
+                    "the line of {} is hidden by the line of {}",
+                    self.series[at].name, self.series[over].name
+                ))
             });
         let sentences: Vec<String> = sentences.collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))
