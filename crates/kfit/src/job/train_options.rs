@@ -83,8 +83,8 @@ impl Fit {
     }
 
     /// Returns the options of a solver whose landmarks are the first of a larger sample of rows,
-    /// its nodes. Distances are Euclidean; the kernel serves only to choose the nodes, if these are
-    /// not uniform.
+    /// its nodes. Distances are Euclidean. The kernel is used only to choose the nodes, and only if
+    /// the scheme is not uniform.
     fn training_on_nodes(
         &self,
         settings: &Settings,

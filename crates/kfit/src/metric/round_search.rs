@@ -19,8 +19,8 @@ const LENGTH_FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 /// Number of rows for the median distance in each round; 45,000 pairs determine it within 2 %.
 const MEDIAN_ROWS: usize = 300;
 
-/// Maximum number of steps by a factor of two away from the median, if a kernel has several length
-/// scales.
+/// If a kernel has several length scales, the maximum number of steps of a factor of two away from
+/// the median distance.
 const MAX_STEPS: usize = 7;
 
 /// From its second round on, a form is abandoned if its error exceeds another form's error in the

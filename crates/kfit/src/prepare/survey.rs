@@ -158,8 +158,8 @@ pub(crate) fn scaler(
     })
 }
 
-/// Builds the survey from the statistics of the rows of `selected`. `draw` samples rows, given
-/// their number, if the scaling needs medians.
+/// Builds the survey from the statistics of the rows of `selected`. If the scaling needs medians,
+/// calls `draw` with the number of rows; `draw` returns a sample of them.
 pub fn survey_of_statistics(
     mut statistics: Statistics,
     selected: &SelectedTable,

@@ -144,9 +144,9 @@ impl Default for LandmarkSource {
     }
 }
 
-/// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds with rejections were
-/// measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several rounds
-/// need a similar number.
+/// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds of rejection sampling
+/// were measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several
+/// rounds need a similar number of passes.
 const SCHEME_ROUNDS: u64 = 8;
 
 /// Everything except the rows that defines the result of a training run.

@@ -1,11 +1,10 @@
 //! Diagonal blocks of a Hessian, one per class, from a sample of the rows: preconditioners of
 //! Newton steps.
 //!
-//! Near the solution most rows have p(1 − p) ≈ 0 for the probability p of a class. The Hessian of
-//! the class comes from the few rows near its boundary, which differ between classes. A row of
-//! weight a is drawn with a probability π in proportion to a p(1 − p), and counts by the weight
-//! a p(1 − p)/π. So the blocks are unbiased, and a few rows per feature are enough for a
-//! preconditioner.
+//! Near the solution most rows have p(1 − p) ≈ 0 for the probability p of a class. Only the few
+//! rows near the boundary of the class contribute to the Hessian of the class. A row of weight a is
+//! drawn with a probability π in proportion to a p(1 − p), and counts with the weight a p(1 − p)/π.
+//! So the blocks are unbiased, and a few rows per feature are enough for a preconditioner.
 //!
 //! Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming
 //! 174, 2019; non-uniform sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled

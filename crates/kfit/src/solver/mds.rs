@@ -14,8 +14,8 @@
 //! are not used: kernel principal components (`kpca`) fit all rows, while this solver fits the
 //! distances among landmarks exactly and needs one pass less.
 //!
-//! *Passes*: the landmark scheme's. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers
-//! in f64.
+//! *Passes*: only the passes of the landmark scheme. *Flops*: 9m³ for the eigenvectors. *Bytes*:
+//! about 5m² numbers in f64.
 //!
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points",
 //! Stanford 2004.
