@@ -19,7 +19,7 @@ pub(crate) type Point = (f64, f64);
 /// Font size in units of the drawing, as in the style rules.
 pub(crate) const FONT_SIZE: f64 = 12.0;
 
-/// Style rules of drawings; their colours are variables of the page.
+/// Style rules of drawings. The colours in these rules are variables that the page defines.
 pub(crate) const STYLE: &str = include_str!("drawing.css");
 
 /// The colours of a light page, as variables.

@@ -42,7 +42,7 @@ impl CgSolution {
 pub(super) struct RunningColumn {
     pub(super) j: usize,
     pub(super) scale: f64,
-    /// rᵀz; 0 if the search directions restart.
+    /// rᵀz; 0 if the search direction restarts.
     pub(super) rz: f64,
     /// rᵀz of the recurrence, while the true residual is computed.
     pub(super) recurrence_rz: f64,
