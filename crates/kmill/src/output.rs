@@ -71,8 +71,8 @@ pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, FileKind)>);
 
 impl Outputs {
     /// Checks, before the run, that every file can be written at the end of the run. Fails with the
-    /// errors of [`check`] and [`Kind::of`], and with [`Error::Option`] for a file that is named
-    /// twice.
+    /// errors of [`check_writable`] and [`FileKind::from_path`], and with [`Error::Option`] for a
+    /// file that is named twice.
     pub(crate) fn new(paths: &[PathBuf], kinds: &[FileKind], why: &'static str, remedy: &str) -> Result<Self> {
         let check_one = |(i, path): (usize, &PathBuf)| {
             check_writable(path)?;

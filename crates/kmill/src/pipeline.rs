@@ -203,7 +203,7 @@ pub(crate) fn fit_model(
     Ok(fit_with_combination(options, selected, run, destination, args)?.0)
 }
 
-/// Same as [`fitted`], together with the fitted combination of kernels.
+/// Same as [`fit_model`]; also returns the learned combination of kernels.
 fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,

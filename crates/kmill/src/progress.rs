@@ -177,7 +177,7 @@ impl Listener for Progress {
 pub(crate) struct Stage<'a> {
     progress: &'a Progress,
     name: String,
-    /// [`ROWS`], or empty if the name states what is counted.
+    /// [`ROWS_UNIT`]; empty if the name states what is counted.
     unit: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,

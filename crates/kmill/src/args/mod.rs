@@ -24,8 +24,8 @@ use kfit::solver::SolverFamily;
 use kfit::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
-/// Number of arguments above which the short help of a subcommand lists only [`FIRST`], in a few
-/// words each.
+/// Number of arguments above which the short help of a subcommand lists only [`FIRST_OPTIONS`], in
+/// a few words each.
 const MAX_LISTED_ARGS: usize = 16;
 
 /// Options that most runs need.

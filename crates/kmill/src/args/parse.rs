@@ -284,7 +284,7 @@ fn expected_by_store(error: kstore::Error) -> String {
     })
 }
 
-/// Returns the part of a ksolve error that describes valid values; see [`expected`].
+/// Returns the part of a ksolve error that describes valid values; see [`expected_by_store`].
 pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
     with_option_names(&match error {
         ksolve::Error::Option { expected, .. } => expected,

@@ -1,5 +1,5 @@
-//! The pass that computes the features of every row, their errors and the Gram matrix for training,
-//! and the pass that scores several linear heads on test rows.
+//! Two passes. The measuring pass computes the features of every row, their approximation errors
+//! and the Gram matrix for training. The test pass scores several linear heads on test rows.
 
 use crate::{
     Error, GramScratch, GramState, LinearHead, Result, bins::Targets, linalg::dot_products::copy_as_f64,

@@ -1,8 +1,9 @@
 //! The replay engine of prepared jobs: it reads the results of passes from files.
 //!
-//! A prepared job stores the totals of all passes before the shared one. A fit with these totals
-//! reads no rows and recomputes the steps between the passes, bit-identically. It therefore reaches
-//! the shared pass with the same scaler, kernel, landmarks and folds on every machine.
+//! A prepared job stores the totals of all passes before the shared pass (the pass over the
+//! features). A fit with these totals reads no rows and recomputes the steps between the passes,
+//! bit-identically. It therefore reaches the shared pass with the same scaler, kernel, landmarks
+//! and folds on every computer.
 
 use super::extent::is_row_state;
 use crate::linalg::strips::lock;
@@ -17,8 +18,8 @@ use std::sync::{Arc, Mutex};
 
 /// The task of a fit at the shared pass.
 pub(super) enum Role {
-    /// Ends before the pass with this name. The totals of the passes before it are written, and
-    /// `digests` is closed when the first pass has read all rows.
+    /// Ends before the pass with this name, and writes the totals of the earlier passes. `digests`
+    /// is closed when the first pass has read all rows.
     Prepare {
         name: &'static str,
         out: Mutex<Option<StateWriter>>,
@@ -139,7 +140,7 @@ impl Engine for Replay {
         let job = lock(job);
         let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
         let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
-        // rows may have been appended since; the totals remain those of the prepared rows
+        // rows may have been appended since; the totals remain the totals of the prepared rows
         let there = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
         let detail = match there.or(Some(shared).filter(|shared| is_it(shared))) {
             Some(pass) if has_same_shape(pass) => {

@@ -4,14 +4,15 @@ use crate::linalg::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Relative tolerance within which a permuted statistic counts as equal to the observed one, since
-/// the order of a sum changes its rounding. It errs on the side of a larger p-value.
+/// Relative tolerance within which a permuted statistic counts as equal to the observed statistic,
+/// because the order of a sum changes its rounding. The tolerance can only increase the p-value.
 const TIE: f64 = 1e-9;
 
 /// Random subsets of given size of n rows, all equally likely: the rows with the smallest keys.
 ///
-/// The key of a row is a one-to-one function of its position, for each seed and permutation. There
-/// are no ties, and the largest key determines the subset: 8 bytes instead of n.
+/// For each seed and permutation, the key of a row is a one-to-one function of its position. So no
+/// two keys are equal, and the largest key in the subset determines the subset: 8 bytes instead of
+/// n.
 #[derive(Debug)]
 pub(super) struct RandomSubsets {
     keys: Vec<(Stream, u64)>,
