@@ -22,7 +22,7 @@
 //! pass it is an error on rows not seen before.
 //!
 //! Rls learns blocks of rows at once. With `std` it stores P in the model, for standard deviations
-//! and for further learning: see `linalg::recursion`.
+//! and for further learning: see `linalg::recursive_least_squares`.
 //!
 //! *Passes*: one that stores the features, then `passes`. *Flops per row*: rls 3p², lms 6pt.
 //! *Bytes*: rls 24p², lms 16pt, and 24t per row. *Errors*: [`Error::Option`] if P exceeds the range
