@@ -16,7 +16,7 @@
 //! A [`Fit`] describes any fit and a [`Run`] its resources; the command and Python use both. A
 //! [`Predictor`] applies a model, and [`Tune`] searches for a model. [`curve`] measures errors
 //! against rank, [`statistic`] tests hypotheses, and [`shards`] processes the parts of a table on
-//! several computers.
+//! several machines.
 //!
 //! This crate builds on four crates. `kfit` has the solvers, for programs that add a solver.
 //! `kmodel` has the models, for programs that only predict. `kapprox` has kernels and feature maps,

@@ -45,7 +45,7 @@ pub struct LearnedMetric {
     /// The standard deviation, over folds of the sample, of each input's contribution; `None`
     /// without a metric.
     pub spread: Option<Vec<f64>>,
-    /// Evaluation on rows that were not used to learn the metric; `None` if there are none.
+    /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
     pub judged: Option<MetricTestErrors>,
     /// Passes over the table.
     pub passes: u64,

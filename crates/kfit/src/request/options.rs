@@ -1,4 +1,4 @@
-//! Options of a fit: everything except the rows that defines its result.
+//! Options of a fit: everything that defines the result, except the rows.
 
 use crate::folds::FoldSpec;
 use crate::request::{MetricForm, MetricSource};
@@ -37,8 +37,8 @@ pub enum Scaling {
     Maxabs,
     /// Sparse rows and texts: each row divided by its norm.
     Unit,
-    /// Sparse rows and texts: counts weighted by the rarity of their columns, then each row divided
-    /// by its norm.
+    /// Sparse rows and texts: counts times the inverse document frequency of their columns, then
+    /// each row divided by its norm.
     TfIdf,
     /// No scaling.
     None,
@@ -149,7 +149,7 @@ impl Default for LandmarkSource {
 /// rounds need a similar number of passes.
 const SCHEME_ROUNDS: u64 = 8;
 
-/// Everything except the rows that defines the result of a training run.
+/// Everything that defines the result of a training run, except the rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
     /// Regression, classification, or the task of another solver.

@@ -15,7 +15,7 @@ const CHUNK_ROWS: usize = 2048;
 /// Number of rows that a thread processes at once.
 const STRIP_ROWS: usize = 128;
 
-/// The fold of Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
+/// The pass that sums Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
 ///
 /// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² / 2 for the product.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl<'a> OuterProducts<'a> {
         Self { kernel, landmarks, coefficients, r, fraction: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
-    /// Restricts the fold to a random sample of the `n` rows. The sample is large enough for the
+    /// Restricts the pass to a random sample of the `n` rows. The sample is large enough for the
     /// average, and small enough that the pass costs no more than the fit.
     pub(crate) fn with_row_sample(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);

@@ -9,8 +9,8 @@ use kapprox::{Real, landmark::LandmarkSet};
 /// Options of embeddings of a neighbour graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NeighbourOptions {
-    /// Number of coordinates q, less than the number of landmarks, or of nodes if all are
-    /// landmarks.
+    /// Number of coordinates q; less than the number of landmarks, or less than the number of nodes
+    /// if all nodes are landmarks.
     pub(super) components: usize,
     /// Number k of nearest nodes that each node is connected to, less than N; `None` selects the
     /// default, which grows until the graph is connected.
@@ -54,8 +54,8 @@ impl NeighbourGraph {
     /// Finds the neighbours of every node.
     ///
     /// # Errors
-    /// [`Error::Option`] for as many neighbours as nodes or more, and for a disconnected graph;
-    /// [`Error::NoVariance`] if all nodes are equal.
+    /// [`Error::Option`] if there are at least as many neighbours as nodes, or if the graph is
+    /// disconnected; [`Error::NoVariance`] if all nodes are equal.
     pub(super) fn new<T: Real>(
         landmark_set: &LandmarkSet<T>,
         requested: Option<usize>,

@@ -56,8 +56,8 @@ pub struct FitReport {
     /// How an `auto` length scale was determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<LengthReport>,
-    /// Number of nearest nodes that each node of a graph, and each new row, is connected to;
-    /// distances then do not depend on the kernel.
+    /// For solvers on a neighbour graph, the number of nearest nodes to which each node and each
+    /// new row is connected; `None` otherwise. The distances do not depend on the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<usize>,
     /// The kernel of the second view.

@@ -94,8 +94,8 @@ pub(super) struct Request {
     pub(super) test: Option<SelectedTable>,
     pub(super) test_where: Option<Condition>,
     pub(super) train_where: Option<Condition>,
-    /// Identifies the curve of a file of cells. Excludes the number of repeats: with more repeats,
-    /// the first ones stay the same.
+    /// Identifies the curve of a file of cells. The number of repeats is not part of it: a curve
+    /// with more repeats has the same first repeats.
     pub(super) manifest: Manifest,
 }
 

@@ -84,7 +84,7 @@ impl<S> Estimator<S> {
         self.with(|fit| fit.set(parameter, value))
     }
 
-    /// Sets the memory budget of the whole process in bytes; half of the computer's memory by
+    /// Sets the memory budget of the whole process in bytes; half of the machine's memory by
     /// default. The result is bit-identical for every budget.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {

@@ -1,4 +1,4 @@
-//! The metadata of a prepared job, from which any computer can rebuild the fit and the selection of
+//! The metadata of a prepared job, from which any machine can rebuild the fit and the selection of
 //! the job.
 
 use crate::{FoldSpec, Result, job::Fit, train::target_names};
@@ -36,7 +36,7 @@ impl JobMetadata {
         let column = |column: &Column| match column.kind {
             // a table without rows needs a type from which times can be parsed
             Kind::Time(_) if of_times(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
-            // read as the integers that store them
+            // times are read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },
             _ => column.clone(),
         };

@@ -1,10 +1,10 @@
 //! Sharded fits: the rows of a table are processed in shards (parts of the rows), on several
-//! computers or at several times.
+//! machines or at several times.
 //!
 //! Shards are supported for solvers that make a single pass over the features: ridge regression by
 //! its Gram matrix, kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes the
 //! passes before the pass over the features, on all rows, and writes their results to a file, the
-//! **job**. [`PreparedJob::statistics`] runs on the computer of each shard and writes the
+//! **job**. [`PreparedJob::statistics`] runs on the machine of each shard and writes the
 //! **statistics** of the shard. They consist of states, the sums over complete segments (fixed
 //! numbers of consecutive rows), and of the rows of segments that the shard covers only partly.
 //! [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the model,
@@ -47,7 +47,7 @@ struct JobHeader {
 
 const DIGESTS: &str = "digests of the rows";
 
-/// A job file written by [`PreparedJob::prepare`]; any computer can process shards of the job.
+/// A job file written by [`PreparedJob::prepare`]; any machine can process shards of the job.
 #[derive(Debug)]
 pub struct PreparedJob {
     path: PathBuf,
@@ -55,8 +55,8 @@ pub struct PreparedJob {
     mark: String,
 }
 
-/// Returns the pass that folds the shards. Rejects fits that make another pass over features, or a
-/// pass that a file cannot replace.
+/// Returns the pass that is split into shards. Rejects fits that make another pass over the
+/// features, or a pass whose result a file cannot replace.
 fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
     let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed()?.solver, training));
     let only = pass(fit)?.map_err(|why| {
@@ -220,10 +220,10 @@ impl PreparedJob {
         Ok(self.header.extent.end(&file))
     }
 
-    /// Folds the stored rows `rows`, possibly none, and writes their statistics to `path`. The
-    /// table has at least the stored rows of the prepared table; see [`Table::part_of`] for a shard
-    /// in a file of its own. Rows of segments that the shard covers only partly are stored
-    /// unchanged.
+    /// Computes the statistics of the stored rows `rows` (an empty range is allowed), and writes
+    /// them to `path`. The table has at least the stored rows of the prepared table; see
+    /// [`Table::part_of`] for a shard in a file of its own. Rows of segments that the shard covers
+    /// only partly are stored unchanged.
     ///
     /// # Errors
     /// Rows that differ from the prepared rows; rows after the prepared rows if no rows can be

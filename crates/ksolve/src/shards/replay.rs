@@ -3,7 +3,7 @@
 //! A prepared job stores the totals of all passes before the shared pass (the pass over the
 //! features). A fit with these totals reads no rows and recomputes the steps between the passes,
 //! bit-identically. It therefore reaches the shared pass with the same scaler, kernel, landmarks
-//! and folds on every computer.
+//! and folds on every machine.
 
 use super::extent::is_row_state;
 use crate::linalg::strips::lock;
@@ -26,11 +26,12 @@ pub(super) enum Role {
         shared_pass: Mutex<Option<PassKey>>,
         digests: Arc<RowDigests>,
     },
-    /// Folds these work units of segments, each claimed once, writes their states, and ends. For
-    /// segments that the shard covers only partly, listed in `partial_rows`, it writes the rows.
+    /// Computes the states of these work units (runs of segments), each claimed by one worker,
+    /// writes the states, and ends. For segments that the shard covers only partly, listed in
+    /// `partial_rows`, it writes the rows.
     Fold { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
-    /// Reads the states of segments, keyed by the first segment of each node, and folds segments
-    /// that are stored as rows.
+    /// Reads the states of segments, keyed by the first segment of each state, and computes the
+    /// states of segments that are stored as rows.
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
 }
 

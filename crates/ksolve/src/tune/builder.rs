@@ -158,7 +158,7 @@ impl Tune {
     }
 
     /// Sets the work of the search (numbers of steps) instead of its time. The result is then
-    /// bit-identical on every computer with the same instruction set.
+    /// bit-identical on every machine with the same instruction set.
     #[must_use]
     pub fn work(self, work: SearchWork) -> Self {
         Self { work: Some(work), ..self }
@@ -307,7 +307,7 @@ impl Tune {
 
     /// Returns the final fit of a model selection. If there is a time limit and a `budget`, the fit
     /// has the ranks that fit the time; the function then also returns the command-line options
-    /// that repeat this fit on any computer. `opened` opens the files of a fit.
+    /// that repeat this fit on any machine. `opened` opens the files of a fit.
     ///
     /// # Errors
     /// The errors of [`TimeBudget::feasible_fit`] and of `opened`.

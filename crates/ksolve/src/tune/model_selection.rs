@@ -29,7 +29,7 @@ pub struct ModelSelection<'a> {
     /// Rows and columns of the table.
     pub selected: &'a SelectedTable,
     /// Maximum number of steps of each part. If set, it replaces the time limit of the listener,
-    /// and the result does not depend on the speed of the computer.
+    /// and the result does not depend on the speed of the machine.
     pub work: Option<SearchWork>,
     /// True if the fit may use the exact kernel instead of a feature map. It does so only if the
     /// memory suffices and the listener does not report a lack of time. A base fit with an exact

@@ -68,7 +68,7 @@ impl TimeBudget {
     /// provides a time, returns the smallest rank. Returns `None` if there is no time limit or the
     /// kernel is exact.
     ///
-    /// The prediction depends on the computer; a fit with given ranks and leaves does not.
+    /// The prediction depends on the machine; a fit with given ranks and leaves does not.
     ///
     /// # Errors
     /// The errors of [`Fit::plan`].
@@ -105,7 +105,7 @@ impl FeasibleFit {
         self.leaf_rows.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
     }
 
-    /// Returns the command-line options that repeat this fit on any computer.
+    /// Returns the command-line options that repeat this fit on any machine.
     pub fn command_options(&self, fit: &Fit) -> String {
         let ranks = match fit.family().reads(&parameter::RANKS) {
             true => format!("--ranks {}", format_ranks(&self.ranks)),

@@ -106,8 +106,8 @@ impl HeldOutScore {
 
 impl<T: Real> Trials<T> {
     /// Stores the rows of a search. If there are three folds or more and `may` is true, one fold
-    /// becomes the test set. Of contiguous folds it is the last block, otherwise the fold whose
-    /// fraction of the rows is closest to a fifth.
+    /// becomes the test set. If the folds are the values of a column, it is the fold whose fraction
+    /// of the rows is closest to a fifth, otherwise the last fold.
     pub(super) fn new(
         (rows, weight_unit): (MemoryRows<T>, f64),
         names: Vec<String>,

@@ -31,7 +31,8 @@ const STRIP_ROWS: usize = 288;
 /// fitted value.
 const MIN_COMPLEMENT: f64 = 64.0 * f64::EPSILON;
 
-/// A fold that sums the squared leave-one-out errors of a fit, from its factor and coefficients.
+/// A pass that sums the squared leave-one-out errors of a fit, from the factor and the coefficients
+/// of the fit.
 pub(crate) struct LooFold {
     system: RidgeSystem,
     head: LinearHead,

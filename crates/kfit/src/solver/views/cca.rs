@@ -1,4 +1,5 @@
-//! Canonical correlation analysis: the directions of two views that correlate most.
+//! Canonical correlation analysis: the pairs of directions in two views with the largest
+//! correlation.
 //!
 //! ```text
 //! max aᵀ C_xy b     with  aᵀ(C_xx + lambda I)a = bᵀ(C_yy + lambda I)b = 1

@@ -1,4 +1,4 @@
-//! Maximal covariance: the directions of two views with the largest covariance.
+//! Maximal covariance: the pairs of directions in two views with the largest covariance.
 //!
 //! The pairs maximise aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, each pair orthogonal to the earlier pairs. They
 //! are the singular vectors of C_xy. No regularisation is needed. Compared with canonical
