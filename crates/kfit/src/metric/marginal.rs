@@ -1,7 +1,7 @@
 //! The marginal likelihood of a Nyström Gaussian process with a factor per input, and its gradient.
 //!
 //! For rows z = a ∘ x, the kernel s²k, noise τ², m landmarks (the first rows) and T targets with
-//! the same s² and τ², it is
+//! the same s² and τ², this module computes the function
 //!
 //! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y
 //!

@@ -8,7 +8,7 @@
 //! k-means++ starts, each iterated on the sample until nothing changes. The best start continues on
 //! all rows. A centroid without points moves to a point that is far from every centroid.
 //!
-//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row.
+//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq per row.
 //! *Bytes*: kq numbers in f64 for each state and each strip of a tile, and the sample.
 //!
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;

@@ -67,7 +67,7 @@ impl Surface {
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
         }
-        // a cancelled factorisation looks like a failed one
+        // a cancelled factorisation looks like a failed factorisation
         workers.check()?;
         Ok(surface)
     }

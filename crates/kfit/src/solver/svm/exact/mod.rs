@@ -10,10 +10,11 @@
 //! model stores no rows.
 //!
 //! If multipliers are bounded, a kernel that is not positive definite, such as the sigmoid, is
-//! accepted, as in LIBSVM. A step along which the problem is not convex ends at a bound of the
-//! multiplier. For any kernel, P − D is 0 at points that satisfy the optimality conditions and
-//! positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least −β_i f_i. But P − D bounds
-//! the distance of P from its minimum only if the kernel is positive definite.
+//! accepted, as in LIBSVM. A step along which the problem is not convex ends at the end of the
+//! current quadratic piece of the objective. For any kernel, P − D is 0 at points that satisfy the
+//! optimality conditions and positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least
+//! −β_i f_i. But P − D bounds the distance of P from its minimum only if the kernel is positive
+//! definite.
 //!
 //! One-vs-one SVMs have few rows each; each thread solves one SVM at a time. SVMs that share all
 //! rows are solved in sequence, reuse the kernel values, and use all threads.
