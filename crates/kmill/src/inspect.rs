@@ -69,7 +69,7 @@ pub(crate) struct ColumnReport {
     /// Number of rows without a value; `None` if not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<u64>,
-    /// Statistics of the numbers, from one pass over the table; `None` without a pass.
+    /// Statistics of the numbers, from one pass over the table; `None` if no pass was made.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) statistics: Option<ColumnStatistics>,
 }

@@ -56,7 +56,7 @@ pub static COLUMNS: [(&str, Column<TuneRow>); 12] = [
 /// The report of a search.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TuneReport {
-    /// Name of the solver; for `any`, of the winner.
+    /// Name of the solver. If the solver was `any`, name of the winning solver.
     pub solver: String,
     /// Score by which kernels are compared.
     pub score: Score,
@@ -75,7 +75,7 @@ pub struct TuneReport {
     /// otherwise `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alike: Option<f64>,
-    /// Error of the winner on random rows, if `alike` is present.
+    /// Error of the winner on random rows; `None` if `alike` is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<HeldOutScore>,
     /// Errors of the winner on kinds of new rows that differ from the rows of the table.
@@ -95,8 +95,8 @@ pub struct TuneReport {
     /// Solvers and regularisation parameters (contenders) that were compared, with their errors on
     /// the folds. A single contender is not tried.
     pub contenders: Vec<ContenderReport>,
-    /// Error of the winner, fitted on the sample, on test rows of the sample; `None` with fewer
-    /// than three folds.
+    /// Error on the test rows of the sample, of the winner fitted on the other rows of the sample;
+    /// `None` if there are fewer than three folds.
     pub test: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,

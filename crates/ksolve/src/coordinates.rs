@@ -208,8 +208,8 @@ const TILE: usize = 256;
 /// rounding of numbers written in f32.
 const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
-/// Returns the coordinates as a function of the row: kernel sections at unit vectors select the
-/// columns of the pivots and, for distances, of the first object.
+/// Returns a model that computes the coordinates from the row. Kernel sections at unit vectors
+/// select the columns of the pivots and, for distances, also the column of the first object.
 fn model(
     selected: &SelectedTable,
     &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,

@@ -240,8 +240,8 @@ impl Fit {
         Self { rank: None, ..self }.options(options)
     }
 
-    /// Returns the fit with the rank of another fit, and with those parameters chosen together with
-    /// the rank that this solver reads.
+    /// Returns the fit with the rank of another fit. Of the parameters that are chosen together
+    /// with the rank, copies the parameters that this solver reads.
     #[must_use]
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {

@@ -42,8 +42,8 @@ pub struct LearnedMetric {
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
-    /// The standard deviation, over folds of the sample, of each input's contribution; `None`
-    /// without a metric.
+    /// For each input, the standard deviation of its contribution over the folds of the sample;
+    /// `None` if there is no metric.
     pub spread: Option<Vec<f64>>,
     /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
     pub judged: Option<MetricTestErrors>,

@@ -235,7 +235,8 @@ impl<T: Real> RoundData<'_, T> {
     }
 }
 
-/// Computes Aᵀ M A: the outer products of gradients by x from those by A x.
+/// Computes Aᵀ M A: converts outer products of gradients with respect to A x to outer products of
+/// gradients with respect to x.
 fn pull_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
     if metric.is_diagonal() {

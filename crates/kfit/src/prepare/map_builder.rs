@@ -311,7 +311,7 @@ impl<T: Real> MapBuilder<'_, T> {
         let observer = self.resources.stage_over("landmarks (table)", source.range());
         let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile), Vec::new());
         let mut cursor = source.open(source.range())?;
-        // the table may have more rows than wanted
+        // the table may have more rows than `landmark_count`
         while points.len() < landmark_count * d && cursor.next(&mut buf)? {
             let row_count = buf.rows.len().min(landmark_count - points.len() / d);
             points.extend_from_slice(&buf.x[..row_count * d]);

@@ -92,7 +92,7 @@ impl Survey {
         (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
     }
 
-    /// Returns the divisor of the row weights; 1 without weights.
+    /// Returns the divisor of the row weights; 1 if rows have no weights.
     pub fn weight_unit(&self) -> f64 {
         self.weight_unit.unwrap_or(1.0)
     }

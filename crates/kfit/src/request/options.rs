@@ -112,8 +112,8 @@ impl LandmarkSource {
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Writes the name of the scheme, or "a table" without its path once it is open: the model
-    /// contains the landmarks.
+    /// Writes the name of the scheme or of the file. For an open table it writes "a table", because
+    /// the model contains the landmarks.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -253,7 +253,8 @@ impl TrainOptions {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Rejects a learned metric without a target, and a metric that the kernel does not support.
+    /// Rejects a learned metric if there is no target, and a metric that the kernel does not
+    /// support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines_columns = match &self.metric {

@@ -74,7 +74,7 @@ pub(super) struct Clusters {
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
     let copies = features::STATES_PER_FOLD + pass_shape.tile.div_ceil(STRIP_POINTS);
-    // the number of clusters is checked once the number of rows is known
+    // the number of clusters is checked later, when the number of rows is known
     let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), sample_rows(k).min(rows));
     plan.term("sums of clusters", copies * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")

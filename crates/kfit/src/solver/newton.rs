@@ -253,7 +253,7 @@ fn newton_step<T: Real>(
     let Dimensions { intercept, workers, .. } = loss.dimensions();
     let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, step_lambda, intercept, workers);
     let factors = match blocks {
-        // each block is freed once it is factored
+        // each block is freed after its factorisation
         Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
         None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };

@@ -22,7 +22,7 @@ pub struct Prepared<T: Real> {
     pub targets: Targets,
     pub mapped: BuiltMap<T>,
     pub pass_shape: PassShape,
-    /// Planned bytes of memory, of the largest stage.
+    /// Planned memory of the largest stage, in bytes.
     pub planned_bytes: usize,
     /// Options, with the metric resolved.
     pub options: TrainOptions,

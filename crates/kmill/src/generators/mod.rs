@@ -189,7 +189,8 @@ impl Recipe {
 
     /// Returns a standard normal number for draw `draw` of row `row` (Box and Muller).
     ///
-    /// Its two uniform numbers use draw indices far above those passed to [`Recipe::uniform`].
+    /// Its two uniform numbers use draw indices far above the indices that are passed to
+    /// [`Recipe::uniform`].
     fn normal(&self, draw: u64, row: u64) -> f64 {
         const FIRST_NORMAL_DRAW: u64 = 1 << 32;
         let radius = (-2.0 * self.uniform(FIRST_NORMAL_DRAW + 2 * draw, row).ln()).sqrt();

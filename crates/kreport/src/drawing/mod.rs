@@ -70,7 +70,7 @@ pub(crate) trait Drawing {
     fn size(&self) -> Point;
     /// Returns the title, in one line.
     fn title(&self) -> String;
-    /// Returns the centre of the title in a standalone drawing; `None` for no title.
+    /// Returns the centre of the title in a standalone drawing; `None` if the drawing has no title.
     fn title_position(&self) -> Option<Point> {
         None
     }

@@ -113,7 +113,7 @@ impl Drawing for LinePlot<'_> {
         plane.draw_grid(canvas);
         for row in &self.points.drawn {
             let (x, y) = place(row.position.into());
-            // without a target, the rows are drawn on the axis
+            // if there is no target, the rows are drawn on the axis
             let place = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
             self.points.draw_row(canvas, row, place, &self.tooltip(row));
         }

@@ -152,8 +152,8 @@ impl Points {
         Ok(points)
     }
 
-    /// Draws a row in the colour of its class or value. The tooltip is the class, if known, and
-    /// `says`.
+    /// Draws a row in the colour of its class or value. The tooltip has the class (if known) and
+    /// the text `says`.
     pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, place: Point, tooltip: &str) {
         let class = match (drawn.class, self.shade_range) {
             (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),
@@ -246,8 +246,8 @@ impl Points {
         self.ranges = self.drawn.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
     }
 
-    /// Adds the rows of a block, whose coordinates are the features `at`, and keeps those with the
-    /// smallest random keys.
+    /// Adds the rows of a block, whose coordinates are the features `at`, and keeps the rows with
+    /// the smallest random keys.
     fn add(&mut self, block: &RowBlock<'_, f64>, at: &[usize]) {
         let (width, keys) = (block.x.len() / block.rows.len().max(1), row_keys());
         for (i, row) in block.rows.iter().enumerate() {

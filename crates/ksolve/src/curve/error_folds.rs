@@ -103,7 +103,7 @@ pub(super) struct TestSums {
 
 impl TestSums {
     /// Returns the mean error of each head over the rows, and over the targets of a regression;
-    /// `None` without rows.
+    /// `None` if there are no rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let each = match targets {
             Targets::Numeric { centre } => centre.len() as f64,

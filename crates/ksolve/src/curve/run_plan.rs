@@ -29,7 +29,7 @@ pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Ve
 }
 
 /// Returns the pass shape and the plans of a run at its largest rank; `t` is the number of test
-/// targets, `None` without test rows.
+/// targets, `None` if there are no test rows.
 pub(super) fn plan<T: Real>(
     selected: &SelectedTable,
     options: &CurveOptions,

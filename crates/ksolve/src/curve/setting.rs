@@ -163,7 +163,7 @@ impl<'a, T: Real> Setting<'a, T> {
         &self.kernel
     }
 
-    /// Returns the kind of test error; `None` without test rows.
+    /// Returns the kind of test error; `None` if there are no test rows.
     pub fn tested(&self) -> Option<TestErrorKind> {
         self.test.as_ref().map(|_| match self.options.task {
             Task::Classification => TestErrorKind::Error,

@@ -101,7 +101,7 @@ fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
     }
 }
 
-/// Returns the rows of all files, in order, each once.
+/// Returns the rows of all files, in order; an error if two files have the same row.
 fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
     let of = |(i, file): (usize, &StateFile)| {
         let parts = extent.locate_rows(file).into_iter();

@@ -66,7 +66,7 @@ impl Mixture {
         Self { terms }
     }
 
-    /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` without terms.
+    /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` if the sum has no terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
         let (mean, squares) =
             self.terms.iter().fold((0.0, 0.0), |(mean, squares), (w, m)| (mean + w * m, squares + w * w * m));

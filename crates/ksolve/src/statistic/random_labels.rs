@@ -60,9 +60,10 @@ pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
     order
 }
 
-/// Returns the p-value (1 + number of values at least as large as the observed) / (1 + number of
-/// values). It is never 0, because the observed labels are one of the possible ones (Phipson,
-/// Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
+/// Returns the p-value (1 + number of values at least as large as the observed value) / (1 + number
+/// of values). It is never 0, because the observed labels are one of the possible labellings
+/// (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` if there are no
+/// permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE * observed.abs();
     let larger = permuted.iter().filter(|value| **value >= threshold).count();

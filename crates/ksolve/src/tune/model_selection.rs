@@ -39,8 +39,8 @@ pub struct ModelSelection<'a> {
     pub run: &'a Run<'a>,
     /// Listener that is called at each step.
     pub listener: &'a dyn SearchListener,
-    /// Function that returns the final fit, which may have other ranks than the trials; called
-    /// once, at the end of the search.
+    /// Function that returns the final fit. It is called once, at the end of the search. The final
+    /// fit may have other ranks than the trials.
     pub final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
 }
 

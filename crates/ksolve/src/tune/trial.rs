@@ -262,7 +262,8 @@ impl<T: Real> Trials<T> {
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
-    /// Trains on all rows that the search uses, and scores the test rows; `None` without test rows.
+    /// Trains on all rows that the search uses, and scores the test rows; `None` if there are no
+    /// test rows.
     pub(super) fn test_score(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let has_test_rows = (0..self.folds.len()).any(|position| !self.is_search_row(position));
         let found = has_test_rows

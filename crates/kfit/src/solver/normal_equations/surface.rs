@@ -21,7 +21,7 @@ pub struct Cell {
     /// Error rate on held-out rows; `None` before a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// Squared error on the rows of each fold, of the fit to the other folds; `cv_mse` is the
+    /// For each fold, the squared error on its rows of the fit to the other folds; `cv_mse` is the
     /// weighted mean. Empty if there are no folds; `None` for a fold that has no rows or no
     /// solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ pub struct Surface {
     pub ranks: Vec<usize>,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
-    /// Number of folds; 1 without cross-validation.
+    /// Number of folds; 1 if there is no cross-validation.
     pub folds: usize,
     /// One cell per rank and lambda, rank by rank.
     pub cells: Vec<Cell>,

@@ -337,7 +337,8 @@ impl RidgeSystem {
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
         (0..self.t).for_each(|j| right.extend_from_slice(&self.right_sides.col_as_slice(j)[..order]));
-        // one strip of right sides: forward once, then back for every rank
+        // for a strip of right sides: one forward substitution, then a back substitution for every
+        // rank
         for_each_strip(workers, &mut right, order * RIGHT_SIDES, |_, strip| {
             let columns = strip.len() / order;
             let strip = MatMut::from_column_major_slice_mut(strip, order, columns);

@@ -35,7 +35,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The accepted values.
     pub kind: ParameterKind,
-    /// The default value, as it would be typed; `None` without a default.
+    /// The default value, as users would type it; `None` if there is no default.
     pub default: Option<&'static str>,
     /// One line of help.
     pub help: &'static str,

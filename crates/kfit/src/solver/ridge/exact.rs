@@ -2,8 +2,8 @@
 //! learns one weight per column instead ([`super::linear`]).
 //!
 //! The rows are read into memory once and stay there, because they are part of the model. See
-//! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes its
-//! preconditioner and continues after its last iteration.
+//! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes the
+//! preconditioner and continues after the last stored iteration.
 
 use super::iterative::centring::Centring;
 use super::iterative::cg::{self, CgSolution, StoppingRule};
@@ -248,7 +248,7 @@ impl<T: Real> ExactFit<'_, T> {
         let (n, ExactProblem { mu, centring, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
-        // without a journal, because it stores passes over the table and this pass reads memory
+        // no journal: a journal stores passes over the table, and this pass reads memory
         let without_journal = Resources { journal: None, ..*resources };
         let (source, reading, row_count) = (self.rows, self.reading, n as u64);
         let mapped =

@@ -221,7 +221,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Moves to the point that was set, once the values of the rows there are in `q`.
+    /// Moves to the point that was set; `q` must hold the values of the rows at this point.
     pub(super) fn move_to_start(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;

@@ -23,7 +23,8 @@ pub(crate) const READ_AHEAD_TILES: usize = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StorageLimits<'a> {
     pub(crate) memory: usize,
-    /// The scratch folder, and the number of rows after those in memory that it may store.
+    /// The scratch folder, and the maximum number of rows that it may store. These rows follow the
+    /// rows in memory.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
 }
 

@@ -269,8 +269,9 @@ impl Dual {
         steps
     }
 
-    /// Chooses the rows of the next round, new rows first: those with the least slopes of rising
-    /// and the highest slopes of falling, then the newer half of the previous rows.
+    /// Chooses the rows of the next round. First the new rows: the rows with the least slopes of
+    /// rising and the rows with the highest slopes of falling. Then the newer half of the previous
+    /// rows.
     fn choose_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
         let stay_count = working_set.len().min(WORKING_SET / 2);
         let mut is_chosen = vec![false; self.rows.len()];
