@@ -1,5 +1,5 @@
-//! Kernel machines on tables larger than memory: fits, certificates, reports, model files and
-//! predictions.
+//! Kernel machines on tables larger than memory: fits, certificates (exact errors of the kernel
+//! approximation), reports, model files and predictions.
 //!
 //! [`estimator`] has the solvers as types, for rows in memory and for tables:
 //!

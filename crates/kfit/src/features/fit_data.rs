@@ -47,7 +47,8 @@ pub struct FitData<'a, T: Real> {
     pub rows: u64,
     /// Divisor that scaled the row weights of the source; C refers to the original weights.
     pub weight_unit: f64,
-    /// Tiles, segments and lanes of the passes.
+    /// Tiles (blocks of rows), segments (fixed numbers of tiles) and lanes (parallel workers) of
+    /// the passes.
     pub pass_shape: PassShape,
     /// Options of the fit, except the solver's own settings.
     pub options: &'a TrainOptions,
@@ -72,8 +73,9 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs a fold over all rows in one pass and returns its state. The name identifies the pass in
-    /// progress reports and checkpoints, and must be unique in a fit.
+    /// Runs a fold (an accumulation over rows, not a fold of cross-validation) over all rows in one
+    /// pass, and returns its state. The name identifies the pass in progress reports and
+    /// checkpoints, and must be unique in a fit.
     ///
     /// # Errors
     /// Errors of reading the rows and of the fold.
@@ -101,8 +103,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Computes the second moments of features and targets, and the certificate of every rank, in
-    /// one pass.
+    /// Computes the second moments of features and targets, and the certificate (the relative trace
+    /// error of the map) at every rank, in one pass.
     ///
     /// # Errors
     /// Errors of reading the rows.

@@ -5,7 +5,8 @@
 //! gradients J_i = ∂f(x_i)/∂x, d x t. √M_jj is the root mean square slope along the scaled column
 //! j, in units of f. It measures the importance of the column.
 //!
-//! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
+//! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane (parallel worker of a
+//! pass).
 
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::gradient_products::{OuterProductSums, OuterProducts};

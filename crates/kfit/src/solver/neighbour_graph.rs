@@ -31,7 +31,8 @@ impl NeighbourOptions {
 const DEFAULT_NEIGHBOURS: usize = 10;
 const MAX_NEIGHBOURS: usize = 40;
 
-/// Nodes with their k nearest neighbours, which form a connected graph.
+/// The nodes (a sample of the rows), each with its k nearest neighbours, which form a connected
+/// graph.
 pub(super) struct NeighbourGraph {
     pub(super) k: usize,
     pub(super) nodes: Nodes,

@@ -1,5 +1,5 @@
 //! Ridge regression from Gram matrices. One pass gives the surface (the error of every rank, lambda
-//! and fold) and the certificate of every rank.
+//! and fold) and the certificate (the relative trace error of the map) of every rank.
 //!
 //! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold,
 //! and the matrix of one linear system.

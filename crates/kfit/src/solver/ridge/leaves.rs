@@ -1,17 +1,18 @@
-//! Residuals of ridge regression on features, learned by the exact kernel in the leaves of a tree
-//! of the rows.
+//! Leaves: the exact kernel learns the residuals of ridge regression on features, separately in
+//! each leaf of a tree that splits the rows.
 //!
-//! A map of few features is smooth; the exact kernel is not, but its system has the order of the
-//! rows. A tree splits the rows into leaves of some thousand rows each. In leaf l the kernel learns
-//! the residuals of the features, r = y − f₀:
+//! Functions of a map with few features are smooth. Functions of the exact kernel need not be
+//! smooth, but the order of their linear system is the number of rows. A tree splits the rows into
+//! leaves of some thousand rows each. In leaf l the kernel learns the residuals of the features, r
+//! = y − f₀:
 //!
 //! ```text
 //! α_l = (K_l + μI)⁻¹ r_l
 //! ```
 //!
 //! Every node splits its rows at the median of their leading kernel principal component, so that
-//! the rows of a leaf are near each other in the kernel's metric. The 6 % of the rows nearest to
-//! the median belong to both children, and the prediction changes continuously over them: see
+//! the rows of a leaf are near each other in feature space. The 6 % of the rows nearest to the
+//! median belong to both children, and the prediction changes continuously over them: see
 //! [`Leaves`].
 //!
 //! The search for μ starts at lambda·n of the features, and multiplies or divides by √10 while the

@@ -10,8 +10,8 @@
 //!
 //! The pass of `direct` computes the Gram matrix of every fold. The Gram matrices are enough for
 //! the surface (the error of every rank, lambda and fold). The same pass computes the certificate
-//! of every rank. Held-out error rates, leave-one-out errors and importances need one more pass
-//! each.
+//! (the relative trace error of the map) of every rank. Held-out error rates, leave-one-out errors
+//! and importances need one more pass each.
 
 mod direct;
 mod exact;
