@@ -1,4 +1,5 @@
-//! Fits of kernel machines: from rows to a model, in few passes and a stated amount of memory.
+//! Fits kernel methods: from the rows of a table to a model, in few passes and within a memory
+//! budget.
 //!
 //! A [`job::Fit`] describes what to learn and a [`job::Run`] the resources. A [`solver`] learns
 //! linear functions of features, and [`train`] runs any solver. Programs use this crate through

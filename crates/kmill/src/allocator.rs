@@ -1,23 +1,24 @@
-//! Settings of glibc's allocator so that it returns freed memory; the message of an aborted
-//! process; and the signals that the process handles through C.
+//! Settings that make glibc's allocator return freed memory, the message of an aborted process, and
+//! the signals that the process handles through C.
 //!
-//! By default every thread may open its own arena, and the size above which a buffer gets its own
-//! pages grows to 32 MiB as such buffers are freed. From then on, freed buffers stay resident in
-//! some arena, which a memory budget cannot account for.
+//! By default every thread may open its own arena. The size above which a buffer gets its own pages
+//! grows to 32 MiB when such buffers are freed. From then on, freed buffers stay resident in an
+//! arena, and a memory budget cannot account for them.
 //!
-//! Measured on two cores: `kmill fit ridge` on 60,000 rows x 29 of beijing-pm25 at rank 500 with 5
-//! folds peaks at 50 MiB with these settings and at 62 to 66 MiB without (2 threads), at 54 to 56
-//! MiB and 68 to 70 MiB (8 threads), in the same time; `kmill inspect --stats` on fashion-mnist at
-//! 132 to 135 MiB and 136 to 142 MiB.
+//! Peak memory measured on two cores, with these settings and without them, in the same time:
+//! `kmill fit ridge` on 60,000 rows x 29 of beijing-pm25 at rank 500 with 5 folds takes 50 MiB
+//! instead of 62 to 66 MiB on 2 threads, and 54 to 56 MiB instead of 68 to 70 MiB on 8 threads.
+//! `kmill inspect --stats` on fashion-mnist takes 132 to 135 MiB instead of 136 to 142 MiB.
 
-/// Maximum number of arenas. Each product packs its operands into a fresh buffer, and two threads
-/// that share an arena wait for each other: the fit of beijing-pm25 at rank 2,000 took 14.3 s with
-/// 2 arenas and 13.3 s with 8, with the same peak memory.
+/// Maximum number of arenas. Each matrix product packs its operands into a new buffer, and two
+/// threads that share an arena wait for each other. The fit of beijing-pm25 at rank 2,000 took 14.3
+/// s with 2 arenas and 13.3 s with 8 arenas, with the same peak memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAX_ARENAS: libc::c_int = 8;
 
-/// Size above which a buffer gets its own pages, which are returned when it is freed. Setting it
-/// also stops its growth. It is below a decoder's page (1 MiB) and above most small allocations.
+/// Size above which a buffer gets its own pages, which are returned when the buffer is freed.
+/// Setting this size also stops its growth. It is below the page of a decoder (1 MiB) and above
+/// most small allocations.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 
@@ -25,8 +26,8 @@ const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_THRESHOLD: libc::c_int = 1 << 20;
 
-/// Address space that an arena reserves, in bytes, and the divisor of the process limit that gives
-/// the address space of all arenas.
+/// Address space that an arena reserves, in bytes. The second number divides the process limit: the
+/// quotient is the address space for all arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENA_RESERVE: (usize, usize) = (64 << 20, 8);
 
@@ -82,10 +83,10 @@ pub(crate) fn configure() {
     }
 }
 
-/// Returns free pages in arenas to the system, and returns the remaining resident bytes; 0 if the
-/// system does not report them. A subcommand with two parts calls it in between, so that the first
-/// part leaves only what it still uses: `kmill coordinates` on 1,500 objects peaks at 89 MiB with
-/// it and at 131 MiB without.
+/// Gives free pages in arenas back to the system, and returns the remaining resident bytes; 0 if
+/// the system does not report them. A subcommand with two parts calls this function between the
+/// parts, so that the first part leaves only memory in use. `kmill coordinates` on 1,500 objects
+/// peaks at 89 MiB with this call and at 131 MiB without it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "malloc_trim is a C function; this is the one file of the crate that may")]
 pub(crate) fn resident() -> usize {

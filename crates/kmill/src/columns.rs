@@ -45,7 +45,7 @@ pub(crate) fn report_columns(
     }
 }
 
-/// Returns the columns of the features; a column that is not a plain number is followed by its
+/// Returns the columns of the features. The name of a non-numeric column is followed by its
 /// encoding: `city (12 values)`.
 fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
@@ -56,7 +56,7 @@ fn describe_features(selected: &SelectedTable, features: &[String]) -> Vec<Strin
     described.collect()
 }
 
-/// Returns the columns that are not features, with the reason.
+/// Returns the columns that are not features, each with the reason.
 fn excluded_columns(
     selection: &Selection,
     (requested, selected): (&SelectedTable, &SelectedTable),
@@ -109,7 +109,8 @@ fn summary_line(features: &[String], feature_count: usize, excluded: &[(String, 
     format!("features: {} ({}){excluded_text}", format_names(&names), count(feature_count as u64))
 }
 
-/// Formats names separated by commas: consecutive ones as `x0 … x16`, and only the first of many.
+/// Formats names separated by commas: consecutively numbered names as `x0 … x16`. A long list is
+/// cut after the first names.
 fn format_names(names: &[&String]) -> String {
     let runs = names.chunk_by(|a, b| is_next_name(a, b)).flat_map(|run| match run {
         [first, .., last] if run.len() > 2 => vec![format!("{first} … {last}")],

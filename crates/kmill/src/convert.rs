@@ -70,7 +70,8 @@ impl TableColumns {
         for column in feature_columns {
             column.kind = match (column.kind, precision) {
                 (OutputKind::F32 | OutputKind::F64, Some(precision)) => float_kind(precision),
-                // one type for all: the requested one, or the smallest that represents every value
+                // one type for all columns: the requested type, or the smallest type that
+                // represents every value
                 (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if npy => float_kind(precision),
                 (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if npy && all_small => OutputKind::F32,
                 (OutputKind::I64 | OutputKind::U64, None) if npy && !all_integers => OutputKind::F64,
@@ -144,8 +145,8 @@ fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
     Ok((table.select(&selection)?, features.len()))
 }
 
-/// Returns the target that becomes the label in formats whose rows start with one: the named
-/// target, the column `y`, or none.
+/// Returns the target that becomes the label, in formats whose rows start with a label: the named
+/// target, else the column `y` if it exists, else `None`.
 fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
     let kind = |name: &str| table.schema().position(name).map(|at| &table.schema().columns[at].kind);
     let has_default_label = || kind(TARGET_COLUMN).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
@@ -205,8 +206,8 @@ fn quote(word: &str) -> String {
     if word.chars().all(is_plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Maximum number of simultaneous copies of the texts of a tile: three tiles, plus those of
-/// predictions.
+/// Maximum number of simultaneous copies of the texts of a tile (a block of rows): three here, plus
+/// the copies that predictions make.
 const TEXT_COPIES: usize = 3 + ksolve::job::TEXT_COPIES;
 
 /// Writes the selected rows, and returns their number and the files.

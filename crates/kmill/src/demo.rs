@@ -24,8 +24,8 @@ pub(crate) struct DemoArgs {
 }
 
 /// The fit of the demo: it learns a diagonal metric, then cross-validates four ranks and thirteen
-/// regularisation parameters in one pass. With f64, no lambda is skipped on any machine for being
-/// too small compared with the rounding errors.
+/// regularisation parameters in one pass. It uses f64, because in f32 a machine might skip a lambda
+/// that is too small compared with the rounding errors.
 const FIT_COMMAND: &str =
     "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 --precision f64 -o model.safetensors";
 const EVALUATE_COMMAND: &str = "kmill evaluate model.safetensors test.parquet";

@@ -44,7 +44,7 @@ impl Error {
         matches!(self, Self::BrokenPipe) || self.as_store_error().is_some_and(is_closed_pipe)
     }
 
-    /// Returns the underlying error of tables, files or passes, if any.
+    /// Returns the underlying error of tables, files or passes; `None` for other errors.
     pub(crate) fn as_store_error(&self) -> Option<&kstore::Error> {
         match self {
             Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),

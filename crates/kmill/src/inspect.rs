@@ -62,13 +62,14 @@ pub(crate) struct ColumnReport {
     /// examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<(String, String)>,
-    /// Apparent meaning of the values, and how to read them accordingly; `None` if there is none.
+    /// What the values appear to be (such as times), and the option that reads them as such; `None`
+    /// if there is no hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) looks: Option<String>,
     /// Number of rows without a value; `None` if not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<u64>,
-    /// Statistics of the numbers, from one pass over the table; `None` without a pass.
+    /// Statistics of the numbers, from one pass over the table; `None` if no pass was made.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) statistics: Option<ColumnStatistics>,
 }
@@ -161,8 +162,8 @@ impl TableReport {
     }
 }
 
-/// Opens a table and, if requested or cheap, makes one pass over it. Fails if files cannot be read,
-/// or if the budget is too small for one tile.
+/// Opens a table. If statistics are requested or cheap, makes one pass over it. Fails if files
+/// cannot be read, or if the budget is too small for one tile (a block of rows).
 pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
     table.note().iter().for_each(|note| run.progress.note(note));
@@ -227,7 +228,7 @@ fn column_names(table: &Table, is_wanted: impl Fn(&Kind) -> bool) -> Vec<String>
 
 /// Computes the statistics of every numeric column, in file order.
 fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
-    // without a scaler a missing value stays NaN, which the moments skip and count
+    // there is no scaler here, so a missing value stays NaN, which the moments skip and count
     let features = column_names(table, Kind::is_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;

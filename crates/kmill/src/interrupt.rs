@@ -26,7 +26,7 @@ pub(crate) fn fail_if_requested() -> Result<(), kstore::Error> {
 /// Installs the signal handler, which runs on its own thread and not in signal context.
 pub(crate) fn install() {
     kstore::watch_outputs();
-    // fails only when called twice; without a handler, the signal ends the process as usual
+    // fails only when called twice; if there is no handler, the signal ends the process immediately
     let _ = ctrlc::set_handler(|| {
         kstore::stop_outputs();
         if is_requested() {

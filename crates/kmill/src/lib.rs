@@ -1,9 +1,9 @@
 //! The `kmill` command: kernel machines on tables larger than memory.
 //!
-//! Each subcommand has its own file; [`args`] has the options of all subcommands, the crate
-//! `kreport` their reports. Results go to stdout; progress, stage times, warnings and errors go to
-//! stderr. Exit code 0: success; 1: failure, with one sentence that states the reason; 2: usage
-//! error.
+//! Each subcommand has its own file. [`args`] has the options that several subcommands share, and
+//! the crate `kreport` has the reports. Results go to stdout; progress, stage times, warnings and
+//! errors go to stderr. Exit code 0: success; 1: failure, with one sentence that states the reason;
+//! 2: usage error.
 
 mod allocator;
 pub mod args;

@@ -70,8 +70,9 @@ impl FileKind {
 pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, FileKind)>);
 
 impl Outputs {
-    /// Checks, before the run, that every file can be written at its end. Fails with the errors of
-    /// [`check`] and [`Kind::of`], and with [`Error::Option`] for a file that is named twice.
+    /// Checks, before the run, that every file can be written at the end of the run. Fails with the
+    /// errors of [`check_writable`] and [`FileKind::from_path`], and with [`Error::Option`] for a
+    /// file that is named twice.
     pub(crate) fn new(paths: &[PathBuf], kinds: &[FileKind], why: &'static str, remedy: &str) -> Result<Self> {
         let check_one = |(i, path): (usize, &PathBuf)| {
             check_writable(path)?;
@@ -96,7 +97,7 @@ pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     Ok(write_file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())?)
 }
 
-/// Checks, before the run, that a page can be written to `path` at its end.
+/// Checks, before the run, that a page can be written to `path` at the end of the run.
 pub(crate) fn check_page(path: &Path) -> Result<()> {
     if !is_html(path) {
         let remedy = "choose a name that ends with .html";
@@ -109,8 +110,8 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     Ok(AtomicFile::destination(path).map(drop)?)
 }
 
-/// Checks, before the run, that a model can be written to `path` at its end. The name must end with
-/// .safetensors, or have no extension.
+/// Checks, before the run, that a model can be written to `path` at the end of the run. The name
+/// must end with .safetensors, or have no extension.
 pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check_writable(path);
@@ -123,7 +124,7 @@ pub(crate) fn is_model(path: &Path) -> bool {
     extension(path).is_none_or(|extension| extension == "safetensors")
 }
 
-/// Returns true if the extension of a file name is that of a table that supports text.
+/// Returns true if the extension of a file name belongs to a table format that supports text.
 pub(crate) fn is_table(path: &Path) -> bool {
     let text = OutputColumn::new("text", OutputKind::Text);
     path.extension().is_some() && sink::supports(path, &text).unwrap_or(false)

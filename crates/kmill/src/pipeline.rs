@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct FitOptions {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) text: TextOptions,
-    /// Kernels to combine, if the weights of a sum are to be learned.
+    /// Kernels whose weights in a sum are learned; `None` if no weights are learned.
     pub(crate) combine: Option<Vec<Kernel>>,
     /// True if the solver is still to be chosen; a text target then means classification.
     pub(crate) any_solver: bool,
@@ -100,8 +100,8 @@ impl FitOptions {
         Ok((table, self.fit.selection(Selection { targets, ..rows })?))
     }
 
-    /// Returns the selection with a class target, if the solver is still to be chosen and the
-    /// target has few distinct integers.
+    /// Returns the selection. If the solver is not chosen yet and the target has few distinct
+    /// integers, the target is a class.
     fn detect_classes(&mut self, table: &Table, selection: Selection, run: &Run) -> Result<Selection> {
         let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
         let is_decided = !self.any_solver || self.fit.has_option(parameter::TASK.name) || selection.targets.len() != 1;
@@ -133,8 +133,8 @@ pub(crate) fn fit_report(mut fit: job::FitReport, run: &Run, table: &Table, mode
     FitReport { model: model.map(ModelFile::at), verbosity, ..FitReport::new(fit, spent, run.threads) }
 }
 
-/// Shows the stages before the steps of a run begin; afterwards the steps are shown instead of
-/// their stages.
+/// Shows the stages of a run until its steps begin; afterwards shows the steps instead of their
+/// stages.
 pub(crate) struct FirstStages<'a> {
     progress: &'a Progress,
     ended: AtomicBool,
@@ -203,7 +203,7 @@ pub(crate) fn fit_model(
     Ok(fit_with_combination(options, selected, run, destination, args)?.0)
 }
 
-/// Same as [`fitted`], together with the fitted combination of kernels.
+/// Same as [`fit_model`]; also returns the learned combination of kernels.
 fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
@@ -235,8 +235,8 @@ fn fit_with_combination(
     Ok((fitted, combination))
 }
 
-/// Converts the error of a kernel on a column that is not a feature into one that states why it is
-/// not.
+/// If a kernel names a column that is not a feature, adds to the error why the column is not a
+/// feature.
 fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);

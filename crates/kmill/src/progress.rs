@@ -1,5 +1,5 @@
-//! The progress of a run on stderr: a bar on a terminal, occasional lines otherwise; and its times
-//! and warnings.
+//! The progress of a run on stderr (a bar on a terminal, occasional lines otherwise), its times and
+//! its warnings.
 
 use crate::{error::with_option_names, interrupt, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -118,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// Writes a plain line to stderr, unless quiet.
+    /// Writes a plain line to stderr; writes nothing if quiet.
     pub(crate) fn note(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
             terminal::print_line(text);
@@ -171,18 +171,18 @@ impl Listener for Progress {
     }
 }
 
-/// One stage of a run, which is the observer of its passes. If dropped before [`Stage::finish`]
-/// (after an error), it just disappears.
+/// One stage of a run, which is the observer of its passes. If it is dropped before
+/// [`Stage::finish`] (after an error), the display removes it without a line.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     progress: &'a Progress,
     name: String,
-    /// [`ROWS`], or empty if the name states what is counted.
+    /// [`ROWS_UNIT`]; empty if the name states what is counted.
     unit: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
     rows: AtomicU64,
-    /// Number of rows folded by an earlier run, which took no time in this one.
+    /// Number of rows that an earlier run processed; they took no time in this run.
     restored: AtomicU64,
     /// Time of the last plain line, in milliseconds after the start.
     last_line_millis: AtomicU64,
@@ -213,7 +213,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Prints a line during a long stage, unless the last one is recent.
+    /// Prints a line during a long stage; prints nothing if the last line is recent.
     fn print_progress(&self, rows: u64) {
         let elapsed = self.started.elapsed();
         let previous = self.last_line_millis.load(Ordering::Relaxed);
@@ -314,7 +314,7 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     // integers: the default rate has four decimal digits
     bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // if the terminal is gone, the bar is too
+        // an error means that the terminal is gone, and with it the bar
         let _ = write!(out, "{}/s", count(state.per_sec() as u64));
     }));
     bar.set_prefix(shown::line(name).into_owned());
@@ -340,9 +340,9 @@ fn start_ticker(bar: &ProgressBar) {
 /// Unit of most stages, appended to a number.
 const ROWS_UNIT: &str = " rows";
 
-/// Formats the line of a running stage:
-/// `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate if it does
-/// not count rows. The rate excludes `restored` rows.
+/// Formats the line of a running stage: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s
+/// left`. If the stage does not count rows, the line has no rate. The rate excludes `restored`
+/// rows.
 fn plain_line(
     name: &str,
     (done, unit): (u64, &str),
@@ -387,7 +387,7 @@ mod tests {
     fn a_plain_line_has_share_rate_and_time_left() {
         let line = plain_line("gram", (120_000, ROWS_UNIT), 0, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
-        // a resumed run: 80,000 rows belong to an earlier one
+        // a resumed run: 80,000 rows belong to an earlier run
         let line = plain_line("gram", (120_000, ROWS_UNIT), 80_000, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 10,000 rows/s, 18 s left");
         let line = plain_line("gram", (120_000, ROWS_UNIT), 0, None, Duration::from_secs(4));

@@ -167,7 +167,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
 }
 
 /// Selects two samples of the same columns: two tables, or the rows that satisfy a condition and
-/// the others.
+/// all other rows.
 fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
@@ -197,7 +197,8 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     encode_together(job, &first, &second)
 }
 
-/// Returns two samples, with a feature for each value that a category has in either.
+/// Returns two samples, with a feature for each value that a category has in at least one of the
+/// samples.
 fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedTable) -> Result<TestSamples> {
     let samples = job.resolve_categories_together(&[first, second])?;
     Ok(TestSamples { columns: vec![samples[0].feature_names()], samples })
@@ -233,7 +234,7 @@ fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     Ok(TestSamples { samples: vec![rows], columns })
 }
 
-/// Rejects landmarks, and candidates for them, if the map has none.
+/// Rejects landmarks, and candidates for landmarks, if the map has no landmarks.
 fn check_landmarks(args: &TestArgs) -> Result<()> {
     if !args.map.is_without_rows() && !args.map.is_exact() {
         return Ok(());

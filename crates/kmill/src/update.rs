@@ -43,7 +43,7 @@ pub(crate) struct UpdateArgs {
 pub(crate) struct UpdateReport {
     rows: u64,
     running_mse: f64,
-    /// Number of rows that the model has learned, including those of its fit.
+    /// Number of rows that the model has learned, including the rows of its fit.
     rows_of_model: u64,
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     model: PathBuf,

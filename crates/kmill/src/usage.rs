@@ -7,8 +7,8 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{shown, sink::STDOUT};
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// Normalises the words of the command line: foreign names of subcommands become ours,
-/// and `help fit ridge` becomes `fit ridge --help`, which has its own help text.
+/// Replaces subcommand names of other programs by kmill's names, and `help fit ridge` by
+/// `fit ridge --help`, because `fit ridge` has its own help text.
 pub(crate) fn normalise(mut words: Vec<OsString>) -> Vec<OsString> {
     let position = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;
     if let Some(word) = words.get_mut(position) {
@@ -47,7 +47,8 @@ pub(crate) fn reply(answer: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if answer.use_stderr() && !is_which {
         let mut command = args::command(words);
-        // only a built command shows the names of arguments as in the error message
+        // `build` is required: `argument_help` compares the rendered argument names with the name
+        // in the error
         command.build();
         let text = shown::lines(&usage_message(answer, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));

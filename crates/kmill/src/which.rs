@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// A question with its two continuations, or the resulting solver with its options.
+/// A node of the decision tree: a question with the nodes that follow the two answers, or the
+/// resulting solver with its options.
 enum Node {
     Ask { question: &'static str, yes: &'static Node, no: &'static Node },
     Use { solver: &'static str, why: &'static str, options: &'static str },

@@ -66,7 +66,7 @@ impl TableWriter {
         self.table.footprint() + self.target.as_ref().map_or(0, |target| target.footprint())
     }
 
-    /// Completes the files, renames them to their final names, and returns their paths. Fails with
+    /// Completes the files, renames each to its final name, and returns the paths. Fails with
     /// errors of the file system; then no file appears.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {

@@ -12,7 +12,7 @@ const SHOWN_IN_LINE: usize = 5;
 /// Length of the bar of a column that has all of the importance, in characters.
 const BAR_LENGTH: f64 = 40.0;
 
-/// Describes a metric: its source, the number of its outputs, and its errors.
+/// Describes a metric: source, number of outputs, and errors.
 pub fn describe_metric(metric: &MetricReport) -> String {
     let lowest_mse = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
     let mut seen = HashSet::new();
@@ -33,7 +33,7 @@ pub fn describe_metric(metric: &MetricReport) -> String {
     if mse_by_form.is_empty() { features } else { format!("{features} (mse of the rounds: {mse_by_form})") }
 }
 
-/// A column: its name, its fraction of the importance, and the text that shows it.
+/// A column: name, fraction of the importance, and the text that shows the importance.
 pub type ColumnShare = (String, f64, String);
 
 /// Returns the column that a feature is derived from, such as `city` for `city=Bonn` or `date` for
@@ -43,7 +43,8 @@ fn column_of<'f>(feature: &'f str, coded_columns: &[&'f str]) -> &'f str {
     coded_columns.iter().copied().filter(|name| is_source(name)).max_by_key(|name| name.len()).unwrap_or(feature)
 }
 
-/// Sums the fractions of the features of each column, largest first. A sum has no known spread.
+/// Sums the fractions of the features of each column, largest first. The spread over folds of such
+/// a sum is unknown.
 fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
     coded_columns: &[&'f str],

@@ -1,7 +1,7 @@
-//! Reports of kernel machines: facts as text, JSON, HTML pages and pictures.
+//! Reports of fits, evaluations, searches and comparisons, as text, JSON, HTML pages and pictures.
 //!
-//! Each report is a struct whose JSON is a contract with scripts; its text and its page show the
-//! same facts. The command and the Python package print these reports.
+//! Each report is a struct. Scripts rely on its JSON, which must stay stable; the text and the page
+//! show the same facts. The command and the Python package print these reports.
 
 pub mod curve;
 mod drawing;

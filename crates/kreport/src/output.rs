@@ -86,7 +86,7 @@ pub fn extension(path: &Path) -> Option<String> {
     path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
 }
 
-/// Returns true if the extension is that of an HTML page.
+/// Returns true if the file name has the extension of an HTML page.
 pub fn is_html(path: &Path) -> bool {
     matches!(extension(path).as_deref(), Some("html" | "htm"))
 }

@@ -133,8 +133,8 @@ impl fmt::Display for Grid {
 /// Placeholder for a missing number.
 pub const MISSING_VALUE: &str = "–";
 
-/// Formats `value` with `digits` significant digits; in scientific notation if plain digits would
-/// be long; as `–` for NaN.
+/// Formats `value` with `digits` significant digits. Uses scientific notation if plain digits would
+/// be long, and `–` for NaN.
 ///
 /// ```
 /// use kreport::table::number;

@@ -1,4 +1,4 @@
-//! The report of a search: its JSON, the rows of its table, and its text.
+//! The report of a search: JSON, the rows of the table of kernels, and text.
 
 use crate::fit::{FitReport, ResourceReport};
 use crate::output::Column::{self, Integer, Number, Text};
@@ -18,7 +18,7 @@ use std::{collections::HashSet, fmt};
 /// A row of the table of the search: the scores of a kernel at one rank and lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct TuneRow {
-    /// Index of the comparison, from 0.
+    /// Index of the comparison (rung of successive halving), from 0.
     pub rung: usize,
     /// Number of rows of the sample.
     pub rows: u64,
@@ -56,7 +56,7 @@ pub static COLUMNS: [(&str, Column<TuneRow>); 12] = [
 /// The report of a search.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TuneReport {
-    /// Name of the solver; for `any`, of the winner.
+    /// Name of the solver. If the solver was `any`, name of the winning solver.
     pub solver: String,
     /// Score by which kernels are compared.
     pub score: Score,
@@ -71,18 +71,20 @@ pub struct TuneReport {
     pub learned: Vec<RoundReport>,
     /// Folds of the cross-validation.
     pub folds: String,
-    /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
+    /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
+    /// otherwise `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alike: Option<f64>,
-    /// Error of the winner on random rows, if `alike` is present.
+    /// Error of the winner on random rows; `None` if `alike` is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<HeldOutScore>,
-    /// Errors of the winner on kinds of new rows that differ from the table.
+    /// Errors of the winner on kinds of new rows that differ from the rows of the table.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<ShiftScore>,
     /// Measure by which the winner is chosen.
     pub select: SolverMeasure,
-    /// Fraction of the rarer of two classes, if it determined `select`.
+    /// Fraction of the rarer of two classes, if this fraction determined `select`; otherwise
+    /// `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rarer: Option<f64>,
     /// Task, which determines the meaning of an error.
@@ -90,11 +92,11 @@ pub struct TuneReport {
     pub task: Task,
     /// All cells of all comparisons.
     pub rows: Vec<TuneRow>,
-    /// Solvers and regularisation parameters that were compared, with their errors on the folds; a
-    /// single contender is not tried.
+    /// Solvers and regularisation parameters (contenders) that were compared, with their errors on
+    /// the folds. A single contender is not tried.
     pub contenders: Vec<ContenderReport>,
-    /// Error of the winner, fitted on the sample, on test rows of the sample; `None` with fewer
-    /// than three folds.
+    /// Error on the test rows of the sample, of the winner fitted on the other rows of the sample;
+    /// `None` if there are fewer than three folds.
     pub test: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,
@@ -210,7 +212,7 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
-        // the last comparison, of refined kernels, has no more rows than the first one
+        // the last comparison, of refined kernels, has no more rows than the first comparison
         let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first {
             true => format!("rank {}", count(rung[0].cell.rank as u64)),
             false => count(rung[0].rows),
@@ -296,7 +298,7 @@ impl TuneReport {
         ))
     }
 
-    /// Describes the criteria: the folds, and the measure of the solvers; with reasons and
+    /// Describes the criteria (the folds, and the measure of the solvers), with reasons and
     /// alternatives.
     fn criteria(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.alike, self.folds.parse::<usize>()) {
@@ -334,7 +336,7 @@ impl TuneReport {
         })
     }
 
-    /// Explains why the choice is not the row with the lowest error, if so.
+    /// If the choice is not the row with the lowest error, explains why.
     fn reasons(&self) -> Vec<String> {
         let score = |row: &TuneRow| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
         let winner = self.rows.iter().rfind(|row| row.kept);

@@ -2,16 +2,16 @@
 //!
 //! Row i of the table holds the kernel values, or distances, of object i to all objects. Randomly
 //! pivoted Cholesky ([`kapprox::matrix`]) selects a few columns, which give coordinates F, n x r,
-//! with FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H, where
-//! H = I − 11ᵀ/n. Any solver for numeric columns with a linear kernel can then learn from the
-//! objects, up to the trace error.
+//! with FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H, where H = I −
+//! 11ᵀ/n. Any solver with a linear kernel can then learn from the columns of F, up to the trace
+//! error of FFᵀ.
 //!
 //! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots. A
 //! model therefore computes the coordinates of a new object from its kernel values or distances to
 //! the same objects.
 //!
-//! *Passes*: one. *Flops*: nr², and 4n²r to check every entry and build the model. *Bytes*: 8n² +
-//! 24nr.
+//! *Passes*: one. *Flops*: nr², and 4n²r for the check of every entry and for the model. *Bytes*:
+//! 8n² + 24nr.
 //!
 //! References: Torgerson, "Multidimensional scaling", Psychometrika 17, 1952; Gower, "Some distance
 //! properties of latent root and vector methods", Biometrika 53, 1966; and the references of
@@ -83,8 +83,8 @@ pub struct CoordinateModel {
 /// ```
 ///
 /// # Errors
-/// A matrix that is not square or not symmetric; [`kapprox::Error::Indefinite`] if no vectors have
-/// these kernel values or distances; a plan that exceeds the memory; invalid rows.
+/// A matrix that is not square or not symmetric; a plan that exceeds the memory; invalid rows.
+/// [`kapprox::Error::Indefinite`] if no vectors have these kernel values or distances.
 pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &Run<'_>) -> Result<CoordinateModel> {
     let CoordinateOptions { kind, rank, tolerance, seed } = *options;
     let n = selected.shape().inputs;
@@ -204,12 +204,12 @@ fn load(
 /// Number of rows that are read at once.
 const TILE: usize = 256;
 
-/// Largest difference of the entries (i, j) and (j, i), relative to the largest entry: the rounding
-/// of numbers written in f32.
+/// Largest accepted difference of the entries (i, j) and (j, i), relative to the largest entry: the
+/// rounding of numbers written in f32.
 const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
-/// Returns the coordinates as a function of the row: kernel sections at unit vectors select the
-/// columns of the pivots and, for distances, of the first object.
+/// Returns a model that computes the coordinates from the row. Kernel sections at unit vectors
+/// select the columns of the pivots and, for distances, also the column of the first object.
 fn model(
     selected: &SelectedTable,
     &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,

@@ -1,5 +1,5 @@
-//! Kernel machines on tables larger than memory: fits, certificates, reports, model files and
-//! predictions.
+//! Kernel machines on tables larger than memory: fits, certificates (exact errors of the kernel
+//! approximation), reports, model files and predictions.
 //!
 //! [`estimator`] has the solvers as types, for rows in memory and for tables:
 //!
@@ -14,12 +14,13 @@
 //! ```
 //!
 //! A [`Fit`] describes any fit and a [`Run`] its resources; the command and Python use both. A
-//! [`Predictor`] applies a model, and [`Tune`] searches for one. [`curve`] measures errors against
-//! rank, [`statistic`] tests hypotheses, and [`shards`] fits the parts of a table on several
-//! machines.
+//! [`Predictor`] applies a model, and [`Tune`] searches for a model. [`curve`] measures errors
+//! against rank, [`statistic`] tests hypotheses, and [`shards`] processes the parts of a table on
+//! several machines.
 //!
-//! The crates below: `kfit` has the solvers, for programs that add one; `kmodel` the models, for
-//! programs that only predict; `kapprox` kernels and feature maps; `kstore` tables.
+//! This crate builds on four crates. `kfit` has the solvers, for programs that add a solver.
+//! `kmodel` has the models, for programs that only predict. `kapprox` has kernels and feature maps,
+//! `kstore` tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
@@ -32,8 +33,8 @@ pub mod tune;
 
 /// A complete job: from rows to a model that predicts.
 ///
-/// A [`Fit`] describes what to learn, with the defaults of the command, and a [`Run`] the
-/// resources; [`Fit::run`] returns a [`Fitted`]: the model and a report of the fit.
+/// A [`Fit`] describes what to learn, with the defaults of the command. A [`Run`] describes the
+/// resources. [`Fit::run`] returns a [`Fitted`]: the model and a report of the fit.
 ///
 /// ```
 /// use ksolve::job::{Fit, Run};

@@ -26,8 +26,8 @@ impl<'a> VisitContext<'a> {
         self.resources.journal.and_then(|journal| journal.engine())
     }
 
-    /// Returns a pass that visits tiles one by one in row order, with all threads on each tile,
-    /// because solvers do not merge states.
+    /// Returns a pass that visits tiles (blocks of consecutive rows) one by one in row order. All
+    /// threads work on each tile, because solvers do not merge states.
     pub(super) fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
     where
         'a: 'p,

@@ -36,9 +36,10 @@ pub struct FitData<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
     /// The kernel, with every parameter resolved to a number.
     pub kernel: &'a Kernel,
-    /// The feature map; without features if the solver combines kernel sections itself.
+    /// The feature map; it has no features if the solver combines kernel sections itself.
     pub map: &'a dyn FeatureMap<T>,
-    /// Number of features of the second view, which follow those of the first; 0 for one view.
+    /// Number of features of the second view; they follow the features of the first view. 0 for one
+    /// view.
     pub second_features: usize,
     /// The targets of the rows; empty for solvers without targets.
     pub targets: &'a Targets,
@@ -46,9 +47,10 @@ pub struct FitData<'a, T: Real> {
     pub rows: u64,
     /// Divisor that scaled the row weights of the source; C refers to the original weights.
     pub weight_unit: f64,
-    /// Tiles, segments and lanes of the passes.
+    /// Tiles (blocks of rows), segments (fixed numbers of tiles) and lanes (parallel workers) of
+    /// the passes.
     pub pass_shape: PassShape,
-    /// Options of the fit, without the solver's own settings.
+    /// Options of the fit, except the solver's own settings.
     pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
@@ -71,8 +73,9 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs a fold over all rows in one pass and returns its state. The name identifies the pass in
-    /// progress reports and checkpoints, and must be unique in a fit.
+    /// Runs a fold (an accumulation over rows, not a fold of cross-validation) over all rows in one
+    /// pass, and returns its state. The name identifies the pass in progress reports and
+    /// checkpoints, and must be unique in a fit.
     ///
     /// # Errors
     /// Errors of reading the rows and of the fold.
@@ -100,8 +103,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Computes the second moments of features and targets, and the certificate of every rank, in
-    /// one pass.
+    /// Computes the second moments of features and targets, and the certificate (the relative trace
+    /// error of the map) at every rank, in one pass.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -109,7 +112,7 @@ impl<T: Real> FitData<'_, T> {
         self.moments_with_targets(None)
     }
 
-    /// Computes [`FitData::moments`] with target features, if any, instead of the targets.
+    /// Computes [`FitData::moments`]. If `target_features` is given, they replace the targets.
     pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
         let folds = self.single_fold()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);

@@ -1,7 +1,7 @@
-//! Passes over the features whose result is a state: one state per segment of the stored rows,
-//! merged along the same tree in every pass. The result is therefore bit-identical wherever the
-//! features are stored, and processes that share a run also share these passes and exchange the
-//! states.
+//! Passes over the features whose result is a state (sums over rows). A pass computes one state per
+//! segment, a fixed number of consecutive stored rows, and merges the states along the same tree
+//! every time. The result is therefore bit-identical wherever the features are stored. Processes
+//! that share a run also share these passes and exchange the states.
 
 use crate::Result;
 use crate::features::{StoredFeatures, Tile};
@@ -11,9 +11,10 @@ use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
-/// Delivers the states of a work unit's segments one by one.
+/// Delivers one by one the states of the segments of a work unit (consecutive segments that one
+/// worker processes).
 pub(super) struct Segments<'d, S> {
-    /// The current segment: its number, its rows so far, and its state.
+    /// The current segment: number, rows so far, and state.
     current: Option<(u64, u64, S)>,
     deliver: Deliver<'d, S, crate::Error>,
 }
@@ -43,7 +44,7 @@ impl<T: Real> StoredFeatures<'_, T> {
     /// The name identifies the pass.
     ///
     /// # Errors
-    /// Errors of reading the rows, of the scratch folder and of `step`; errors of other processes;
+    /// Errors of reading the rows, of the scratch folder, of `step`, and of other processes.
     /// [`kstore::Error::Interrupted`].
     pub fn fold<S: Merge + Persist>(
         &self,
@@ -78,7 +79,8 @@ impl<T: Real> StoredFeatures<'_, T> {
         self.engine().is_some()
     }
 
-    /// The engine of the processes that share the passes over these rows, if any.
+    /// The engine of the processes that share the passes over these rows; `None` if the run has one
+    /// process.
     fn engine(&self) -> Option<&dyn Engine> {
         self.context.engine().filter(|_| self.all_rows)
     }
@@ -88,7 +90,8 @@ impl<T: Real> StoredFeatures<'_, T> {
         after.checked_sub(1).map_or(0, |place| self.segments[place].1)
     }
 
-    /// Returns the position of a segment's first row; for a segment without rows, of the next row.
+    /// Returns the position of a segment's first row; if the segment has no rows, the position of
+    /// the next row.
     pub(super) fn segment_start(&self, number: u64) -> usize {
         let place = self.segments.partition_point(|(_, at)| *at < number);
         self.segments.get(place).map_or(self.n, |(first, _)| *first)

@@ -28,9 +28,10 @@ pub struct GatherOptions {
 /// Sums computed by the pass that stores the features.
 #[derive(Debug, Default)]
 pub struct GatheredSums {
-    /// Residuals of the map at every rank; `None` if the map is not a projection.
+    /// Residuals of the map at every rank; `None` if the map is not a projection of the kernel onto
+    /// a subspace, as Nyström is.
     pub certificate: Option<CertificateState>,
-    /// Second moments, if requested.
+    /// Second moments; `None` if not requested.
     pub moments: Option<GramState>,
     /// k(x, x) of every row, or ‖φ‖² for maps that are not projections, n numbers; empty if not
     /// requested.
@@ -184,7 +185,8 @@ impl<T: Real> Gather<'_, T> {
         Ok(())
     }
 
-    /// Adds classes or numeric targets, weights if any, and folds if there are several.
+    /// Adds classes or numeric targets. Adds weights if the rows have weights, and folds if there
+    /// are several.
     fn add_row_values(&self, block: &RowBlock<'_, T>, state: &mut GatherState) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(LabelCodes { codes, .. })) => {

@@ -1,11 +1,12 @@
 //! The features of all rows, for solvers that read them many times.
 //!
-//! The features are stored in memory if the memory plan has room, else in a scratch folder with
-//! room; otherwise every pass recomputes them. In all three cases a solver reads bit-identical
-//! tiles in the same order, because the map always works on the same tiles.
+//! The features are stored in memory if they fit the memory plan, else in a scratch folder if they
+//! fit its limit. Otherwise every pass recomputes them. In all three cases a solver reads
+//! bit-identical tiles (blocks of consecutive rows) in the same order, because the map always works
+//! on the same tiles.
 //!
-//! *Bytes*: n·p elements in memory or on disk, and two tiles of features. *Cost of a pass*: none
-//! from memory, the rate of the disk from scratch, else the map.
+//! *Bytes*: n·p elements in memory or on disk, and two tiles of features. *Cost of a pass*: nothing
+//! if the features are in memory, one read if they are on disk, and the map if they are recomputed.
 
 mod context;
 mod fit_data;
@@ -229,8 +230,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Returns the total weight of the rows outside a fold, or of all rows for `None`; without
-    /// weights, the number of these rows.
+    /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
+    /// no weights, this is the number of these rows.
     pub fn weight_outside(&self, left_out: Option<u16>) -> f64 {
         self.weights.total((0..self.n).filter(|i| left_out.is_none_or(|fold| self.folds[*i] != fold)))
     }

@@ -15,8 +15,8 @@ pub(crate) fn selection_bytes(p: usize, element: usize) -> usize {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// Returns the rows whose class code `accepts` selects, with their classes, targets, folds and
-    /// weights.
+    /// Returns the rows for whose class code `accepts` returns true, with their classes, targets,
+    /// folds and weights.
     ///
     /// If the memory plan has room, one pass copies the rows; otherwise every visit extracts them
     /// again. Either way the tiles contain only these rows, independent of where the features are
@@ -89,8 +89,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// Calls `visitor` with tiles of the rows at these ascending positions; `Tile::first` counts
-    /// only these rows. Processes that share the run exchange features, so that each row is mapped
-    /// once.
+    /// only these rows. Processes that share the run exchange features, so that only one process
+    /// computes the features of a row.
     pub(crate) fn visit_selected(
         &self,
         positions: &[usize],

@@ -1,7 +1,8 @@
 //! Storage of features, segment by segment.
 //!
-//! A process stores the features of the segments that it folds. In a shared run it computes and
-//! stores the features of other processes' segments when it first visits them.
+//! A segment is a fixed number of consecutive stored rows. A process stores the features of the
+//! segments that it folds. In a shared run, a process computes and stores the features of another
+//! process's segment when it first visits this segment.
 
 use super::context::{FeatureBuffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
@@ -127,7 +128,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
 pub(super) struct FeatureWriter<'s, T: Real> {
     stored: &'s FeatureStore<'s, T>,
     unit: Range<u64>,
-    /// The current segment: its number, its features, and their count so far.
+    /// The current segment: number, features, and number of features so far.
     current: Option<(u64, Vec<T>, usize)>,
     cache: Option<CacheWriter<T>>,
 }

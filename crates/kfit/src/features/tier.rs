@@ -3,8 +3,8 @@
 use crate::request::{ProblemSize, Resources};
 use kstore::MemoryPlan;
 
-/// Number of states that a fold has in memory: the segment's, the reduction block's, and the merged
-/// state of earlier blocks.
+/// Number of states that a fold has in memory: the state of the segment, the state of the reduction
+/// block (consecutive segments), and the merged state of earlier blocks.
 pub const STATES_PER_FOLD: usize = 3;
 
 /// Returns the bytes of row values in the states of a fold: the states together contain the values

@@ -1,8 +1,8 @@
 //! Tiles (the features of some rows), products with them, and their conversion to f64 for final
 //! results.
 //!
-//! Solvers iterate in the type of the features, which is fast but rounds sums to that type.
-//! Reported numbers come from one more pass over the same features with products and sums in f64.
+//! Solvers iterate in the type of the features, which is fast but rounds sums to that type. One
+//! more pass over the same features, with products and sums in f64, computes the reported numbers.
 
 use super::{Phi, StoredFeatures};
 use crate::{Result, linalg::strips::for_each_strip};

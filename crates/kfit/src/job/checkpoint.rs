@@ -1,4 +1,5 @@
-//! The checkpoint of a job: its folder, and the manifest that identifies the job.
+//! The checkpoint of a job: the folder with its saved state, and the manifest (version, instruction
+//! set, options, files) that identifies the job.
 
 use super::{Checkpoint, Run, fit::Fit};
 use crate::request::{MetricSource, TrainOptions};
@@ -9,7 +10,7 @@ use kstore::{Digest, SelectedTable};
 use serde_json::Value;
 
 impl Fit {
-    /// Opens the journal of this fit in the checkpoint folder.
+    /// Opens the journal of this fit, the saved results of its passes, in the checkpoint folder.
     ///
     /// # Errors A checkpoint of a different run, if this run resumes; a file with the name of the
     /// folder.

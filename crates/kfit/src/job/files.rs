@@ -8,8 +8,8 @@ use kstore::{Categories, SelectedTable, Selection, Table, TextOptions, encoding:
 use std::{fs::File, io::Read, path::Path};
 
 /// Returns true if the file starts like a safetensors file: a plausible header length (8 bytes),
-/// then an opening brace. The text or magic bytes of a table, read as a length, are larger: their
-/// upper four bytes are not 0.
+/// then an opening brace. A table starts with text or magic bytes. Read as a length they are
+/// larger, because the upper four bytes are not 0.
 pub fn is_model_file(path: &Path) -> bool {
     let mut start = [0; 9];
     let read = kstore::source::regular_metadata(path).is_ok()

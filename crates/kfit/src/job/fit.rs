@@ -24,12 +24,12 @@ pub enum ElementType {
 
 kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
-/// A fit to run: rows, solver with parameters, kernel, map and landmarks.
+/// A description of a fit: rows, solver with parameters, kernel, map and landmarks.
 ///
-/// It contains everything that affects the result; [`Run`](super::Run) contains memory, threads and
-/// scratch, which do not. In JSON, values are the texts that users type, and missing values have
-/// their defaults; the command line, Python and sharded jobs use this form. The texts are parsed
-/// and checked once, then cached.
+/// It contains everything that affects the result. [`Run`](super::Run) contains memory, threads and
+/// the scratch folder, which do not affect the result. The JSON form contains the texts that users
+/// type; a missing entry has its default. The command line, Python and sharded jobs use this form.
+/// The texts are parsed and checked once, then cached.
 ///
 /// ```
 /// use ksolve::job::Fit;
@@ -226,7 +226,7 @@ impl Fit {
         Self { rank: Some(rank), ..self.options(options).without_ranks() }
     }
 
-    /// Returns the parameters that are chosen together with the rank.
+    /// Returns the parameters that a search chooses together with the rank.
     fn rank_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
         std::iter::once(&RANKS).chain(self.family.rank_parameters)
     }
@@ -240,8 +240,8 @@ impl Fit {
         Self { rank: None, ..self }.options(options)
     }
 
-    /// Returns the fit with the rank of another fit, and with the parameters chosen with it that
-    /// this solver reads.
+    /// Returns the fit with the rank of another fit. Of the parameters that are chosen together
+    /// with the rank, copies the parameters that this solver reads.
     #[must_use]
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
@@ -252,8 +252,8 @@ impl Fit {
         Self { rank: other.rank, ..fit }
     }
 
-    /// Returns the fit with the exact kernel, without the options of a map, and with the solver's
-    /// accuracy for searches.
+    /// Returns the fit with the exact kernel. Removes the options of a map, and sets the accuracy
+    /// that the solver uses in a search.
     #[doc(hidden)]
     pub fn with_exact_kernel(self) -> Result<Self> {
         let map_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);

@@ -92,9 +92,9 @@ impl Fit {
     /// Learns from the selected rows; returns the model and its report.
     ///
     /// # Errors
-    /// Options that contradict each other; a plan that exceeds the memory budget, before the first
-    /// pass; invalid rows with their position; errors of the solver. [`Error::is_interrupted`]
-    /// identifies a run that was stopped.
+    /// Options that contradict each other; before the first pass, a plan that exceeds the memory
+    /// budget. An invalid row (the error names its position); errors of the solver.
+    /// [`Error::is_interrupted`] identifies a run that was stopped.
     pub fn run(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Fitted> {
         self.run_then(selected, run, &|_| Ok(()))
     }

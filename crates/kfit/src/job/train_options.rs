@@ -13,7 +13,7 @@ use kstore::condition::format_rows;
 use kstore::{Missing, SelectedTable, Selection, TextOptions};
 
 const DEFAULT_RANK: usize = 1000;
-/// Maximum rank of a tolerance without a rank: the Gram matrix has 128 MB.
+/// Maximum rank if a tolerance but no rank is set: the Gram matrix then takes 128 MB.
 const MAX_TOLERANCE_RANK: usize = 4000;
 
 impl Fit {
@@ -82,9 +82,9 @@ impl Fit {
         Ok((restrict(&self.kernel, &first_columns)?, Some(restrict(&second_kernel, &second_columns)?)))
     }
 
-    /// Returns the options of a solver whose landmarks are the first of a larger sample of rows,
-    /// its nodes. Distances are Euclidean; the kernel serves only to choose the nodes, if these are
-    /// not uniform.
+    /// Returns the options of a solver on a neighbour graph. The nodes of the graph are a sample of
+    /// the rows, and the landmarks are the first nodes. Distances are Euclidean. The kernel is used
+    /// only to choose the nodes, and only if the scheme is not uniform.
     fn training_on_nodes(
         &self,
         settings: &Settings,

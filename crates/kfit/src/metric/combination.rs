@@ -12,8 +12,8 @@
 //! the best solution without a negative weight is the minimum. For several targets or classes, a is
 //! the sum over the targets or the ±1 codes.
 //!
-//! *Passes*: statistics, the passes of each kernel's map, and one. *Flops*: the maps, and n(Σp)².
-//! *Bytes*: about 8(Σp)².
+//! *Passes*: statistics, the passes of each kernel's map, and one for the moments. *Flops*: the
+//! maps, and n(Σp)². *Bytes*: about 8(Σp)².
 //!
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
 //! alignment", JMLR 13, 2012.
@@ -106,8 +106,8 @@ pub fn combine<T: Real>(
     combination_of_moments(&state.gram, &ends, resolved, passes)
 }
 
-/// Returns the stages of a combination, for the plan of the fit that follows. Reads the labels, if
-/// any.
+/// Returns the stages of a combination, for the plan of the fit that follows. If there are labels,
+/// reads them.
 pub(crate) fn forecast<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -216,8 +216,8 @@ fn combination_of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>
     })
 }
 
-/// Returns the μ ≥ 0 that minimises μᵀMμ − 2μᵀa, by trying every support; zeros if every support
-/// has a negative weight.
+/// Returns the μ ≥ 0 that minimises μᵀMμ − 2μᵀa, by trying every support (set of positive weights).
+/// Returns zeros if the solution on every support has a negative weight.
 fn nonnegative_minimum(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
     let (count, mut best, mut best_objective) = (a.len(), vec![0.0; a.len()], 0.0);
     // scaled to a diagonal of 1, because kernels may differ in size

@@ -42,10 +42,10 @@ pub struct LearnedMetric {
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
-    /// The standard deviation, over folds of the sample, of each input's contribution; `None`
-    /// without a metric.
+    /// For each input, the standard deviation of its contribution over the folds of the sample;
+    /// `None` if there is no metric.
     pub spread: Option<Vec<f64>>,
-    /// Evaluation on rows that were not used to learn the metric; `None` if there are none.
+    /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
     pub judged: Option<MetricTestErrors>,
     /// Passes over the table.
     pub passes: u64,
@@ -62,7 +62,7 @@ fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Ke
     Kernel::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// A metric as its numbers with its number of rows, 0 for a diagonal.
+/// Stores a metric as its numbers and its number of rows; 0 rows mark a diagonal metric.
 mod stored {
     use super::{Arc, Metric};
     use serde::de::Error;
@@ -112,8 +112,8 @@ pub struct RoundRequest<'a> {
     pub all_rows: bool,
 }
 
-/// Returns the options with the metric resolved (a provided metric is converted to the fit's
-/// scaling), and what was learned, if anything.
+/// Returns the options with the metric resolved: a provided metric is converted to the fit's
+/// scaling. Also returns the learned metric, or `None` if no metric was learned.
 pub fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<LearnedMetric>)> {
     let options = request.options;
     let to_source = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::from_metric);
@@ -168,9 +168,9 @@ impl<T: Real> MetricRequest<'_, T> {
         Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric without the rows of one fold, and evaluates it on these rows; the form
-    /// `learn` rejects a metric that is not better there. With two folds there is no evaluation,
-    /// because the one remaining fold could not compare rounds.
+    /// Learns a metric without the rows of one fold, and evaluates it on these rows. The form
+    /// `learn` rejects a metric that does not reduce the error on these rows. With two folds there
+    /// is no evaluation, because a single remaining fold cannot compare rounds.
     fn learn_and_judge(
         &self,
         (sample_rows, sample): (&MemoryRows<T>, RowSample<T>),

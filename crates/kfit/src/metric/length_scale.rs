@@ -6,8 +6,8 @@
 //! Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
 //! Technometrics 21, 1979.)
 //!
-//! *Passes over the table*: one. *Cost*: one small fit for each multiple, with numbers of rows and
-//! landmarks that do not grow with the table.
+//! *Passes over the table*: one. *Cost*: one small fit for each multiple; its numbers of rows and
+//! landmarks do not grow with the table.
 
 use super::learn::SilentStages;
 use super::round::RoundData;
@@ -22,9 +22,9 @@ use kstore::{RowBlock, RowSource};
 use std::fmt;
 
 /// Multiples of the median distance that are tried, with their names. Larger multiples are
-/// excluded: a sample of a thousand rows prefers them (on bike, elevators and friedman1), but on
-/// all rows they were no better, and worse for solvers that use one regularisation parameter for
-/// all length scales.
+/// excluded. A sample of a thousand rows prefers them (on bike, elevators and friedman1), but on
+/// all rows they did not reduce the error. For solvers that use one regularisation parameter for
+/// all length scales, they increased it.
 const MULTIPLES: [(f64, &str); 5] = [
     (1.0, "the median distance"),
     (0.5, "half the median distance"),
@@ -33,8 +33,8 @@ const MULTIPLES: [(f64, &str); 5] = [
     (0.0625, "a sixteenth of the median distance"),
 ];
 
-/// Maximum ratio of a length scale's gcv to the median's for a choice against the median; on a
-/// thousand rows a smaller gain is chance.
+/// Another multiple replaces the median distance only if its gcv is below this fraction of the
+/// median's gcv. On a thousand rows a smaller gain is chance.
 const MAX_GCV_RATIO: f64 = 0.99;
 
 /// How a length scale was determined.
@@ -44,7 +44,7 @@ pub struct LengthReport {
     pub multiple: f64,
     /// Number of rows of the sample.
     pub rows: u64,
-    /// The gcv of each multiple; `None` if the fit could not be scored.
+    /// Each multiple with its gcv; `None` if the fit could not be scored.
     pub scores: Vec<(f64, Option<f64>)>,
 }
 
@@ -108,7 +108,7 @@ fn best_multiple(scores: &[(f64, Option<f64>)]) -> usize {
     smallest.filter(|(_, least)| scores[0].1.is_none_or(|median| *least < MAX_GCV_RATIO * median)).map_or(0, |(i, _)| i)
 }
 
-/// Draws a uniform sample of about `plan::length_rows` rows, with their targets.
+/// Draws a uniform sample of about [`settings::length_rows`] rows, with their targets.
 fn draw_rows<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,

@@ -1,12 +1,12 @@
 //! A factor per input by maximum marginal likelihood on a sample.
 //!
-//! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian
-//! process with the kernel s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::linalg::lbfgs) over log a, log
-//! s² and log τ² (automatic relevance determination: Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, sections 5.1 and 5.4.1). Irrelevant inputs get small factors, never 0.
+//! Automatic relevance determination: the model is y = f(x) + noise, where f is a Gaussian process
+//! with the kernel s² k(a ∘ x, a ∘ x'). [L-BFGS](crate::linalg::lbfgs) minimises F(a, s², τ²) of
+//! [`super::marginal`] over log a, log s² and log τ². Irrelevant inputs get small factors, never 0.
+//! (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, sections 5.1 and 5.4.1.)
 //!
 //! F has several minima. The sample therefore grows in stages, and each stage starts from the
-//! factors of the previous one. A stage that explains almost nothing tries other overall scales,
+//! factors of the previous stage. A stage that explains almost nothing tries other overall scales,
 //! and very small factors are raised before the next stage.
 
 use super::marginal::Sample;
@@ -62,8 +62,8 @@ pub(crate) const STAGES: [SampleStage; 3] = [
 pub(crate) const MAX_ROWS: usize = 2500;
 
 /// Learns the factors a, one per input, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,
-/// scaled, in random order) and targets `y` (n x t, similar in scale: they share s² and τ²), and
-/// centres the targets.
+/// scaled, in random order) and targets `y` (n x t). The targets must be similar in scale, because
+/// they share s² and τ². Centres the targets.
 ///
 /// Every evaluation of F checks the observer's stop signal; each stage reports its rows when it
 /// ends. If all targets are constant or all k(x, x) are 0, the factors are 1.

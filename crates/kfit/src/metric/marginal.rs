@@ -1,14 +1,14 @@
 //! The marginal likelihood of a Nyström Gaussian process with a factor per input, and its gradient.
 //!
-//! Rows z = a ∘ x, kernel s²k, noise τ², m landmarks (the first rows), T targets with the same s²
-//! and τ²:
+//! For rows z = a ∘ x, the kernel s²k, noise τ², m landmarks (the first rows) and T targets with
+//! the same s² and τ², this module computes the function
 //!
 //! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y
 //!
-//! with Q = K_nm K_mm⁻¹ K_mn, in nats: the negative of the variational bound of Titsias
-//! (*Variational learning of inducing variables in sparse Gaussian processes*, 2009),
-//! which for m = n is the negative log marginal likelihood (Rasmussen, Williams, *Gaussian
-//! Processes for Machine Learning*, 2006, chapter 5).
+//! with Q = K_nm K_mm⁻¹ K_mn, in nats. F is the negative of the variational bound of Titsias
+//! (*Variational learning of inducing variables in sparse Gaussian processes*, 2009). For m = n it
+//! is the negative log marginal likelihood (Rasmussen, Williams, *Gaussian Processes for Machine
+//! Learning*, 2006, chapter 5).
 //!
 //! With k_mm = L Lᵀ, Φ = k_nm L⁻ᵀ (n x m), ρ = s²/τ², S = ΦᵀΦ and B = I + ρS, only k_mm and B are
 //! factorised. With V = L_B⁻¹ρS, R = L_B⁻ᵀV = I − B⁻¹, E = √ρ B⁻¹ΦᵀY and

@@ -1,9 +1,8 @@
-//! Metrics learned from a target: which inputs, and which of their combinations, the kernel should
-//! use.
+//! Learns a metric from a target: the matrix A that multiplies the scaled inputs before the kernel.
 //!
-//! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. A may drop
-//! directions along which f is constant, and should stretch directions along which f changes fast.
-//! A is therefore learned in **rounds**: fit f by kernel ridge regression, then average the outer
+//! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. A should drop
+//! directions along which f is constant, and stretch directions along which f changes fast. A is
+//! therefore learned in **rounds**: fit f by kernel ridge regression, then average the outer
 //! products of its gradients over the rows,
 //!
 //! ```text
@@ -17,8 +16,9 @@
 //! If the first fit explains almost nothing, its gradients are not informative; the rounds then
 //! start from one factor per input, learned by maximum marginal likelihood.
 //!
-//! *Cost*: the rounds use a uniform sample in memory; if the table has more rows, one round over
-//! all rows follows. *Passes over the table*: two for the sample, and five for that round.
+//! *Cost*: the rounds use a uniform sample in memory. If the table has more rows, one round over
+//! all rows follows. *Passes over the table*: two for the sample, and five for the round over all
+//! rows.
 //!
 //! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural
 //! networks and backpropagation-free machine learning models", Science 383, 2024 (recursive feature

@@ -109,8 +109,8 @@ impl<T: Real> RoundData<'_, T> {
         Ok((mapped, gram, observer))
     }
 
-    /// Returns the smallest generalised cross-validation error over the lambdas, without a metric;
-    /// `None` if no lambda has one.
+    /// Fits without a metric and returns the smallest generalised cross-validation error over the
+    /// lambdas; `None` if no lambda has an error.
     pub(super) fn smallest_gcv(&self, kernel: &Kernel) -> Result<Option<f64>> {
         let (_, gram, observer) = self.moments(None, kernel)?;
         let ridge = settings::ridge(gram.features(), &LAMBDAS, self.targets.centre());
@@ -132,9 +132,9 @@ impl<T: Real> RoundData<'_, T> {
         Ok(Round { metric, kernel: mapped.kernel, lambda, error, scored_at, expansion, passes })
     }
 
-    /// Returns the rank and lambda at which a round is compared, and the error there: those of the
-    /// fit, unless the model has a lower rank. The features are nested, so the leading features
-    /// form the model of lower rank.
+    /// Returns the rank and lambda at which a round is compared, and the error there. They are the
+    /// rank, lambda and error of the fit, except if the model has a lower rank. The features are
+    /// nested, so the leading features form the model of lower rank.
     fn score_at_rank(
         &self,
         gram: &GramState,
@@ -150,7 +150,7 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns the lambda with the smallest held-out error at a rank, and the error; `None` if no
-    /// lambda has one.
+    /// lambda has an error.
     fn best_lambda_at(&self, gram: &GramState, rank: usize, observer: &dyn Observer) -> Result<Option<(f64, f64)>> {
         let (workers, ridge) = (self.resources.workers, settings::ridge(rank, &LAMBDAS, self.targets.centre()));
         let mut system = RidgeSystem::new(gram.features(), &self.targets.centre(), Intercept::default());
@@ -158,15 +158,16 @@ impl<T: Real> RoundData<'_, T> {
         Ok(surface.best().and_then(|cell| Some((cell.lambda, cell.cv_mse?))))
     }
 
-    /// Returns the smallest held-out error over the lambdas; infinity if no lambda has one.
+    /// Returns the smallest held-out error over the lambdas; infinity if no lambda has an error.
     pub(super) fn smallest_error(&self, metric: Option<&Arc<Metric>>, kernel: &Kernel) -> Result<f64> {
         let (_, gram, observer) = self.moments(metric, kernel)?;
         Ok(self.best_lambda_at(&gram, gram.features(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
     }
 
-    /// Returns the index of the best lambda and its held-out error. The search descends from
-    /// `near_lambda`, because a round resembles the previous one, and uses only the largest fold if
-    /// that fold has many rows. Among equal errors it prefers the larger lambda.
+    /// Returns the index of the best lambda and its held-out error. The search starts at
+    /// `near_lambda` and moves to neighbours while the error falls, because a round resembles the
+    /// previous round. If the largest fold has many rows, the search uses only this fold. Among
+    /// equal errors it prefers the larger lambda.
     fn best_lambda(&self, gram: &GramState, near_lambda: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
         let mut system = RidgeSystem::new(gram.features(), &self.targets.centre(), Intercept::default());
@@ -234,7 +235,8 @@ impl<T: Real> RoundData<'_, T> {
     }
 }
 
-/// Computes Aᵀ M A: the outer products of gradients by x from those by A x.
+/// Computes Aᵀ M A: converts outer products of gradients with respect to A x to outer products of
+/// gradients with respect to x.
 fn pull_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
     if metric.is_diagonal() {

@@ -19,8 +19,8 @@ const LENGTH_FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 /// Number of rows for the median distance in each round; 45,000 pairs determine it within 2 %.
 const MEDIAN_ROWS: usize = 300;
 
-/// Maximum number of steps by a factor of two away from the median, if a kernel has several length
-/// scales.
+/// If a kernel has several length scales, the maximum number of steps of a factor of two away from
+/// the median distance.
 const MAX_STEPS: usize = 7;
 
 /// From its second round on, a form is abandoned if its error exceeds another form's error in the
@@ -139,8 +139,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
-        // called once for each number of rounds, so that an answer that depends only on the number
-        // is reproducible
+        // called exactly once for each number of rounds: an answer that depends only on this number
+        // is then reproducible
         self.is_stopped = self.is_stopped || (self.is_enough)(self.rounds.len());
         Ok(round)
     }
@@ -296,8 +296,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Returns the standard deviations over folds of the inputs' contributions in the best round;
-    /// `None` without a metric.
+    /// Returns, for the best round, the standard deviation of each input's contribution over the
+    /// folds; `None` if the best round has no metric.
     pub(super) fn importance_spread(&self, data: &RoundData<'_, T>) -> Result<Option<Vec<f64>>> {
         let best = self.best.as_ref().filter(|best| best.form.is_some());
         best.map_or(Ok(None), |best| importance_spread(data, &best.round))

@@ -1,5 +1,5 @@
-//! Tables whose rows are a series: for them random K-fold is too optimistic, and contiguous
-//! (blocked) K-fold is not.
+//! Detects tables whose rows are a series: for these tables random K-fold is too optimistic, and
+//! contiguous (blocked) K-fold is not.
 
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
@@ -9,8 +9,9 @@ use std::ops::Range;
 /// Number of contiguous blocks that replace random folds.
 pub const BLOCK_COUNT: usize = 6;
 
-/// Fraction of the variance that lies between the means of blocks, above which a table counts as
-/// sorted by its target: the targets of a held-out block would differ from all others.
+/// Fraction of the target's variance that lies between the means of blocks, above which a table
+/// counts as sorted by its target. The targets of a held-out block would then differ from all other
+/// targets.
 const MAX_BETWEEN_BLOCKS: f64 = 0.5;
 
 /// Number of leading rows examined.
@@ -41,8 +42,8 @@ pub fn series_warning<T: Real>(
     }))
 }
 
-/// Returns the correlation of consecutive targets, if random folds are too optimistic and blocks
-/// can replace them.
+/// Returns the correlation of consecutive targets if random folds are too optimistic and blocks can
+/// replace them, otherwise `None`.
 pub fn series_correlation<T: Real>(
     source: &dyn RowSource<T>,
     (sample, range): (&MemoryRows<T>, &Range<u64>),
@@ -61,7 +62,7 @@ pub fn blocks_note(correlation: f64, given: &FoldSpec) -> String {
     )
 }
 
-/// Calls `visit` with the number of each row and its targets.
+/// Calls `visit` with the row number and the targets of each row.
 fn for_each_row<T: Real>(
     source: &dyn RowSource<T>,
     range: Range<u64>,
@@ -81,8 +82,8 @@ fn for_each_row<T: Real>(
     Ok(())
 }
 
-/// Returns the correlation of consecutive targets, over all targets, if it is so large that random
-/// folds are too optimistic.
+/// Returns the correlation of consecutive targets, over all target columns, if it is so large that
+/// random folds are too optimistic; otherwise `None`.
 fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
     let (range, t, mut y) = (source.range(), targets.count(), Vec::new());
     for_each_row(source, range.start..range.end.min(range.start + LEADING_ROWS), targets, |_, row| {

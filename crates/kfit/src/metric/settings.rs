@@ -23,7 +23,7 @@ pub const REFINED_RANK: usize = 2_000;
 /// Regularisation parameters of the fits, ascending.
 pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 
-/// Number of folds if the main fit has none.
+/// Number of folds if the main fit has no folds.
 const DEFAULT_FOLDS: usize = 5;
 
 /// Maximum number of sampled rows for the rounds, twenty times the landmarks; metrics from more
@@ -44,7 +44,7 @@ pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> Ri
 }
 
 /// Returns the options of the fits. At these ranks uniform landmarks predict as well as selected
-/// ones, and cost nothing.
+/// landmarks, and cost nothing.
 pub(super) fn round_options(options: &TrainOptions, rank: usize) -> TrainOptions {
     let folds = match &options.folds {
         FoldSpec::None => FoldSpec::Random(DEFAULT_FOLDS),
@@ -63,7 +63,7 @@ pub(super) fn round_options(options: &TrainOptions, rank: usize) -> TrainOptions
     }
 }
 
-/// Returns the folds of the fits on n rows, if the main fit has none.
+/// Returns the folds of the fits on n rows for a main fit that has no folds.
 pub fn default_folds(seed: u64, n: u64) -> Result<Folds> {
     Folds::new(&FoldSpec::Random(DEFAULT_FOLDS), seed, 0..n, &[])
 }

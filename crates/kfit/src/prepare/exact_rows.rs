@@ -21,8 +21,8 @@ pub(crate) fn exact_plan(what: &str, size: &ProblemSize, budget: usize) -> Memor
 }
 
 /// Reads all rows in one pass into buffers of the right size; one lane keeps their order. Targets
-/// are the centred regression targets. Weights, if any, are in the units of the table. Class and
-/// group codes are included.
+/// are the centred regression targets. If rows have weights, these are in the units of the table.
+/// Class and group codes are included.
 pub(crate) fn load_rows<T: Real>(
     source: &dyn RowSource<T>,
     (targets, weight_unit): (&Targets, f64),

@@ -1,11 +1,11 @@
-//! Folds that are defined by a function and need no scratch buffers.
+//! Passes over blocks of rows that are defined by a function and need no scratch buffers.
 
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Fold, RowBlock, Workers};
 use std::marker::PhantomData;
 
-/// A fold defined by a function that adds a block to a state, starting from the default state.
+/// A pass defined by a function that adds a block to a state, starting from the default state.
 pub(crate) struct FoldFn<S, F>(F, PhantomData<fn() -> S>);
 
 impl<S, F> FoldFn<S, F> {

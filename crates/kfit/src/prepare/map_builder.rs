@@ -17,20 +17,21 @@ use kstore::pass::Observer;
 use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, SelectedTable};
 use std::sync::Arc;
 
-/// Landmarks are chosen until the candidates' trace error is this fraction of the tolerance: the
-/// candidates are a sample, and the error on all rows may be slightly larger.
+/// Landmarks are chosen until the trace error on the candidates is this fraction of the tolerance.
+/// The candidates are a sample, and the error on all rows may be slightly larger.
 const TOLERANCE_FRACTION: f64 = 0.9;
 
 #[derive(Debug)]
 pub struct BuiltMap<T: Real> {
     pub map: Box<dyn FeatureMap<T>>,
     pub kernel: Kernel,
-    /// The second view; its features follow those of the first in the map.
+    /// The second view; in the map, its features follow the features of the first view.
     pub second_view: Option<SecondView>,
     /// The landmarks, for a solver that combines their kernel sections itself; the map then has no
     /// features.
     pub landmark_set: Option<LandmarkSet<T>>,
-    /// Number of landmarks and number of candidate rows; `None` for a map without landmarks.
+    /// Number of landmarks, and number of candidate rows among which they are chosen; `None` for a
+    /// map without landmarks.
     pub landmark_counts: Option<(usize, u64)>,
     pub passes: u64,
 }
@@ -135,10 +136,10 @@ impl<T: Real> MapBuilder<'_, T> {
         })
     }
 
-    /// Truncates the map to the smallest rank within the tolerance, if one is set, in one pass over
-    /// all rows; warns if no rank reaches it. Returns the number of passes.
+    /// If a tolerance is set, truncates the map to the smallest rank within the tolerance, in one
+    /// pass over all rows. Warns if no rank reaches the tolerance. Returns the number of passes.
     ///
-    /// *Flops*: the map's. *Bytes*: a tile of features.
+    /// *Flops*: the flops of the map. *Bytes*: a tile of features.
     fn truncate_to_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
         let Some(tolerance) = self.options.tolerance else { return Ok(0) };
         let name = "rank within the tolerance";
@@ -204,8 +205,8 @@ impl<T: Real> MapBuilder<'_, T> {
         self.options.kernel.check_input_count(self.source.shape().inputs)?;
         let (lanes, context) = (self.pass_shape.scan_lanes, (self.pass_shape, self.resources));
         let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), context)?;
-        // Candidates are a sample unless every row is one; the median distance always needs a
-        // sample.
+        // candidates are a sample, except if every row is a candidate; the median distance always
+        // needs a sample
         let candidates = self.options.candidates.filter(|_| self.chooses_landmarks());
         let mut sample = RowSample::default();
         if candidates.is_some() || self.options.kernel.needs_median() {
@@ -310,7 +311,7 @@ impl<T: Real> MapBuilder<'_, T> {
         let observer = self.resources.stage_over("landmarks (table)", source.range());
         let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile), Vec::new());
         let mut cursor = source.open(source.range())?;
-        // the table may have more rows than wanted
+        // the table may have more rows than `landmark_count`
         while points.len() < landmark_count * d && cursor.next(&mut buf)? {
             let row_count = buf.rows.len().min(landmark_count - points.len() / d);
             points.extend_from_slice(&buf.x[..row_count * d]);
@@ -371,7 +372,7 @@ pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, see
 
 /// Returns a kernel for each list of factors: each `median` or `auto` length scale is the median
 /// distance in a uniform subsample, times its factor. A list has one factor for all length scales,
-/// or one for each.
+/// or one factor for each length scale.
 pub(crate) fn resolve_length_scales<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,

@@ -1,4 +1,5 @@
-//! Tiles and segments of a training run, and the memory of its stages.
+//! Tiles (blocks of rows) and segments (fixed numbers of tiles) of a training run, and the memory
+//! of its stages.
 //!
 //! Tiles and segments are functions of the problem size and define the order of every sum. Lanes
 //! and prefetch depend on the memory budget and do not change results.
@@ -11,15 +12,15 @@ use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::{NystromMap, map::nystrom::STRIP_ROWS};
 use kstore::MemoryPlan;
 
-/// Number of tiles per segment if every thread has a lane: small enough that lanes end together.
-/// Each segment allocates and merges one state: 24 bytes of traffic per entry and fold for 36,864
-/// rows, about 1 % of the work per fold.
+/// Number of tiles per segment if every thread has a lane of its own: small enough that lanes end
+/// together. Each segment allocates and merges one state. This costs 24 bytes of traffic per entry
+/// and fold for 36,864 rows, about 1 % of the work per fold.
 const TILES_PER_SEGMENT: usize = 16;
 
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
-/// Number of features up to which a state is small enough (512 KiB) for one lane per thread. Above
-/// it, one lane with all threads inside the products is as fast and needs fewer states.
+/// Number of features up to which a state is small enough (512 KiB) for one lane per thread. With
+/// more features, one lane with all threads inside the products is as fast and needs fewer states.
 const LANE_FEATURES: usize = 256;
 
 /// Returns the pass shape with the most lanes that fit in the budget, and its plans. If no shape
@@ -64,8 +65,8 @@ pub(crate) fn last_stage(
 }
 
 /// Returns the stages of a run on features: statistics, landmarks, map, the solver's first pass
-/// over the features, and the rest of the solver. `add` adds the solver's memory to the last plan;
-/// `solver_passes` are the solver's numbers of passes before and after its first pass.
+/// over the features, and the later steps of the solver. `add` adds the solver's memory to the last
+/// plan; `solver_passes` are the solver's numbers of passes before and after its first pass.
 pub(crate) fn feature_stages(
     request: &FitRequest<'_>,
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
@@ -264,7 +265,7 @@ fn plan_gram(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> Memory
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
-/// Returns the bytes of the map from targets to target features; 0 without such a map.
+/// Returns the bytes of the map from targets to target features; 0 if there is no such map.
 fn target_map_bytes(size: &ProblemSize) -> usize {
     match size.moment_columns == size.t {
         true => 0,

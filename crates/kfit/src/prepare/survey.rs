@@ -92,7 +92,7 @@ impl Survey {
         (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
     }
 
-    /// Returns the divisor of the row weights; 1 without weights.
+    /// Returns the divisor of the row weights; 1 if rows have no weights.
     pub fn weight_unit(&self) -> f64 {
         self.weight_unit.unwrap_or(1.0)
     }
@@ -158,8 +158,8 @@ pub(crate) fn scaler(
     })
 }
 
-/// Builds the survey from the statistics of the rows of `selected`. `draw` samples rows, given
-/// their number, if the scaling needs medians.
+/// Builds the survey from the statistics of the rows of `selected`. If the scaling needs medians,
+/// calls `draw` with the number of rows; `draw` returns a sample of them.
 pub fn survey_of_statistics(
     mut statistics: Statistics,
     selected: &SelectedTable,

@@ -1,4 +1,4 @@
-//! The request to a solver: options, resources and sizes; and how the solver accesses the rows.
+//! The request to a solver (options, resources and sizes), and how the solver accesses the rows.
 
 use crate::request::{ProblemSize, Resources, TrainOptions};
 use crate::{Error, Result};

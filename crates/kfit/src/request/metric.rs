@@ -87,7 +87,8 @@ impl MetricSource {
         }
     }
 
-    /// Returns the provided metric, if any, converted to inputs scaled by `scaler`.
+    /// Returns the provided metric, converted to inputs scaled by `scaler`; `None` if no metric was
+    /// provided.
     #[doc(hidden)]
     pub fn provided_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
@@ -189,9 +190,9 @@ impl ProvidedMetric {
 }
 
 impl MetricSource {
-    /// Returns the metric of a model, for rows with these input columns. If the divisors of the
-    /// inputs differ from the model's, the fit converts the metric, so that it stays the same in
-    /// the table's units.
+    /// Returns the metric of a model, for rows with these input columns. If the fit scales the
+    /// inputs differently from the model, the fit converts the metric, so that the metric stays the
+    /// same in the units of the table.
     ///
     /// # Errors [`Error::Option`] for a model without a metric, or with other inputs.
     #[doc(hidden)]
@@ -212,7 +213,7 @@ impl MetricSource {
     /// an r x d matrix. It applies to the inputs as scaled by the fit.
     ///
     /// # Errors
-    /// A table without rows or with more than 100,000; invalid numbers; read errors.
+    /// A table without rows or with more than 100,000 rows; invalid numbers; read errors.
     pub(crate) fn from_table(table: &SelectedTable) -> Result<Self> {
         let source = table.rows::<f64>(Reading::default())?;
         let range = RowSource::<f64>::range(&source);

@@ -1,8 +1,8 @@
 //! The request for a fit: options, sizes, stages and resources.
 //!
-//! Solvers depend on this module. [`TrainOptions`] define the result and [`Resources`] do not
-//! affect it; [`ProblemSize`] and [`PassShape`] determine memory and passes; [`FitRequest`]
-//! combines them.
+//! Solvers depend on this module. [`TrainOptions`] define the result. [`Resources`] (memory,
+//! threads, scratch) do not affect the result. [`ProblemSize`] and [`PassShape`] determine memory
+//! and passes. [`FitRequest`] combines options, resources and sizes.
 
 mod fit_request;
 mod metric;

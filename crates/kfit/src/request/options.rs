@@ -1,4 +1,4 @@
-//! Options of a fit: everything except the rows that defines its result.
+//! Options of a fit: everything that defines the result, except the rows.
 
 use crate::folds::FoldSpec;
 use crate::request::{MetricForm, MetricSource};
@@ -37,8 +37,8 @@ pub enum Scaling {
     Maxabs,
     /// Sparse rows and texts: each row divided by its norm.
     Unit,
-    /// Sparse rows and texts: counts weighted by the rarity of their columns, then each row divided
-    /// by its norm.
+    /// Sparse rows and texts: counts times the inverse document frequency of their columns, then
+    /// each row divided by its norm.
     TfIdf,
     /// No scaling.
     None,
@@ -112,8 +112,8 @@ impl LandmarkSource {
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Writes the name of the scheme, or "a table" without its path once it is open: the model
-    /// contains the landmarks.
+    /// Writes the name of the scheme or of the file. For an open table it writes "a table", because
+    /// the model contains the landmarks.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -144,12 +144,12 @@ impl Default for LandmarkSource {
     }
 }
 
-/// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds with rejections were
-/// measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several rounds
-/// need a similar number.
+/// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds of rejection sampling
+/// were measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several
+/// rounds need a similar number of passes.
 const SCHEME_ROUNDS: u64 = 8;
 
-/// Everything except the rows that defines the result of a training run.
+/// Everything that defines the result of a training run, except the rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
     /// Regression, classification, or the task of another solver.
@@ -253,7 +253,8 @@ impl TrainOptions {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Rejects a learned metric without a target, and a metric that the kernel does not support.
+    /// Rejects a learned metric if there is no target, and a metric that the kernel does not
+    /// support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines_columns = match &self.metric {

@@ -1,7 +1,8 @@
 //! The sizes of a fit, and the tiles and segments of its passes.
 //!
-//! Tiles and segments are functions of the sizes and define the order of every sum. Lanes and
-//! prefetch depend on the memory budget and do not change results.
+//! A tile is a block of consecutive rows, a segment a fixed number of tiles. Both are functions of
+//! the sizes and define the order of every sum. Lanes (parallel workers) and prefetch depend on the
+//! memory budget and do not change results.
 
 use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
@@ -31,8 +32,8 @@ pub struct ProblemSize {
     pub n: u64,
     /// Number of input columns in the table.
     pub columns: usize,
-    /// Number of columns that the kernel sees: the outputs of the metric if there is one, else the
-    /// inputs.
+    /// Number of columns that the kernel sees: the outputs of the metric if a metric is used, else
+    /// the inputs.
     pub d: usize,
     /// Number of regression targets.
     pub t: usize,
@@ -42,7 +43,8 @@ pub struct ProblemSize {
     pub moment_columns: usize,
     /// Sizes of the feature map.
     pub map: kapprox::map::MapShape,
-    /// Number of landmarks: fewer than the nodes for solvers on a graph, else the map's.
+    /// Number of landmarks. For solvers on a neighbour graph there are fewer landmarks than nodes;
+    /// for other solvers it is the number of landmarks of the map.
     pub landmarks: usize,
     /// Number of folds.
     pub folds: usize,

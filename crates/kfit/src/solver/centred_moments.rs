@@ -22,7 +22,7 @@ impl CentredMoments {
     pub(super) fn from_moments(moments: Cow<'_, FoldGram>) -> Result<Self> {
         let rows = moments.rows;
         if rows < 2 {
-            return Err(Error::TooFewRowsFor { what: "the moments of a fold and of the other folds", needed: 2, rows });
+            return Err(Error::TooFewRowsFor { what: "each fold, like its complement,", needed: 2, rows });
         }
         let mean = |sums: &[f64]| sums.iter().map(|s| s / rows as f64).collect();
         let (mean, target_mean): (Vec<f64>, Vec<f64>) = (mean(&moments.s), mean(&moments.sy));

@@ -2,10 +2,11 @@
 //!
 //! For every fold and regularisation parameter the solver learns from the rows outside the fold,
 //! and the fitted functions score the rows of the fold. So every row has, for each parameter,
-//! scores of functions that were fitted without it. The parameter whose scores have the smallest
-//! error is chosen, on ties the strongest, and the solver is refitted on all rows.
+//! out-of-fold scores: scores of functions that were fitted without the row. The solver chooses the
+//! parameter with the smallest error (on ties, the strongest regularisation), and is refitted on
+//! all rows.
 //!
-//! *Cost*: one fit for every fold and parameter, and one more. *Bytes*: the scores of all rows for
+//! *Cost*: one fit for every fold and parameter, and the refit. *Bytes*: the scores of all rows for
 //! every parameter.
 
 use super::newton::{Objective, Optimum, minimise};
@@ -15,13 +16,14 @@ use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::{MemoryPlan, pass::Observer};
 
-/// Suffix of the name of a figure with one cross-validated error per regularisation parameter.
+/// Suffix of the name of a report entry that holds one cross-validated error per regularisation
+/// parameter.
 pub const EACH_PENALTY_SUFFIX: &str = "at each";
 
 /// A linear function of the features: its weights, p numbers, and its intercept.
 pub(super) type Function<'a> = (&'a [f64], f64);
 
-/// Scores of rows by functions that were fitted without them.
+/// Out-of-fold scores: the scores of each row by functions that were fitted without its fold.
 pub(super) struct HeldOutScores<T> {
     /// Number of scores per row.
     t: usize,
@@ -30,17 +32,17 @@ pub(super) struct HeldOutScores<T> {
     pub(super) passes: u64,
 }
 
-/// The chosen regularisation parameter, with the scores behind the choice.
+/// The chosen regularisation parameter, and the out-of-fold scores on which the choice is based.
 pub(super) struct ChosenPenalty<T> {
     pub(super) penalty: Penalty,
-    /// Scores of the rows at the chosen parameter, by functions that were fitted without them;
-    /// empty without folds.
+    /// Out-of-fold scores of all rows at the chosen parameter; empty if there are no folds.
     pub(super) scores: Vec<T>,
     pub(super) figures: Vec<Figure>,
     pub(super) passes: u64,
 }
 
-/// Adds the scores of t functions at every regularisation parameter to a plan, if there are folds.
+/// Adds the memory for the out-of-fold scores to a plan: t scores per row and regularisation
+/// parameter. Adds nothing if there are no folds.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, t: usize, penalties: usize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let scores = n.saturating_mul(t * penalties).saturating_mul(size.element_bytes);
@@ -53,8 +55,8 @@ impl<T: Real> HeldOutScores<T> {
         Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
     }
 
-    /// Scores the rows of a fold by functions learned at one regularisation parameter, and stores
-    /// the scores in the columns from a first one: one pass.
+    /// Computes the scores of the rows of `fold` at the regularisation parameter with the index
+    /// `penalty`, and writes them to the columns from `first_column` on. Makes one pass.
     pub(super) fn score(
         &mut self,
         features: &StoredFeatures<'_, T>,
@@ -87,7 +89,7 @@ impl<T: Real> HeldOutScores<T> {
         Ok(())
     }
 
-    /// Computes the weighted mean over all rows of `error` at every regularisation parameter.
+    /// For every regularisation parameter, returns the weighted mean of `error` over all rows.
     /// `error` receives the position of a row and its scores.
     fn errors(
         &self,
@@ -106,8 +108,9 @@ impl<T: Real> HeldOutScores<T> {
 }
 
 /// For every fold and regularisation parameter, learns k functions from the rows outside the fold
-/// and scores the rows of the fold. The strongest parameter comes first; each fit starts from the
-/// previous solution. `loss` returns the loss of the rows outside a fold, and their weight.
+/// and scores the rows of the fold. `penalties` starts with the strongest parameter; each fit
+/// starts from the previous solution. `loss` returns the loss of the rows outside a fold, and their
+/// weight.
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -132,8 +135,9 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     Ok(held_out)
 }
 
-/// Returns the regularisation parameter whose held-out scores have the smallest error, or the first
-/// one without folds. `error` receives the position of a row and its scores.
+/// Returns the regularisation parameter whose out-of-fold scores have the smallest error; returns
+/// the first parameter if there are no folds. `error` receives the position of a row and its
+/// scores.
 pub(super) fn cross_validate<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,
@@ -151,9 +155,9 @@ pub(super) fn cross_validate<T: Real>(
     Ok(ChosenPenalty { penalty, scores, figures: figures.into(), passes: held_out.passes })
 }
 
-/// Returns the index of the regularisation parameter with the smallest error, on ties the first,
-/// which is the strongest, and two figures for the report: the parameters and the errors. NaN is
-/// worse than any number.
+/// Returns the index of the regularisation parameter with the smallest error, and two report
+/// entries: the parameters and their errors. On ties the first parameter, which is the strongest,
+/// wins. NaN is worse than any number.
 pub(super) fn choose_penalty(
     penalties: &[Penalty],
     weight: f64,

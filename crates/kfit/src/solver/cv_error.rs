@@ -11,15 +11,15 @@ use kstore::Workers;
 /// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
 const STRIP_ROWS: usize = 256;
 
-/// A fold that counts the held-out classification errors for [`Cell::cv_error`](crate::Cell).
-/// [`FeatureFold`](crate::FeatureFold) passes it the features of every row, which it classifies by
-/// the coefficients that were fitted without the row's fold.
+/// A pass that counts the held-out classification errors for [`Cell::cv_error`](crate::Cell).
+/// [`FeatureFold`](crate::FeatureFold) provides the features of every row. The row is classified by
+/// the coefficients that were fitted without the row's fold of the cross-validation.
 ///
 /// *Cost per row*: the map, and 2·rank·t flops for each cell.
 #[derive(Debug)]
 pub struct CvErrorFold<'a>(pub &'a FoldCoefficients);
 
-/// Buffers that a worker lane reuses from bin to bin.
+/// Buffers that a worker lane reuses from block to block.
 #[derive(Debug, Default)]
 pub struct CvErrorScratch(Pool<Vec<f64>>);
 

@@ -1,4 +1,4 @@
-//! Steps shared by embeddings: facts, landmarks and classical scaling.
+//! Steps shared by embeddings: solver properties, landmarks and classical scaling.
 
 use super::parameter::COMPONENTS;
 use super::{Figure, SolverFacts, reject_if};
@@ -11,7 +11,7 @@ use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 /// Eigenvalues below this fraction of the largest, times the number of landmarks, are rounding.
 const NOISE: f64 = 16.0 * f64::EPSILON;
 
-/// The facts of an embedding solver.
+/// The properties of an embedding solver.
 ///
 /// Its landmarks are uniform: other schemes need landmarks with linearly independent kernel
 /// sections, and a kernel of low rank has too few of these.
@@ -38,7 +38,7 @@ pub(super) struct ClassicalScaling {
     pub(super) weights: Mat<f64>,
     /// λ_1, …, λ_q.
     pub(super) eigenvalues: Vec<f64>,
-    /// Each eigenvalue as a fraction of the sum of all positive ones.
+    /// Each eigenvalue as a fraction of the sum of all positive eigenvalues.
     pub(super) fractions: Vec<f64>,
 }
 
@@ -47,8 +47,8 @@ impl ClassicalScaling {
         m.saturating_mul(m).saturating_mul(5 * 8)
     }
 
-    /// Centres rows and columns of a symmetric matrix and decomposes it. Returns fewer than q
-    /// coordinates, with a warning, if there are fewer positive eigenvalues.
+    /// Centres rows and columns of a symmetric matrix and decomposes it. If there are fewer than q
+    /// positive eigenvalues, returns fewer coordinates and warns.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();

@@ -10,8 +10,8 @@ use kapprox::{MapSpec, PrecisionPair, Real};
 use kstore::{MemoryPlan, Reading, SelectedTable, pass::Observer, registry::RegistryEntry};
 use std::{borrow::Cow, fmt::Debug};
 
-/// Returns [`Error::Option`] for the value of an option if a condition holds; the last argument
-/// says what is expected.
+/// If a condition holds, returns [`Error::Option`] for the value of an option; the last argument
+/// describes the expected values.
 pub(super) fn reject_if(
     condition: bool,
     option: &'static str,
@@ -35,7 +35,7 @@ pub struct SolverFacts {
     /// True for a solver that uses validation rows to choose its regularisation parameter or to
     /// learn probabilities.
     pub uses_validation_rows: bool,
-    /// True for a solver whose folds may test later rows with fits to earlier ones.
+    /// True for a solver that supports forward folds: fits on earlier rows, tested on later rows.
     pub forward_folds: bool,
     /// True for a solver that accepts row weights.
     pub row_weights: bool,
@@ -44,7 +44,7 @@ pub struct SolverFacts {
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub preconditioned: bool,
     /// Why a `preconditioned` solver uses no landmarks for the exact kernel under these settings;
-    /// `None` if it uses them.
+    /// `None` if it uses landmarks.
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
@@ -152,7 +152,7 @@ impl<'a> PrecisionPair for &'a dyn AnySolver {
     }
 }
 
-/// The description of a solver: its name, its help, its task and its parameters.
+/// The description of a solver: name, help, task and parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct SolverFamily {
     /// The name of the solver.

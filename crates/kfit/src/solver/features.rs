@@ -1,11 +1,12 @@
-//! The features of the map, for other learners: phi(x) with phi(x)·phi(x') ≈ k(x, x').
+//! The solver `features`: computes the features of the map, phi(x) with phi(x)·phi(x') ≈ k(x, x'),
+//! for other learners.
 //!
 //! The model is a fitted map in a file: it predicts phi, and a linear learner on phi is a kernel
 //! learner. Only the scaling, the kernel's length scale and the landmarks are learned. The
-//! certificate covers all rows.
+//! certificate (the exact relative trace error of the map) covers all rows.
 //!
-//! *Passes*: one for the certificate, none for a map without one. *Flops*: the map. *Bytes*: about
-//! 3p² numbers in f64 for the coefficients of the model; no Gram matrix.
+//! *Passes*: one for the certificate; none if the map has no certificate. *Flops*: the map.
+//! *Bytes*: about 3p² numbers in f64 for the coefficients of the model; no Gram matrix is needed.
 
 use super::{Solution, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
@@ -34,7 +35,7 @@ impl<T: Real> Solver<T> for MapFeatures {
     }
 
     fn stages(&self, _: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        // no pass sums moments, so the plan is that of stored features
+        // no pass sums moments, so the memory plan is the plan for stored features
         let (size, budget) = (ProblemSize { stores_features: true, ..request.size.clone() }, request.resources.memory);
         let solve_plan = |pass_shape: PassShape| {
             Solver::<T>::plan(

@@ -16,12 +16,12 @@
 //!
 //! All k means lie in the span of the discriminants, so the scores need no eigenvectors. Two
 //! classes have one score, the second minus the first. With `components` q the model also contains
-//! the first q discriminants, and `predict` writes the coordinates vᵀ(φ(x) − μ): with M̃ the
-//! columns √π_k (μ_k − μ) and M̃ᵀW⁻¹M̃ = UρUᵀ, v_j = W⁻¹M̃u_j/√ρ_j. As in other solvers, lambda is
-//! in the units of the kernel: ‖w‖² costs lambda per row.
+//! the first q discriminants, and `predict` writes the coordinates vᵀ(φ(x) − μ). With the columns
+//! √π_k (μ_k − μ) as M̃ and M̃ᵀW⁻¹M̃ = UρUᵀ, they are v_j = W⁻¹M̃u_j/√ρ_j. As in other solvers,
+//! lambda is per row: the penalty term is lambda ‖w‖².
 //!
-//! In this pooled S_W, a class of 900 rows has more influence than one of 60. With `within` equal,
-//! every class has the same:
+//! In this pooled S_W, a class of 900 rows has more influence than a class of 60 rows. With
+//! `within` equal, every class has the same influence:
 //!
 //! ```text
 //! S_W = (1/k) Σ_k C_k,     C_k = (1/n_k) Σ_{i in k} (φ_i − μ_k)(φ_i − μ_k)ᵀ
@@ -31,12 +31,13 @@
 //! σ_k² is the variance of class k along v. Priors and S_B still use the proportions. The moments
 //! of each class are then stored separately.
 //!
-//! Several lambdas are compared by the held-out error rate: with folds, the moments of the other
-//! folds give the functions of each fold, and a second pass over the rows counts their mistakes.
+//! Several lambdas are compared by the cross-validated error rate. For each fold, the moments of
+//! the other folds give the discriminants, and a second pass over the rows counts the misclassified
+//! rows of the fold.
 //!
-//! *Passes*: one, and one more with folds. *Flops*: the map and np² for the moments, p³/3 for the
-//! factor of each fold and lambda. *Bytes*: 4p² numbers in f64, and p² for each fold; with `within`
-//! equal, p² for each class of each fold.
+//! *Passes*: one; two with folds. *Flops*: the map and np² for the moments, p³/3 for the factor of
+//! each fold and lambda. *Bytes*: 4p² numbers in f64, and p² for each fold. If `within` is equal,
+//! p² for each class of each fold.
 //!
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with
 //! kernels", NNSP 1999; Baudat, Anouar, "Generalized discriminant analysis using a kernel
@@ -85,8 +86,8 @@ const NOISE: f64 = 1e3;
 
 #[derive(Clone, Debug)]
 struct Fisher {
-    /// The regularisation parameters lambda, the largest first, added to the diagonal of the
-    /// within-class scatter; if several, cross-validation chooses one.
+    /// The values of lambda, which is added to the diagonal of the within-class scatter; the
+    /// largest first. If there are several, cross-validation chooses one.
     penalties: Vec<Penalty>,
     /// Number of discriminants in the model; `None` for the class scores only.
     components: Option<usize>,
@@ -95,7 +96,7 @@ struct Fisher {
 }
 
 impl Fisher {
-    /// Computes the scatter of the rows of all folds but one, or of all folds.
+    /// Computes the scatter of the rows outside a fold, or of all rows for `None`.
     fn scatter(&self, gram: &GramState, held_fold: Option<usize>, classes: usize) -> Result<Scatter> {
         match self.equal_weights {
             true => Scatter::of_equal_classes(gram.folds(), held_fold, classes),
@@ -103,8 +104,8 @@ impl Fisher {
         }
     }
 
-    /// Returns the regularisation parameter with the fewest held-out mistakes; `None` without
-    /// folds. One pass.
+    /// Returns the regularisation parameter with the fewest misclassified held-out rows; `None` if
+    /// there are no folds. One pass.
     fn choose_lambda<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -330,8 +331,8 @@ impl Discriminants {
         Ok(Self { ratios, combinations })
     }
 
-    /// Returns the first `q` coordinates vᵀ(φ − μ), or fewer if the others are below the relative
-    /// rounding `epsilon`.
+    /// Returns the first `q` coordinates vᵀ(φ − μ). Coordinates below the relative rounding
+    /// `epsilon` are dropped.
     fn coordinates(&self, q: usize, epsilon: f64, directions: &Mat<f64>, moments: &FoldGram) -> LinearHead {
         let floor = NOISE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
         let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > floor).count();

@@ -15,7 +15,7 @@ const CHUNK_ROWS: usize = 2048;
 /// Number of rows that a thread processes at once.
 const STRIP_ROWS: usize = 128;
 
-/// The fold of Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
+/// The pass that sums Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
 ///
 /// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² / 2 for the product.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ pub(crate) struct OuterProducts<'a> {
     keys: Stream,
 }
 
-/// Number of gradient values of a row (t functions of r columns, such as 20 classes of 50 columns)
-/// above which a smaller fraction of the rows is used, so that a pass costs no more. Averages over
-/// thousands of rows differ little.
+/// If a row has more gradient values than this (t functions of r columns, such as 20 classes of 50
+/// columns), a smaller fraction of the rows is used, so that the cost of a pass stays bounded.
+/// Averages over thousands of rows differ little.
 const MAX_GRADIENT_VALUES: usize = 1000;
 
-/// Minimum and maximum number of rows used for one function, if available. With 5,000 rows the
-/// contributions of the columns have a relative error of about 1 %. For t functions the minimum is
-/// divided by √t, because their gradients at a row are correlated.
+/// Minimum and maximum number of rows used for one function; fewer if the table is smaller. With
+/// 5,000 rows the contributions of the columns have a relative error of about 1 %. For t functions
+/// the minimum is divided by √t, because their gradients at a row are correlated.
 const MIN_ROWS: f64 = 2000.0;
 const MAX_ROWS: f64 = 5000.0;
 
@@ -72,8 +72,8 @@ impl<'a> OuterProducts<'a> {
         Self { kernel, landmarks, coefficients, r, fraction: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
-    /// Uses a random sample of the `n` rows that is large enough for the average, so that the pass
-    /// costs no more than the fit.
+    /// Restricts the pass to a random sample of the `n` rows. The sample is large enough for the
+    /// average, and small enough that the pass costs no more than the fit.
     pub(crate) fn with_row_sample(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let fraction_of = |rows: f64| rows / n.max(1) as f64;

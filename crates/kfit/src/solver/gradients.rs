@@ -1,11 +1,12 @@
 //! Root mean square slopes of functions of the features along each column, over all rows in one
 //! pass.
 //!
-//! For f(x) = wᵀφ(x) with t columns of w, M = (1/n) Σ_i J_i J_iᵀ with J_i = ∂f(x_i)/∂x, d x t.
-//! √M_jj is the root mean square slope along the scaled column j, in units of f. It measures the
-//! importance of the column.
+//! For f(x) = wᵀφ(x) with t columns of w, the pass computes M = (1/n) Σ_i J_i J_iᵀ with the
+//! gradients J_i = ∂f(x_i)/∂x, d x t. √M_jj is the root mean square slope along the scaled column
+//! j, in units of f. It measures the importance of the column.
 //!
-//! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
+//! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane (parallel worker of a
+//! pass).
 
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::gradient_products::{OuterProductSums, OuterProducts};

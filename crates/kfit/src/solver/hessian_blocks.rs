@@ -1,11 +1,10 @@
 //! Diagonal blocks of a Hessian, one per class, from a sample of the rows: preconditioners of
 //! Newton steps.
 //!
-//! Near the solution most rows have p(1 − p) ≈ 0 for the probability p of a class. The Hessian of
-//! the class comes from the few rows near its boundary, which differ between classes. A row of
-//! weight a is drawn with a probability π in proportion to a p(1 − p), and counts by the weight
-//! a p(1 − p)/π. So the blocks are unbiased, and a few rows per feature are enough for a
-//! preconditioner.
+//! Near the solution most rows have p(1 − p) ≈ 0 for the probability p of a class. Only the few
+//! rows near the boundary of the class contribute to the Hessian of the class. A row of weight a is
+//! drawn with a probability π in proportion to a p(1 − p), and counts with the weight a p(1 − p)/π.
+//! So the blocks are unbiased, and a few rows per feature are enough for a preconditioner.
 //!
 //! Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming
 //! 174, 2019; non-uniform sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled
@@ -17,18 +16,19 @@ use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
 /// Rows drawn per feature, for each class. A full block from m rows per feature has a condition
-/// number of about ((1 + √(1/m))/(1 − √(1/m)))²: 9.
+/// number of about ((1 + √(1/m))/(1 − √(1/m)))², which is 9 for m = 4.
 pub(super) const ROWS_PER_FEATURE: f64 = 4.0;
 
 const BIN_ROWS: usize = 512;
 
-/// Maximum bytes of the blocks of all classes; beyond this, all classes share one preconditioner.
+/// Maximum bytes of the blocks of all classes. If the blocks need more, all classes share one
+/// preconditioner.
 const MAX_BYTES: usize = 256 << 20;
 
 /// Returns the bytes of the blocks of k columns for n rows with p features; `None` if blocks are
-/// not used. The decision depends on the problem size alone.
+/// not used. Whether blocks are used depends on the problem size alone.
 ///
-/// Sampled blocks cost about p²/n passes and save some twenty per step.
+/// Sampled blocks cost about p²/n passes and save some twenty passes per step.
 pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BIN_ROWS * p * element);
     (bytes <= MAX_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
@@ -37,7 +37,7 @@ pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usiz
 /// Weighted sums of second moments of the sampled rows.
 pub(super) struct SampledBlock<T> {
     pub(super) moments: FoldGram,
-    /// Rows √(weight) φ that are not yet added to the moments.
+    /// Rows √(weight) φ that are not added to the moments yet.
     bin: Vec<T>,
 }
 

@@ -2,17 +2,18 @@
 //! rows.
 //!
 //! A sample of rows are the nodes of a graph; each node is connected to its k nearest nodes. The
-//! geodesic distance g_lj of node j from landmark l, one of m nodes, is the length of the shortest
-//! path between them. The landmarks are scaled as in [`mds`](super::mds) by Δ_ll' = g_ll'², and the
-//! coordinates of a row are
+//! first m nodes are the landmarks. The geodesic distance g_lj is the length of the shortest path
+//! from landmark l to node j. The landmarks are scaled as in [`mds`](super::mds) by Δ_ll' = g_ll'²,
+//! and the coordinates of a row are
 //!
 //! ```text
 //! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
 //! δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
 //! ```
 //!
-//! linear in δ(x); the model stores the nodes and g ([`crate::model::BasisTransform::Paths`]).
-//! Distances are Euclidean, of the scaled columns.
+//! They are linear in δ(x). The model stores the nodes and g
+//! ([`crate::model::BasisTransform::ShortestPaths`]). Distances are Euclidean, of the scaled
+//! columns.
 //!
 //! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of
 //! N(k + log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².

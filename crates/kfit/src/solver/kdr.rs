@@ -11,10 +11,10 @@
 //! U = the leading eigenvectors of M
 //! ```
 //!
-//! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i,
-//! D_i the gradients of k(x_l, ·) at x_i and L the kernel matrix of the targets. Target features
-//! are as in `spca`: `gaussian()`, the default for regression, captures dependence of any kind,
-//! `linear()` captures only the mean (of the centred target); classes use `delta()`.
+//! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i.
+//! Here D_i holds the gradients of k(x_l, ·) at x_i, and L is the kernel matrix of the targets.
+//! Target features are as in `spca`: `gaussian()`, the default for regression, captures dependence
+//! of any kind. `linear()` captures only the mean of the (centred) target. Classes use `delta()`.
 //!
 //! The model is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric):
 //! predictions are the coordinates, and any other solver can use the projection as its `metric`.
@@ -57,8 +57,7 @@ const NOISE: f64 = 64.0;
 struct KernelDimensionReduction {
     /// Number of directions q, at most the number of columns.
     components: usize,
-    /// Kernel on the targets; `None` for the ±1 codes of classes, which are equivalent to
-    /// `delta()`.
+    /// Kernel on the targets. `None` for classes: their ±1 codes are equivalent to `delta()`.
     target_kernel: Option<Kernel>,
     /// Regularisation of the regression.
     penalty: Penalty,

@@ -2,13 +2,14 @@
 //!
 //! Minimises Σ_i w_i min_j ‖φ_i − c_j‖² over centroids c_1, …, c_k, where w_i is 1 or the weight of
 //! the row. With all rows as landmarks this is the objective of kernel k-means, with distances in
-//! feature space. A row belongs to the centroid of the largest score
+//! feature space. A row belongs to the cluster with the largest score
 //!
 //! ```text
 //! score_j(x) = φ(x)ᵀc_j − ‖c_j‖²/2
 //! ```
 //!
-//! so clusters are predicted like classes. [`lloyd`] describes the algorithm and its cost.
+//! so clusters are predicted like classes. The module [`lloyd`] describes the algorithm and the
+//! cost.
 //!
 //! References: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
 //! problem", Neural Computation 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel

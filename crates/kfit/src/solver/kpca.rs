@@ -11,13 +11,13 @@
 //! μ = 0. Signs: the largest entry of each direction is positive. Whitened scores are divided by
 //! √eigenvalue and have mean square 1 over the rows.
 //!
-//! The squared distance of a row from the span of the components,
-//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is its reconstruction error, and a novelty
-//! score (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
+//! The squared distance of a row from the span of the components is ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖²
+//! + k(x, x) − ‖φ‖². This reconstruction error is also an anomaly score (Hoffmann, "Kernel PCA for
+//! novelty detection", Pattern Recognition 40, 2007).
 //!
-//! With folds, the components of the other folds are applied to the rows of each fold; the held-out
-//! fraction of variance per component is reported. If it is below the fraction on the training
-//! rows, the component overfits, which shows how many components to keep.
+//! With folds, the components of the other folds are applied to the rows of each fold, and the
+//! report contains the held-out fraction of variance per component. A component overfits if this
+//! fraction is below the fraction on the training rows; this shows how many components to keep.
 //!
 //! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors, also for each
 //! fold. *Bytes*: about 6p² numbers in f64, and p² for each fold.
@@ -74,8 +74,9 @@ impl KernelPca {
         moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
     }
 
-    /// Returns the fraction of the variance of each fold's rows, about the mean of the other folds,
-    /// that each component of the other folds explains; `None` without folds.
+    /// Returns the fraction of held-out variance that each component explains; `None` if there are
+    /// no folds. The components and the mean of the other folds are applied to the rows of each
+    /// fold.
     fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
         let (p, folds) = (gram.features(), gram.folds());
         let (mut explained, mut total_variance) = (vec![0.0; self.components.min(p)], 0.0);

@@ -1,7 +1,8 @@
 //! Kernel principal components in the L1 norm: directions of large absolute score, which outliers
 //! influence linearly instead of quadratically.
 //!
-//! With features φ_i and their mean μ, each direction solves, orthogonal to the earlier ones,
+//! With features φ_i and their mean μ, each direction v is orthogonal to the earlier directions and
+//! solves
 //!
 //! ```text
 //! maximise Σ_i |vᵀ(φ_i − μ)|   over ‖v‖ = 1
@@ -9,17 +10,17 @@
 //!
 //! Each iteration sets v to the normalised sum of all rows, each with the sign of its score, until
 //! no sign changes. The objective never decreases, and there are finitely many sign patterns. If a
-//! row then has score 0, both signs are equally good and v may not be a maximum: v takes a small
-//! random step, and the search continues if that increases the objective (Kwak's step 4b). A search
-//! ends at a local maximum, so several start, one at the row farthest from the mean, the others
-//! with random signs, and the largest objective wins. The features of a projection are coordinates
-//! of the rows in feature space, which makes an L1 method for vectors a kernel method: Kwak's
-//! nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is
-//! positive.
+//! row then has score 0, both signs are equally good, and v may not be a maximum. In this case v
+//! takes a small random step, and the search continues if the step increases the objective (Kwak's
+//! step 4b). A search ends at a local maximum, so several searches start, one at the row farthest
+//! from the mean and the others with random signs. The largest objective wins. The features of a
+//! map that projects onto a subspace, such as Nyström, are coordinates of the rows in feature
+//! space. Therefore an L1 method for vectors becomes a kernel method: Kwak's nonlinear projection
+//! trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
 //!
-//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, one for the mean, and
-//! for every component one and the iterations of its searches, 4np flops each. *Bytes*: a few
-//! numbers for each feature and component.
+//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, and one for the mean.
+//! For every component, one pass, and one for each iteration of the searches, 4np flops each.
+//! *Bytes*: a few numbers for each feature and component.
 //!
 //! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel
 //! trick", IEEE Trans. Neural Networks and Learning Systems 24, 2013; Kwak, "Principal component
@@ -142,7 +143,7 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
 struct Progress {
     directions: Vec<f64>,
     iterations: Vec<f64>,
-    /// Squared norm of the first component's start row, if found.
+    /// Squared norm of the first component's start row; empty before the first component is found.
     longest: Vec<f64>,
     passes: u64,
 }
@@ -185,7 +186,7 @@ struct ComponentSearch<'s, 'a, T: Real> {
     features: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
     progress: Progress,
-    /// Number of passes, including those of the unfinished component.
+    /// Number of passes, including the passes of the unfinished component.
     passes: u64,
 }
 
@@ -259,9 +260,10 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         }
     }
 
-    /// Returns the normalised residual of the farthest row, after subtracting the mean and its
-    /// projection on the components, and the residual's squared norm. Of equal rows the first is
-    /// used. `None` if the residual is rounding compared with the first component's.
+    /// Finds the farthest row, and returns its normalised residual and the squared norm of the
+    /// residual. The residual is the row minus the mean, minus the projection on the components. Of
+    /// equal rows the first is used. `None` if the residual is rounding, compared with the residual
+    /// of the first component.
     fn farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
         let (p, workers, mean) = (self.features.p, self.features.workers(), self.mean.clone());
         let columns: Vec<&[f64]> = self.components().chain([&mean[..]]).collect();
@@ -336,7 +338,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         }
     }
 
-    /// Computes Σ sign φ; Σ sign, Σ |score|, and the number of rows of score 0: one pass.
+    /// Computes Σ sign φ, and three numbers: Σ sign, Σ |score|, and the number of rows with score
+    /// 0. One pass.
     fn signed_sums(&mut self, v: &[f64], zero: f64) -> Result<(Vec<f64>, [f64; 3])> {
         let workers = self.features.workers();
         let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();

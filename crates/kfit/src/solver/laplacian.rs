@@ -1,10 +1,9 @@
 //! Laplacian eigenmaps: coordinates in which rows with large kernel values are close together.
 //!
-//! With degrees d_i = Σ_j k(x_i, x_j), D their diagonal matrix, the coordinates minimise Σ_ij
-//! k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY: they are D^(-½)v for the leading eigenvectors v of
-//! D^(-½)KD^(-½) after the first, whose coordinates are constant. From the moments that
-//! [`normalised_moments`] computes, Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, those eigenvectors are D^(-½)ΦU
-//! S^(-½), and
+//! Let d_i = Σ_j k(x_i, x_j) be the degrees, and D their diagonal matrix. The coordinates minimise
+//! Σ_ij k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY. They are D^(-½)v for the leading eigenvectors v of
+//! D^(-½)KD^(-½), except the first, whose coordinates are constant. [`normalised_moments`] computes
+//! the moments Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ. The eigenvectors are D^(-½)ΦU S^(-½), and
 //!
 //! ```text
 //! ψ_j(x) = φ(x)ᵀu_j / (√s_j φ(x)ᵀΣ_iφ_i)

@@ -2,18 +2,18 @@
 //! combination of its neighbours.
 //!
 //! The rows of a sample are nodes. The rows of W are the weights w, Σ_j w_j = 1, that reconstruct
-//! each node from its k nearest nodes. The coordinates y of the nodes minimise
-//! Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I −
-//! W), from its smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the
-//! coordinates
+//! each node from its k nearest nodes. The coordinates y of the nodes minimise Σ_i ‖y_i − Σ_j W_ij
+//! y_j‖² at YᵀY = I. They are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I − W), in ascending
+//! order of the eigenvalues. The first eigenvector has eigenvalue 0 and is constant. A new row has
+//! the coordinates
 //!
 //! ```text
 //! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
 //! ```
 //!
-//! linear in its weights; the model stores the nodes
-//! ([`crate::model::BasisTransform::CoordinateDescent`]). The weights are regularised by 1e-3 of
-//! the trace. A row that is a node is its own nearest node and gets its coordinates.
+//! They are linear in the weights of the row. The model stores the nodes
+//! ([`crate::model::BasisTransform::ReconstructionWeights`]). The weights are regularised by 1e-3
+//! of the trace. A row that is a node is its own nearest node and gets its coordinates.
 //!
 //! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors.
 //! *Bytes*: about 40N².

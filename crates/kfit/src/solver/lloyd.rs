@@ -1,14 +1,14 @@
 //! K-means of points that are linear in the features: Lloyd's iterations, one pass each.
 //!
-//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row,
-//! and e_i is φ_i or Aᵀφ_i, divided by its norm if points lie on the sphere. An iteration assigns
-//! every point to its nearest centroid and moves every centroid to the mean of its points, so the
+//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row.
+//! The point e_i is φ_i or Aᵀφ_i; on the sphere it is divided by its norm. An iteration assigns
+//! every point to the nearest centroid and moves every centroid to the mean of its points, so the
 //! sum never increases. The features are [stored](crate::features::StoredFeatures) between
-//! iterations. Initial centroids come from a sample of max(2,000, 100 k) rows: several k-means++
-//! starts, each iterated on the sample until nothing changes; the best one continues on all rows. A
-//! centroid without points moves to a point that is far from every centroid.
+//! iterations. The initial centroids are computed on a sample of max(2,000, 100 k) rows: several
+//! k-means++ starts, each iterated on the sample until nothing changes. The best start continues on
+//! all rows. A centroid without points moves to a point that is far from every centroid.
 //!
-//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row.
+//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq per row.
 //! *Bytes*: kq numbers in f64 for each state and each strip of a tile, and the sample.
 //!
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;
@@ -43,8 +43,8 @@ const STRIP_POINTS: usize = 288;
 /// Number of sampled rows for each cluster; below, the minimum in total.
 const SAMPLE_PER_CLUSTER: usize = 100;
 const MIN_SAMPLE: usize = 2000;
-/// Candidates for centroids without points. If more centroids lose all points at once, the others
-/// wait for the next iteration.
+/// Candidates for centroids without points. If more centroids than this lose all points at once,
+/// the remaining centroids wait for the next iteration.
 const FAR_CANDIDATES: usize = 16;
 /// Maximum number of iterations on the sample; below, over all rows.
 const MAX_SAMPLE_ITERATIONS: usize = 300;
@@ -64,7 +64,7 @@ pub(super) struct PointSpace<'a> {
 pub(super) struct Clusters {
     /// Centroids c_j as columns, q x k, the heaviest cluster first.
     pub(super) centroids: Mat<f64>,
-    /// Weight of the rows of each cluster; their number without weights.
+    /// Weight of the rows of each cluster; the number of rows if rows have no weights.
     pub(super) sizes: Vec<f64>,
     /// Sum of squared distances Σ w min ‖e − c‖².
     pub(super) squares: f64,
@@ -74,7 +74,7 @@ pub(super) struct Clusters {
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
     let copies = features::STATES_PER_FOLD + pass_shape.tile.div_ceil(STRIP_POINTS);
-    // the number of clusters is checked once the number of rows is known
+    // the number of clusters is checked later, when the number of rows is known
     let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), sample_rows(k).min(rows));
     plan.term("sums of clusters", copies * 8 * (k + FAR_CANDIDATES) * q, "lower `clusters`")
@@ -256,8 +256,8 @@ struct LloydState {
 
 kstore::persist!(LloydState { fill "centroids": centroids, one "before": before });
 
-/// Sorts the clusters by size, the largest first; of equal ones the nearer to the mean of all rows
-/// first, so that the order of the rows does not matter.
+/// Sorts the clusters by size, the largest first. Of clusters of equal size, the cluster nearest to
+/// the mean of all rows comes first, so that the order of the rows does not matter.
 fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let centroid = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
@@ -346,9 +346,9 @@ fn best_start<T: Real>(
     Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
 }
 
-/// Greedy k-means++: for each seed draws 2 + ln k points with probability proportional to weight
-/// times squared distance from the earlier seeds, and takes the one that reduces the sum most.
-/// Returns fewer seeds if there are fewer distinct points.
+/// Greedy k-means++: for each seed draws 2 + ln k points, and takes the point that reduces the sum
+/// most. The probability of a point is proportional to weight times squared distance from the
+/// earlier seeds. Returns fewer seeds if there are fewer distinct points.
 fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) -> Vec<f64> {
     let n = weights.len();
     let q = points.len() / n.max(1);

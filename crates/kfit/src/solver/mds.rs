@@ -10,12 +10,12 @@
 //! ```
 //!
 //! Each v_j sums to 0, so k(x, x) cancels and the coordinates are linear in the landmarks' kernel
-//! sections. With a linear kernel they are the principal components of the landmarks. Other rows
-//! are not used: kernel principal components (`kpca`) fit all rows, while this solver fits the
-//! distances among landmarks exactly and needs one pass less.
+//! sections. With a linear kernel they are the principal components of the landmarks. Rows that are
+//! not landmarks are not used. Kernel principal components (`kpca`) fit all rows; this solver fits
+//! only the distances among landmarks, but exactly, and needs one pass less.
 //!
-//! *Passes*: the landmark scheme's. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers
-//! in f64.
+//! *Passes*: only the passes of the landmark scheme. *Flops*: 9m³ for the eigenvectors. *Bytes*:
+//! about 5m² numbers in f64.
 //!
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points",
 //! Stanford 2004.

@@ -1,5 +1,5 @@
 //! Kernel mean embedding: the distance of a row from the mean of the training rows in feature
-//! space, as a novelty score.
+//! space, as an anomaly score.
 //!
 //! With μ = (1/n) Σ φ_i the mean of the features, the squared distance is
 //!
@@ -8,13 +8,14 @@
 //!       = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
 //! ```
 //!
-//! and the score is c − d², where a fraction nu of the training rows has d² > c: it is negative for
-//! outliers. If k(x, x) is constant, the score is a density estimate, twice the mean of the
-//! k(x, x_i), minus a constant (Parzen's estimate, for kernels that are densities), and orders rows
-//! like the one-class support vector machine at nu = 1. Otherwise, as with polynomials, a large μᵀφ
-//! shows a large norm of the row, not proximity.
+//! The score is c − d², with c such that a fraction nu of the training rows has d² > c. The score
+//! is negative for outliers. If k(x, x) is constant, the score is twice the mean of the k(x, x_i),
+//! minus a constant: a density estimate (Parzen's, if the kernel is a density). It then orders rows
+//! like the one-class support vector machine at nu = 1. If k(x, x) is not constant, as for
+//! polynomials, a large μᵀφ shows a large norm of the row, not proximity.
 //!
-//! For maps that are not projections, ‖φ‖² replaces k(x, x).
+//! For maps that are not projections onto a subspace, such as random Fourier features, ‖φ‖²
+//! replaces k(x, x).
 //!
 //! *Passes*: one for the features, two over the stored features. *Flops*: the map and 4np. *Bytes*:
 //! the features, 32n.

@@ -96,7 +96,7 @@ impl Default for &SolverFamily {
     }
 }
 
-/// Returns every solver: the solvers of this crate, then the registered ones.
+/// Returns every solver: the solvers of this crate, then the registered solvers.
 pub fn registry() -> Vec<&'static SolverFamily> {
     SOLVERS.all()
 }

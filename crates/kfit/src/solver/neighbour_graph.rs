@@ -9,8 +9,8 @@ use kapprox::{Real, landmark::LandmarkSet};
 /// Options of embeddings of a neighbour graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NeighbourOptions {
-    /// Number of coordinates q, less than the number of landmarks, or of nodes if all are
-    /// landmarks.
+    /// Number of coordinates q; less than the number of landmarks, or less than the number of nodes
+    /// if all nodes are landmarks.
     pub(super) components: usize,
     /// Number k of nearest nodes that each node is connected to, less than N; `None` selects the
     /// default, which grows until the graph is connected.
@@ -31,7 +31,8 @@ impl NeighbourOptions {
 const DEFAULT_NEIGHBOURS: usize = 10;
 const MAX_NEIGHBOURS: usize = 40;
 
-/// Nodes with their k nearest neighbours, which form a connected graph.
+/// The nodes (a sample of the rows), each with its k nearest neighbours, which form a connected
+/// graph.
 pub(super) struct NeighbourGraph {
     pub(super) k: usize,
     pub(super) nodes: Nodes,
@@ -54,8 +55,8 @@ impl NeighbourGraph {
     /// Finds the neighbours of every node.
     ///
     /// # Errors
-    /// [`Error::Option`] for as many neighbours as nodes or more, and for a disconnected graph;
-    /// [`Error::NoVariance`] if all nodes are equal.
+    /// [`Error::Option`] if there are at least as many neighbours as nodes, or if the graph is
+    /// disconnected; [`Error::NoVariance`] if all nodes are equal.
     pub(super) fn new<T: Real>(
         landmark_set: &LandmarkSet<T>,
         requested: Option<usize>,

@@ -1,5 +1,5 @@
-//! Newton's method for a smooth loss of the scores Wᵀφ + c: its inner iteration, and the
-//! preconditioner of that iteration.
+//! Newton's method for a smooth loss of the scores Wᵀφ + c, with conjugate gradients as the inner
+//! iteration, and its preconditioner.
 //!
 //! A backtracking line search halves each step until F decreases enough (Armijo), so the iteration
 //! converges from any start. It begins at a large lambda and divides it by ten per step, which
@@ -14,7 +14,7 @@ use kapprox::Real;
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 
-/// Factor by which lambda decreases per step, from a large value to the requested one.
+/// Factor by which lambda decreases per step, from a large value to the requested value.
 const LAMBDA_DECREASE: f64 = 10.0;
 
 /// Residual of the inner iteration, as a fraction of the gradient, far from the solution.
@@ -39,8 +39,8 @@ pub(super) trait Objective<T: Real> {
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation>;
     /// Computes the product of `v` and the Hessian of the loss at the last evaluated point.
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>>;
-    /// Returns the diagonal blocks of that Hessian, one per function, and their common factor;
-    /// `None` if moments of all rows precondition better.
+    /// Returns the diagonal blocks of the Hessian at this point, one per function, and their common
+    /// factor; `None` if the moments of all rows are a better preconditioner.
     fn hessian_blocks(&mut self, _point: &Evaluation, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         Ok(None)
     }
@@ -88,8 +88,8 @@ impl Optimum {
     }
 }
 
-/// Returns the second derivative of the penalty term for coefficient `i`: 2 lambda if it is
-/// penalised, else 0.
+/// Returns the second derivative of the penalty term for coefficient `i`: 2 lambda if the
+/// coefficient is penalised, else 0.
 fn penalty_curvature<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
     let Dimensions { p, k, intercept, .. } = loss.dimensions();
     if i < p * k || intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
@@ -103,8 +103,8 @@ fn gradient<T: Real>(loss: &impl Objective<T>, point: &Evaluation, w: &[f64], la
 /// Returns the ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the
 /// rounding of the gradient.
 ///
-/// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda. f32 cannot reach 1e-6
-/// then, and further steps took most of the time (measured on `dsa`: 99 s instead of 34 s,
+/// Scores have the error ε‖W‖, and at a small lambda ‖W‖ is in the hundreds. Then f32 cannot reach
+/// 1e-6, and useless steps took most of the time (measured on `dsa`: 99 s instead of 34 s,
 /// depending on the seed).
 pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
@@ -154,7 +154,8 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
 }
 
 /// Minimises F with a limited number of steps at the last lambda. The second moments of the
-/// features define the preconditioner. If provided, the solution for a larger lambda is the start.
+/// features define the preconditioner. If a solution for a larger lambda is provided, the iteration
+/// starts from it.
 pub(super) fn minimise<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
@@ -252,7 +253,7 @@ fn newton_step<T: Real>(
     let Dimensions { intercept, workers, .. } = loss.dimensions();
     let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, step_lambda, intercept, workers);
     let factors = match blocks {
-        // each block is freed once it is factored
+        // each block is freed after its factorisation
         Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
         None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };

@@ -11,8 +11,8 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{MemoryPlan, Workers};
 
-/// Minimum degree, as a fraction of the mean. Rows below it are far from every landmark: their
-/// degrees are rounding errors, of either sign.
+/// Minimum degree, as a fraction of the mean degree. Rows with smaller degrees are far from every
+/// landmark: their degrees are rounding errors, of either sign.
 const FLOOR: f64 = 1e-6;
 
 /// Second moments of the features, divided by the degrees.
@@ -21,7 +21,7 @@ pub(super) struct NormalisedMoments {
     gram: GramState,
     /// Σ φ, whose products with features are the degrees.
     pub(super) sums: Vec<f64>,
-    /// The minimum degree; smaller ones are replaced by it.
+    /// The minimum degree; it replaces smaller degrees.
     pub(super) floor: f64,
 }
 

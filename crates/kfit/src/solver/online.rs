@@ -11,21 +11,22 @@
 //!
 //! After i rows, the w of recursive least squares minimises Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n
 //! lambda ‖w‖². With f = 1 (`forgetting`), one pass ends at the coefficients of ridge regression.
-//! With f < 1, the weights of past rows decay, w depends on about the last 1/(1 − f) rows, and
-//! follows a target that changes. Normalised least mean squares (Widrow, Hoff) makes a step for the
-//! current row only. With `rate` 1 and lambda 0, the updated w predicts the row exactly; a rate up
-//! to 1 is stable for any scale of the features. Lambda does not regularise the intercept; rls
-//! regularises it by a billionth of a row with target 0. Several `passes` have the effect of a
-//! table that repeats its rows.
+//! With f < 1, the weights of past rows decay: w depends on about the last 1/(1 − f) rows, and
+//! follows a target that changes over time. Normalised least mean squares (Widrow, Hoff) makes a
+//! step for the current row only. With `rate` 1 and lambda 0, the updated w predicts the row
+//! exactly; a rate up to 1 is stable for any scale of the features. Lambda does not regularise the
+//! intercept; rls regularises it by a billionth of a row with target 0. Several `passes` have the
+//! same effect as one pass over a table that repeats its rows.
 //!
 //! The report contains the mean of e² over the rows of each pass, the running mse. In the first
 //! pass it is an error on rows not seen before.
 //!
 //! Rls learns blocks of rows at once. With `std` it stores P in the model, for standard deviations
-//! and for further learning: see `linalg::recursion`.
+//! and for further learning: see `linalg::recursive_least_squares`.
 //!
-//! *Passes*: one that stores the features, then `passes`. *Flops* a row: rls 3p², lms 6pt. *Bytes*:
-//! rls 24p², lms 16pt, and 24t a row. *Errors*: [`Error::Option`] if P exceeds the range of f64.
+//! *Passes*: one that stores the features, then `passes`. *Flops per row*: rls 3p², lms 6pt.
+//! *Bytes*: rls 24p², lms 16pt, and 24t per row. *Errors*: [`Error::Option`] if P exceeds the range
+//! of f64.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};

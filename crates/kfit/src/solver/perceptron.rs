@@ -7,12 +7,12 @@
 //! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ at the largest f_j; same for c
 //! ```
 //!
-//! With `intercept` none, c stays 0. If a function with margin γ > 0 separates the rows and
-//! ‖φ‖ ≤ R, there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a
-//! mistake ends the iteration. Otherwise w keeps changing. Its average over all rows seen is stable
-//! and predicts better, and is the result unless `last` is set.
+//! With `intercept` none, c stays 0. If a function with margin γ > 0 separates the rows and ‖φ‖ ≤
+//! R, there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a mistake
+//! ends the iteration. Otherwise w keeps changing. The average of w over all rows seen is stable
+//! and predicts better. It is the result unless `last` is set.
 //!
-//! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk a row. *Bytes*:
+//! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk per row. *Bytes*:
 //! 2(p + 1)k numbers in f64.
 //!
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The functions that a solver learned, with its report.
 #[derive(Debug)]
 pub struct Solution<T> {
-    /// Weights w, r x t: of the leading r features, or dual coefficients of the functions of
+    /// Weights w of the leading r features, r x t; or dual coefficients of the functions of
     /// `basis`.
     pub weights: Mat<f64>,
     /// Intercepts c, t numbers.
@@ -23,31 +23,33 @@ pub struct Solution<T> {
     /// Meaning of the functions if it differs from the task of the fit: components learned from a
     /// target.
     pub task: Option<Task>,
-    /// Directions in the space of the scaled rows; if present, the model projects rows on them
-    /// instead of using functions of the features.
+    /// Directions in the space of the scaled rows. If present, the model projects rows onto these
+    /// directions instead of using functions of the features.
     pub projection: Option<Projection>,
-    /// Root mean square slope of the functions along each input, d numbers, if requested.
+    /// Root mean square slope of the functions along each input, d numbers; `None` if not
+    /// requested.
     pub slopes: Option<Vec<f64>>,
     /// Function that maps scores to probabilities.
     pub link: Option<Link>,
     /// True if the scores belong to pairs of classes (one-vs-one).
     pub one_vs_one: bool,
-    /// A quadratic function of the features that the model stores with the linear ones.
+    /// A quadratic function of the features that the model stores in addition to the linear
+    /// functions.
     pub quadratic: Option<Quadratic>,
     /// Functions of the features that give coordinates of the rows, which the model stores in
     /// addition to the predictive functions.
     pub components: Option<LinearHead>,
     /// Local models in cells of the input space; the splits are functions of the features.
     pub leaves: Option<Leaves<T>>,
-    /// Residuals of the map at every rank, if the solver's passes computed them.
+    /// Residuals of the map at every rank; `None` if the solver's passes did not compute them.
     pub certificate: Option<CertificateState>,
     /// Ranks to certify; empty for the rank of the weights alone.
     pub certified_ranks: Vec<usize>,
-    /// Regularisation parameter, if the solver has one.
+    /// Regularisation parameter; `None` for solvers without a regularisation parameter.
     pub lambda: Option<f64>,
     /// Cross-validated errors of every rank and regularisation parameter that were compared.
     pub surface: Surface,
-    /// How the system was solved and why, if there are several ways.
+    /// How the system was solved, and why; `None` if there is only one way.
     pub method: Option<SolveMethod>,
     /// Leave-one-out mean squared error.
     pub loo_mse: Option<f64>,
@@ -105,7 +107,7 @@ pub struct Projection {
 pub struct Figure {
     /// Name of the numbers in the report.
     pub name: &'static str,
-    /// The numbers: one, or one for each component.
+    /// The numbers: a single number, or one number for each component.
     pub values: Vec<f64>,
 }
 

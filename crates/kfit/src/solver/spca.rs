@@ -1,17 +1,18 @@
 //! Supervised principal components: directions of the features that depend most on a target.
 //!
-//! With centred features φ̃ of the rows and centred features ψ̃ of their targets, whose inner
-//! products are a kernel l(y, y') on the targets, the components are the leading left singular
-//! vectors u_1, …, u_q of
+//! Let φ̃ be the centred features of the rows, and ψ̃ the centred features of their targets, whose
+//! inner products are a kernel l(y, y') on the targets. The components are the leading left
+//! singular vectors u_1, …, u_q of
 //!
 //! ```text
 //! B = Σ φ̃ψ̃ᵀ,      max tr Uᵀ B Bᵀ U with UᵀU = I,      score_j(x) = u_jᵀ(φ(x) − μ)
 //! ```
 //!
 //! tr UᵀBBᵀU is n² times the Hilbert-Schmidt independence criterion between the projected rows and
-//! the targets: `linear()` measures the covariance with the target, `delta()` the differences
-//! between classes, and a Gaussian kernel dependence of any kind. In the dual the components solve
-//! K H L H K a = σ² K a. Signs: the largest entry of each direction is positive.
+//! the targets. The kernel on the targets decides what is measured: `linear()` the covariance with
+//! the target, `delta()` the differences between classes, and a Gaussian kernel dependence of any
+//! kind. In the dual the components solve K H L H K a = σ² K a. Signs: the largest entry of each
+//! direction is positive.
 //!
 //! The target features are a Nyström map on at most 200 targets of a sample, chosen by greedy
 //! pivoted Cholesky. `linear()` and, for classes, `delta()` need no map: the targets or their ±1
@@ -124,7 +125,7 @@ fn cross_covariance(moments: &FoldGram) -> Mat<f64> {
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
 }
 
-/// Bound on the rounding of B for uncorrelated features and targets: a fraction of
+/// Returns a bound on the rounding of B for uncorrelated features and targets: a fraction of
 /// √(Σ‖φ̃‖² Σ‖ψ̃‖²).
 fn noise_level(moments: &FoldGram, epsilon: f64) -> f64 {
     let (p, n) = (moments.s.len(), moments.rows as f64);

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! so the memory does not grow with n. The normalisation cancels every positive factor of a row,
-//! including its degree: a new row has the direction of (U S^(-½))ᵀφ(x), and its cluster is the
+//! including its degree. So a new row has the direction of (U S^(-½))ᵀφ(x). Its cluster is the
 //! centroid c_j of norm 1 with the largest score c_jᵀ(U S^(-½))ᵀφ(x), which is linear in the
 //! features. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
 //! directions too.)

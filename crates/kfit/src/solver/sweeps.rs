@@ -1,4 +1,5 @@
-//! Sweeps over the rows in order, for solvers that learn row by row.
+//! Sweeps (passes that visit the rows in order and update the state after each row), for solvers
+//! that learn row by row.
 
 use crate::Result;
 use crate::features::{FitData, StoredFeatures, Tile};

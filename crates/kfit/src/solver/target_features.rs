@@ -33,8 +33,8 @@ const MIN_VARIATION: f64 = 64.0;
 /// Residual of the trace, as a fraction, below which no more target features are added.
 const TRACE_TOLERANCE: f64 = 1e-13;
 
-/// Returns the kernel on the targets if it needs a map; `None` if the targets or their codes are
-/// its features.
+/// Returns the kernel on the targets if it needs a feature map; `None` if the features of the
+/// kernel are the targets themselves or their codes.
 pub(super) fn mapped_kernel(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
     let unmapped = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(unmapped))

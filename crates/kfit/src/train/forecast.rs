@@ -1,6 +1,6 @@
-//! The forecast of a run: stages with their memory, passes, and bytes read per row. It contains no
-//! times, because these depend on solver, map and computer; each stage shows its rate while it
-//! runs.
+//! The forecast of a run: stages with their memory, passes, and bytes read per row. The forecast
+//! contains no times, because times depend on solver, map and computer. Each stage shows its rate
+//! while it runs.
 
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
@@ -45,7 +45,7 @@ pub(super) fn all_stages<T: Real>(
     Ok((pass_shape, stages))
 }
 
-/// Forecasts a run. Reads the labels, if any, and the first rows; writes nothing.
+/// Forecasts a run. Reads the labels (if there are labels) and the first rows; writes nothing.
 ///
 /// # Errors
 /// Errors of reading these rows: missing files, bad values.
@@ -61,7 +61,8 @@ pub fn forecast<T: Real>(
     forecast_of(selected, solver, solver.access(&request)?, &request)
 }
 
-/// Reports the forecast to the observer, if it wants one and the run fits the budget.
+/// If the observer wants a forecast and the run fits the budget, reports the forecast to the
+/// observer.
 pub(super) fn report_forecast<T: Real>(
     selected: &SelectedTable,
     solver: &dyn Solver<T>,
@@ -75,7 +76,7 @@ pub(super) fn report_forecast<T: Real>(
         return Ok(());
     }
     let forecast = forecast_of(selected, solver, access, request)?;
-    // a run that does not fit is rejected later, with a remedy
+    // a run that exceeds the budget is rejected later, by an error that names a remedy
     if forecast.fits() {
         stages.planned(&forecast);
     }

@@ -1,4 +1,4 @@
-//! Training: from selected rows to a model, in few passes and a stated amount of memory.
+//! Training: from selected rows to a model, in few passes and within a memory budget.
 //!
 //! | pass | result |
 //! |---|---|

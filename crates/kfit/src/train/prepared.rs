@@ -22,7 +22,7 @@ pub struct Prepared<T: Real> {
     pub targets: Targets,
     pub mapped: BuiltMap<T>,
     pub pass_shape: PassShape,
-    /// Planned bytes of memory, of the largest stage.
+    /// Planned memory of the largest stage, in bytes.
     pub planned_bytes: usize,
     /// Options, with the metric resolved.
     pub options: TrainOptions,
@@ -79,8 +79,8 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// Holds out only rows that were not used to learn the metric, if the solver supports it; else
-    /// warns that held-out errors are too small.
+    /// If the solver supports it, holds out only rows that were not used to learn the metric.
+    /// Otherwise warns that held-out errors are too small.
     pub(crate) fn hold_out_unseen(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
@@ -109,7 +109,7 @@ const LABEL_TILE_ROWS: usize = lanes::SEGMENT_ROWS as usize / 16;
 /// Returns the numbers of targets and of folds. First counts classes and fold labels, in a pass
 /// over these columns only.
 ///
-/// Also counts labels of rows that are later dropped because an input is missing; the survey counts
+/// The count includes rows that are later dropped because an input is missing. The survey counts
 /// the remaining rows and rejects too few labels.
 pub fn count_targets(
     selected: &SelectedTable,
@@ -232,7 +232,8 @@ fn warn_of_rank<T: Real>(mapped: &BuiltMap<T>, survey: &Survey, options: &TrainO
     resources.stage_observer.warn(format!("rank reduced from {requested} to {actual}: {why}"));
 }
 
-/// Writes the decoded and scaled rows to the scratch folder; returns `None` without one.
+/// Writes the decoded and scaled rows to the scratch folder; returns `None` if there is no scratch
+/// folder.
 ///
 /// One pass with one lane keeps the order of the rows. Folds over the cache and over the source are
 /// bit-identical. Not journaled: a resumed run writes the cache again.

@@ -31,7 +31,7 @@ pub struct FitReport {
     pub solver: &'static str,
     /// Number of training rows.
     pub rows: u64,
-    /// Sum of their weights; `None` if rows have no weights.
+    /// Sum of the row weights; `None` if rows have no weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
     /// Number of inputs, d.
@@ -56,8 +56,8 @@ pub struct FitReport {
     /// How an `auto` length scale was determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<LengthReport>,
-    /// Number of nearest nodes that each node of a graph, and each new row, is connected to;
-    /// distances then do not depend on the kernel.
+    /// For solvers on a neighbour graph, the number of nearest nodes to which each node and each
+    /// new row is connected; `None` otherwise. The distances do not depend on the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<usize>,
     /// The kernel of the second view.
@@ -71,13 +71,14 @@ pub struct FitReport {
     pub lambda_convention: &'static str,
     /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,
-    /// The relative trace error over all rows; `None` for maps that are not projections.
+    /// The relative trace error over all rows; `None` for maps that are not projections onto a
+    /// subspace, such as random Fourier features.
     pub certificate: Option<Certificate>,
     /// The cells of the cross-validation surface, by rank, then lambda.
     pub surface: Vec<Cell>,
     /// Scores of ridge regression on the training rows.
     pub train: Option<TrainScores>,
-    /// The method of ridge regression, if it did not solve from a Gram matrix.
+    /// The method of ridge regression; `None` if it solved from a Gram matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<SolveMethod>,
     /// Further results of the solver, such as eigenvalues.
@@ -105,8 +106,8 @@ pub struct FitReport {
     /// The metric before the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricReport>,
-    /// Inputs by importance, the largest first, if requested: root mean square of the slope along
-    /// the scaled input, in units of the targets.
+    /// Inputs by importance, the largest first; empty if not requested. The importance is the root
+    /// mean square of the slope along the scaled input, in units of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub importance: Vec<(String, f64)>,
     /// Relative trace error at each rank of the surface.
@@ -132,8 +133,7 @@ impl fmt::Display for FitReport {
 pub struct LandmarkReport {
     /// Name of the scheme.
     pub scheme: String,
-    /// Number of landmarks without linearly dependent ones, which is the largest rank of the
-    /// surface.
+    /// Number of linearly independent landmarks, which is the largest rank of the surface.
     pub count: usize,
     /// Number of candidate rows.
     pub candidates: u64,
@@ -148,7 +148,7 @@ pub struct TrainScores {
     pub rmse: f64,
     /// Fraction of variance explained; `None` for a constant target.
     pub r2: Option<f64>,
-    /// Leave-one-out mean squared error, if requested.
+    /// Leave-one-out mean squared error; `None` if not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loo_mse: Option<f64>,
 }

@@ -140,16 +140,16 @@ impl<T: Real> TrainedParts<'_, T> {
         }
     }
 
-    /// Returns the ranges to which inputs of new rows are clipped; empty for novelty detectors and
-    /// unbounded or periodic kernels.
+    /// Returns the training range of each input, to which predictions clip the inputs of new rows.
+    /// Empty for novelty detectors and for unbounded or periodic kernels.
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, solution, .. } = self;
         let clips_inputs =
             options.clip && solution.task.unwrap_or(options.task).has_target() && mapped.kernel.is_constant_far_away();
         let clips_inputs = clips_inputs && self.selected.sparse().is_none();
-        // Not clipped: target encodings, because those of new rows may exceed the out-of-fold
-        // encodings of training rows; periodic inputs, which have no ends; and texts, because a
-        // short text gives its words larger weights.
+        // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
+        // out-of-fold encodings of training rows. Periodic inputs have no ends. A short text gives
+        // its words larger weights than the training texts do.
         let unbounded = |column: &CodedColumn| {
             let (is_unbounded, is_time) =
                 (matches!(column.code, Code::Effects(_) | Code::Entries(_)), matches!(column.code, Code::Time(_)));

@@ -11,14 +11,14 @@ use kstore::{MemoryPlan, SelectedTable};
 
 /// Learns with a solver.
 ///
-/// *Passes*: one over the labels alone, if there are any; statistics; candidates, or one pass per
-/// round of a landmark scheme on all rows; the solver's passes. *Bytes*: as planned by
-/// [`super::forecast()`].
+/// *Passes*: if there are labels, one over the label columns; one for the statistics; one for the
+/// candidates, or one per round of a landmark scheme on all rows; the solver's passes. *Bytes*: as
+/// planned by [`super::forecast()`].
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the budget; invalid rows
-/// with their position; fewer than two rows or classes; a kernel that is zero or not finite; errors
-/// of the solver.
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the budget. An invalid
+/// row (the error names its position); fewer than two rows or classes; a kernel that is zero or not
+/// finite; errors of the solver.
 pub fn train<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,

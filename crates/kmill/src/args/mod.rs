@@ -24,8 +24,8 @@ use kfit::solver::SolverFamily;
 use kfit::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
-/// Number of arguments above which the short help of a subcommand lists only [`FIRST`], in a few
-/// words each.
+/// Number of arguments above which the short help of a subcommand lists only [`FIRST_OPTIONS`], in
+/// a few words each.
 const MAX_LISTED_ARGS: usize = 16;
 
 /// Options that most runs need.
@@ -35,7 +35,8 @@ const FIRST_OPTIONS: &str = "solver model paths target features rows condition m
 /// Arguments whose help is already short and includes parentheses that must stay.
 const SHORT_HELP_ARGS: [&str; 2] = ["solver", "paths"];
 
-/// Most important subcommands, in the order of the help; the others are listed below.
+/// Most important subcommands, in the order of the help; the help lists all other subcommands below
+/// them.
 const MAIN_SUBCOMMANDS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
 
 /// Subcommands whose first argument is a solver.
@@ -73,8 +74,8 @@ fn in_two_sections(command: Command) -> Command {
     ))
 }
 
-/// Makes a subcommand accept `--rank` for `--ranks` and vice versa; if it has both, they stay
-/// separate.
+/// Makes a subcommand accept `--rank` for `--ranks` and vice versa. If the subcommand has both
+/// options, they stay separate.
 fn accept_plurals(subcommand: Command) -> Command {
     let names: Vec<String> = subcommand.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
     subcommand.mut_args(|arg| {
@@ -127,16 +128,16 @@ fn with_full_help(subcommand: Command) -> Command {
     verb.after_help(examples).after_long_help(None)
 }
 
-/// Returns a help text up to its first semicolon, bracket or parenthesis, except for those in a
-/// formula.
+/// Returns a help text up to its first semicolon, bracket or parenthesis; skips these characters in
+/// a formula.
 fn first_phrase(text: &str) -> String {
     let starts_formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
     let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !starts_formula(*at))];
     text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
 
-/// Returns the subcommand and the solver of a command line, if they are its first words, before any
-/// option.
+/// Returns the subcommand and the solver of a command line if they are its first words, before any
+/// option; otherwise `None`.
 fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
     let verb = SOLVER_SUBCOMMANDS.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
     let solver_name = words.get(2)?.to_str()?;

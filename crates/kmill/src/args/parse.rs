@@ -9,7 +9,8 @@ use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
-/// Maximum number of threads: more than the cores of any machine, and few enough to start quickly.
+/// Maximum number of threads: at least the number of cores of common machines, and few enough to
+/// start quickly.
 const MAX_THREADS: usize = 1024;
 
 /// Maximum number of repeats of a comparison. Each is a run of every method, and a thousand
@@ -253,8 +254,8 @@ pub fn missing(text: &str) -> Result<Missing, String> {
     })
 }
 
-/// Parses `--missing` of a conversion, which learns no means: [`Missing::Mean`] stands for keeping
-/// missing values.
+/// Parses `--missing` of a conversion. A conversion learns no means, so [`Missing::Mean`]
+/// represents the word `keep`: missing values stay missing.
 pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
     match Missing::from_name(text) {
         Some(Missing::Mean | Missing::Indicator) => Err(format!(
@@ -283,7 +284,7 @@ fn expected_by_store(error: kstore::Error) -> String {
     })
 }
 
-/// Returns the part of a ksolve error that describes valid values; see [`expected`].
+/// Returns the part of a ksolve error that describes valid values; see [`expected_by_store`].
 pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
     with_option_names(&match error {
         ksolve::Error::Option { expected, .. } => expected,

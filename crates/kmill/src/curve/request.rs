@@ -94,8 +94,8 @@ pub(super) struct Request {
     pub(super) test: Option<SelectedTable>,
     pub(super) test_where: Option<Condition>,
     pub(super) train_where: Option<Condition>,
-    /// Identifies the curve of a file of cells. Excludes the number of repeats: with more repeats,
-    /// the first ones stay the same.
+    /// Identifies the curve of a file of cells. The number of repeats is not part of it: a curve
+    /// with more repeats has the same first repeats.
     pub(super) manifest: Manifest,
 }
 
@@ -196,8 +196,8 @@ impl Request {
     }
 }
 
-/// Returns the landmark scheme for maps with landmarks; an error if it was given and no map uses
-/// one.
+/// Returns the landmark scheme for maps with landmarks. Returns an error if `--landmarks` was given
+/// and no map uses landmarks.
 fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
     let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {
@@ -210,8 +210,8 @@ fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
     }
 }
 
-/// Returns the rows to approximate, the test rows, and the condition of the former; by default all
-/// rows except the test rows are approximated.
+/// Returns the rows whose kernel matrix is approximated, the test rows, and the condition that
+/// selects the approximated rows. By default these are all rows except the test rows.
 fn select_rows(
     args: &CurveArgs,
     job: &ksolve::job::Run<'_>,

@@ -1,4 +1,4 @@
-//! Tables in which most rows are similar, so that a uniform sample misses the others.
+//! Tables in which most rows are similar, so that a uniform sample misses the few rows that differ.
 //!
 //! Y. Chen, E. N. Epperly, J. A. Tropp, R. J. Webber, "Randomly pivoted Cholesky", arXiv
 //! 2207.06503, section 2.
@@ -9,9 +9,9 @@ use std::f64::consts::TAU;
 /// A face, with rows in the order left eye, right eye, mouth, outline; the target numbers these
 /// parts from 0 to 3.
 ///
-/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points,
-/// x evenly spaced over [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles
-/// over [0, 2π] on the circle of radius 10.
+/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4). The mouth has ⌈n/10⌉
+/// points, x evenly spaced over [−5, 5], y = x²/16 − 5. The remaining points lie on the circle of
+/// radius 10, at evenly spaced angles over [0, 2π].
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     min_rows: 7,

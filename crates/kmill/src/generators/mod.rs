@@ -34,12 +34,12 @@ impl RegistryEntry for &'static Generator {
     }
 }
 
-/// Returns all generators: built-in ones, then registered ones.
+/// Returns all generators: the built-in generators, then the registered generators.
 pub(crate) fn all() -> Vec<&'static Generator> {
     GENERATORS.all().into_iter().copied().collect()
 }
 
-/// Returns the generator with this name, if any.
+/// Returns the generator with this name; `None` if the name is unknown.
 pub(crate) fn by_name(name: &str) -> Option<&'static Generator> {
     GENERATORS.by_name(name).copied()
 }
@@ -132,8 +132,9 @@ impl Generator {
 }
 
 impl Recipe {
-    /// Returns a recipe for `generator`, with its default features and noise if none are given.
-    /// Rejects too few rows or features, and options that the generator does not support.
+    /// Returns a recipe for `generator`. If the number of features or the noise is not given, it is
+    /// the default of the generator. Rejects too few rows or features, and options that the
+    /// generator does not support.
     pub(crate) fn new(
         generator: &Generator,
         rows: u64,
@@ -188,7 +189,8 @@ impl Recipe {
 
     /// Returns a standard normal number for draw `draw` of row `row` (Box and Muller).
     ///
-    /// Its two uniform numbers use draw indices far above those passed to [`Recipe::uniform`].
+    /// Its two uniform numbers use draw indices far above the indices that are passed to
+    /// [`Recipe::uniform`].
     fn normal(&self, draw: u64, row: u64) -> f64 {
         const FIRST_NORMAL_DRAW: u64 = 1 << 32;
         let radius = (-2.0 * self.uniform(FIRST_NORMAL_DRAW + 2 * draw, row).ln()).sqrt();
@@ -227,7 +229,7 @@ pub(crate) mod tests {
             for chunk in [1usize, 7, 333] {
                 let (mut x, mut y) = (vec![0.0; whole_x.len()], vec![0.0; 1000]);
                 let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
-                // in reverse order, because a row must not depend on previous ones
+                // in reverse order, because a row must not depend on previous rows
                 for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
                     fill_rows(generator, &recipe, (i * chunk) as u64, x, y);
                 }

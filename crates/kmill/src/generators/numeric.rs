@@ -19,8 +19,8 @@ pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10,
 .about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
 /// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, every feature uniform in (−2, 2). No
-/// feature is correlated with y. A kernel of distances in all features fails, one with a learned
-/// metric succeeds.
+/// feature is correlated with y. A kernel of the distance in all features fails; a kernel with a
+/// learned metric succeeds.
 pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Target::Number, |recipe, row, x| {
     recipe.fill_uniform(row, x);
     x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);

@@ -242,7 +242,7 @@ fn search_and_fit<T: kapprox::Real>(
     Ok(report)
 }
 
-/// Describes everything that distinguishes this search from others of the same fit.
+/// Describes everything that distinguishes this search from other searches with the same fit.
 fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
     let TuneOptions {
         kernels,

@@ -273,7 +273,8 @@ fn a_line_that_lies_under_another_is_named() {
     );
     for file in ["c.html", "c.svg"] {
         let text = std::fs::read_to_string(at.join(file)).unwrap();
-        assert!(text.contains("eigen(oversampling=1) lies under randomised(oversampling=1)<"), "{file}: {text}");
-        assert!(!text.contains("uniform lies under"), "{file}");
+        let hidden = "the line of eigen(oversampling=1) is hidden by the line of randomised(oversampling=1)<";
+        assert!(text.contains(hidden), "{file}: {text}");
+        assert!(!text.contains("the line of uniform is hidden"), "{file}");
     }
 }

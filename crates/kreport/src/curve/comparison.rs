@@ -1,5 +1,5 @@
-//! Medians over repeats; comparison of methods at equal rank, kernel evaluations and time; and the
-//! text of a curve for the terminal.
+//! Medians over repeats, the comparison of methods at equal rank, kernel evaluations and time, and
+//! the text of a curve for the terminal.
 
 use super::CurveReport;
 use crate::table::{Grid, MISSING_VALUE, count, facts, number, rounded_kernel, seconds, shortest_number};
@@ -55,7 +55,7 @@ impl ErrorMeasure {
         }
     }
 
-    /// Describes in a few words how the error was measured: on all rows, or estimated.
+    /// Describes in a few words whether the error was measured on all rows or estimated.
     pub(super) fn evidence(self, report: &CurveReport) -> String {
         let all = report.approximated_rows as usize <= report.frobenius_columns;
         match self {
@@ -88,7 +88,7 @@ impl Cost {
         }
     }
 
-    /// Returns the label on axes, whose last word occurs in identifiers.
+    /// Returns the label on axes. Its last word is part of the identifiers of charts.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Rank => "rank",
@@ -110,7 +110,7 @@ pub(super) struct Quartiles {
 }
 
 /// Returns the median and quartiles of some values, interpolated linearly (Hyndman and Fan's type
-/// 7); `None` without values.
+/// 7); `None` if there are no values.
 fn quartiles(mut values: Vec<f64>) -> Option<Quartiles> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -132,8 +132,9 @@ pub(super) struct CurvePoint {
     pub(super) error: Quartiles,
 }
 
-/// Returns 1, 2 and 5 times powers of ten, from the first that is at least `low` to the first that
-/// is at least `high`, thinned to at most [`MAX_BUDGETS`] numbers, including the last one.
+/// Returns 1, 2 and 5 times powers of ten, from the first number that is at least `low` to the
+/// first number that is at least `high`. Thins them to at most [`MAX_BUDGETS`] numbers, and keeps
+/// the last.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
@@ -149,14 +150,15 @@ fn round_numbers(low: f64, high: f64) -> Vec<f64> {
 const MAX_BUDGETS: usize = 7;
 
 impl CurveReport {
-    /// Returns the methods that ran once because they are deterministic; empty without repeats.
+    /// Returns the methods that ran once because they are deterministic; empty if there are no
+    /// repeats.
     pub(super) fn deterministic_methods(&self) -> Vec<&str> {
         let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
         let methods = self.methods.iter().map(String::as_str);
         if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
     }
 
-    /// Returns the points of a method by ascending rank, without ranks that have no error.
+    /// Returns the points of a method by ascending rank; omits ranks that have no error.
     pub(super) fn points(&self, method: &str, measure: ErrorMeasure, cost: Cost) -> Vec<CurvePoint> {
         let curve_point = |rank: &usize| {
             let rows = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
@@ -167,7 +169,7 @@ impl CurveReport {
         self.ranks.iter().filter_map(curve_point).collect()
     }
 
-    /// Returns a grid with one row per method, without methods that have no value.
+    /// Returns a grid with one row per method; omits methods that have no value.
     fn method_grid(&self, cost_name: &str, columns: Vec<String>, row: impl Fn(&str) -> Vec<Option<String>>) -> Grid {
         let rows = self.methods.iter().map(|method| (method, row(method)));
         let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
@@ -209,9 +211,9 @@ impl CurveReport {
         })
     }
 
-    /// Returns the lowest median error of each method among the ranks whose median cost is within a
-    /// budget, for some budgets. `None` if no method has this cost; random features need no kernel
-    /// evaluations.
+    /// For several budgets, returns the lowest median error of each method among the ranks whose
+    /// median cost is within the budget. `None` if no method has this cost; for example, random
+    /// features need no kernel evaluations.
     pub(super) fn budget_grid(&self, measure: ErrorMeasure, cost: Cost) -> Option<Grid> {
         let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, measure, cost)).collect();
         let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
@@ -235,7 +237,8 @@ impl CurveReport {
         if self.rows.iter().any(|row| row.test_error.is_some()) { ErrorMeasure::Test } else { ErrorMeasure::Frobenius }
     }
 
-    /// Describes the rows whose spectrum gives the floor.
+    /// Describes the rows whose spectrum gives the floor, the minimum error of any approximation of
+    /// a rank.
     pub(super) fn floor_rows(&self) -> Option<String> {
         let rows = self.floor.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {

@@ -24,7 +24,7 @@ pub struct CurveReport {
     pub ranks: Vec<usize>,
     /// Number of runs of each method and rank.
     pub repeats: u64,
-    /// First seed; the others are consecutive.
+    /// First seed; further repeats use the consecutive seeds.
     pub seed: u64,
     /// Table that was measured.
     pub table: TableReport,
@@ -40,7 +40,7 @@ pub struct CurveReport {
     pub lambda_convention: &'static str,
     /// Kind of test error: `mse` (squared error) or `error` (error rate); null without test rows.
     pub tested: Option<TestErrorKind>,
-    /// Landmark scheme of maps that do not name one.
+    /// Landmark scheme of maps that do not name a scheme.
     pub landmarks: &'static str,
     /// Minimum error of any matrix of a rank; null for kernels that are not positive definite.
     pub floor: Option<MinimumErrors>,

@@ -1,4 +1,4 @@
-//! Glyph outlines for raster images, independent of the fonts of the machine.
+//! Glyph outlines for raster images, independent of the installed fonts.
 //!
 //! The outlines of Latin and Greek letters, digits and symbols come from DejaVu Sans
 //! (`letters.LICENSE`); any other character is drawn as an empty box.
@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use tiny_skia::PathBuilder;
 
-/// One line per glyph: code point in hexadecimal, advance, and its path in M, L, Q and Z. The first
-/// one is the box.
+/// One line per glyph: code point in hexadecimal, advance, and path with the commands M, L, Q and
+/// Z. The first glyph is the empty box.
 const GLYPHS: &str = include_str!("letters.txt");
 
 /// Units of the outlines per font size; y points upwards.

@@ -19,7 +19,7 @@ pub(crate) type Point = (f64, f64);
 /// Font size in units of the drawing, as in the style rules.
 pub(crate) const FONT_SIZE: f64 = 12.0;
 
-/// Style rules of drawings; their colours are variables of the page.
+/// Style rules of drawings. The colours in these rules are variables that the page defines.
 pub(crate) const STYLE: &str = include_str!("drawing.css");
 
 /// The colours of a light page, as variables.
@@ -70,7 +70,7 @@ pub(crate) trait Drawing {
     fn size(&self) -> Point;
     /// Returns the title, in one line.
     fn title(&self) -> String;
-    /// Returns the centre of the title in a standalone drawing; `None` for no title.
+    /// Returns the centre of the title in a standalone drawing; `None` if the drawing has no title.
     fn title_position(&self) -> Option<Point> {
         None
     }

@@ -125,7 +125,7 @@ impl Canvas for RasterImage {
             .post_rotate(angle)
             .post_translate(x as f32, y as f32)
             .post_scale(PIXELS_PER_UNIT, PIXELS_PER_UNIT);
-        // the background-coloured outline, if any, lies behind the letters
+        // if the letters have an outline in the background colour, draw it behind them
         self.draw_shape(self.font.outline(word, size), class, transform, true);
     }
 }

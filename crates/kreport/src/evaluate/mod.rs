@@ -14,7 +14,7 @@ use std::fmt;
 pub enum EvaluateReport {
     /// Scores of a regression or classification.
     Target(Evaluation),
-    /// Scores of a novelty detector.
+    /// Scores of an anomaly detector.
     Novelty(NoveltyScores),
     /// Scores of a ranking.
     Ranking(RankingScores),

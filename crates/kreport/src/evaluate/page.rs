@@ -1,5 +1,5 @@
-//! Scores as a page: residuals of a regression; confusion matrix, ROC and precision-recall curves
-//! and calibration of a classification.
+//! The scores of a model as a page. A regression has residuals; a classification has the confusion
+//! matrix, the ROC and precision-recall curves, and the calibration.
 
 use super::EvaluateReport;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};

@@ -1,4 +1,4 @@
-//! The report of a fit. Scripts rely on its JSON; its text and its page show the same facts.
+//! The report of a fit. Scripts rely on the JSON; the text and the page show the same facts.
 
 mod page;
 mod plan;

@@ -1,12 +1,12 @@
-//! The surface of a fit: its errors over rank x lambda, and per fold.
+//! The surface of a fit: the cross-validated errors over rank x lambda, and per fold.
 
 use super::FitReport;
 use crate::table::{Grid, optional_number, short_lambda};
 use ksolve::Cell;
 
 impl FitReport {
-    /// Returns the surface with its best cell marked: by `cv_error` if every cell has one,
-    /// otherwise by `cv_mse`.
+    /// Returns the surface with the best cell marked: the smallest `cv_error` if every cell has a
+    /// `cv_error`, otherwise the smallest `cv_mse`.
     pub(super) fn surface_grid(&self) -> Option<Grid> {
         let scores = self.surface_scores();
         if self.fit.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {
@@ -38,8 +38,8 @@ impl FitReport {
         self.lambdas().iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
     }
 
-    /// Returns a grid of the errors of every fold, at the best lambda of each rank, with the chosen
-    /// rank marked, and its values; `None` without folds.
+    /// Returns a grid of the errors of every fold at the best lambda of each rank, with the chosen
+    /// rank marked. Also returns the values of the grid. `None` if there are no folds.
     pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best_cell = |rank: &usize| {
             let of_rank = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());

@@ -12,12 +12,12 @@ use ksolve::Certificate;
 use kstore::{budget::bytes, shown};
 use std::fmt;
 
-/// Number of surface rows on either side of the chosen one that are shown, if the surface has more
-/// than [`MAX_WHOLE_SURFACE`] rows.
+/// If the surface has more than [`MAX_WHOLE_SURFACE`] rows, the number of rows that are shown above
+/// and below the chosen row.
 const ROWS_AROUND: usize = 1;
 const MAX_WHOLE_SURFACE: usize = 4;
 
-/// Returns the rows of a surface around the marked one, and a note that the others are omitted.
+/// Returns the rows of a surface around the marked row, and a note that all other rows are omitted.
 fn rows_around_best(mut grid: Grid) -> (Grid, String) {
     let all = grid.rows.len();
     let Some((row, column)) = grid.marked.filter(|_| all > MAX_WHOLE_SURFACE) else { return (grid, String::new()) };

@@ -48,7 +48,8 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Linear, low, high, ticks: linear_ticks(low, high) }
     }
 
-    /// Returns the ticks with their labels in one notation: if one needs an exponent, all have one.
+    /// Returns the ticks with their labels in one notation: if one label needs an exponent, all
+    /// labels have an exponent.
     pub(crate) fn labelled_ticks(&self) -> impl Iterator<Item = (f64, String)> {
         let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
         self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { tick_label(*tick) }))
@@ -158,7 +159,7 @@ pub(crate) fn tick_label(value: f64) -> String {
     }
 }
 
-/// Formats a number with an exponent: `10⁻³`, `2·10⁶`; 0 and 1 have none.
+/// Formats a number with an exponent: `10⁻³`, `2·10⁶`; formats 0 and 1 without an exponent.
 fn scientific(value: f64) -> String {
     if value < 0.0 {
         return format!("−{}", scientific(-value));

@@ -5,20 +5,21 @@ use crate::drawing::{Anchor, Canvas, FONT_SIZE, Point, Svg, escape_html};
 use crate::table::number;
 use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 
-/// Width and height of a chart on a page, in units of the drawing. Style rules set the font size
-/// for narrow and wide screens.
+/// Width and height of a chart on a page, in units of the drawing. The SVG scales to the page; the
+/// style sheet sets the font size for narrow and wide screens.
 const CHART_SIZE: Point = (480.0, 330.0);
 
-/// Area between the axes of a chart on a page.
+/// Plot area of a chart on a page.
 const PLOT_EDGES: Edges = Edges { left: 66.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
 
 /// Number of series with solid lines and distinct marks; the lines of further series are dashed.
 const SOLID_LINES: usize = 7;
 
-/// Distance below which the mark of one line hides that of another, in units of the drawing.
+/// Distance below which the mark of one line hides the mark of another line, in units of the
+/// drawing.
 const OVERLAP_DISTANCE: f64 = 2.0;
 
-/// The edges of the area between two axes, in units of the drawing.
+/// The edges of a plot area, in units of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Edges {
     pub(crate) left: f64,
@@ -131,7 +132,8 @@ impl Chart {
         self.draw_bars(canvas, plane);
         self.draw_cloud(canvas, plane);
         if let Some((name, points)) = &self.reference_line {
-            // clipped to an edge, points outside the axes would draw a false line along it
+            // skip points outside the axes: if they were clipped to an edge, they would draw a
+            // false line along the edge
             let shown = points.iter().filter(|(x, y)| self.x.contains_value(*x) && self.y.contains_value(*y));
             let positions: Vec<Point> = shown.filter_map(|point| plane.position(*point)).collect();
             if positions.len() > 1 {
@@ -141,7 +143,7 @@ impl Chart {
         self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
-    /// Lists the lines that are hidden under later ones, in a sentence.
+    /// Lists the lines that are hidden by lines drawn later, as one sentence.
     pub(crate) fn hidden_lines(&self) -> Option<String> {
         let plane = Plane { x: &self.x, y: &self.y, edges: PLOT_EDGES };
         let positions_of =
@@ -152,7 +154,10 @@ impl Chart {
         let sentences =
             (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(|at| {
                 let over = (at + 1..positions.len()).find(|over| lies_under(&positions[at], &positions[*over]))?;
-                Some(format!("{} lies under {}", self.series[at].name, self.series[over].name))
+                Some(format!(
+                    "the line of {} is hidden by the line of {}",
+                    self.series[at].name, self.series[over].name
+                ))
             });
         let sentences: Vec<String> = sentences.collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))

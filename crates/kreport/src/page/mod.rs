@@ -1,8 +1,8 @@
-//! The report page: one HTML file that needs no network.
+//! The report page: a single HTML file that loads nothing from the network.
 //!
 //! The page is complete without a script: charts are SVG generated here, tabs and toggles are style
-//! rules. The script only adds tooltips and the saving of charts. User-supplied text is escaped by
-//! `drawing::text`.
+//! rules. The script only adds tooltips and the saving of charts. `escape_html` escapes all text
+//! that the user supplied.
 
 mod axis;
 mod chart;

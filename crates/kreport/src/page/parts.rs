@@ -12,7 +12,7 @@ pub fn fact_list<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Stri
     format!("<dl>\n{}</dl>", pairs.into_iter().map(row).collect::<String>())
 }
 
-/// Formats an HTML table: the first column names the row, the others are numbers.
+/// Formats an HTML table: the first column names the row, all other columns are numbers.
 pub(crate) fn html_table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let heads: String = head.iter().map(|head| format!("<th>{}</th>", escape_html(head.as_ref()))).collect();
     let cell = |(i, cell): (usize, &String)| match i {
@@ -54,10 +54,10 @@ pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) ->
     table_html(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-/// Formats a grid as HTML with cells shaded by their scores, row by row; smaller scores are
+/// Formats a grid as HTML, with cells shaded by their scores, row by row. Smaller scores are
 /// lighter, and a cell without a score is blank. Linear shading, for fractions, ranges from 0 to
-/// the largest. Logarithmic shading, for errors, ranges from the smallest to the largest; it is
-/// linear between them if a score is not positive.
+/// the largest score. Logarithmic shading, for errors, ranges from the smallest to the largest
+/// score; if a score is not positive, it is linear between them.
 pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
     let finite_scores = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
     let is_log = shading == Scale::Log && finite_scores().all(|score| score > 0.0);
@@ -122,8 +122,8 @@ fn stage_bar(stages: &[(String, f64)]) -> String {
     )
 }
 
-/// Returns the section on the run behind a page: its command line if there was one, the version,
-/// the machine, other facts and the times of its stages.
+/// Returns the section about the run: command line (if the command ran it), version, machine,
+/// further facts, and times of the stages.
 pub(crate) fn run_section(by_command: bool, other_facts: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
     let command_html = || format!("<pre class=\"command\">{}</pre>", escape_html(&machine::command_line()));
     let command = if by_command { command_html() } else { String::new() };

@@ -23,7 +23,8 @@ struct LinePlot<'a> {
     /// Palette index and values at equal steps of each output that is drawn.
     functions: Vec<(usize, Vec<f64>)>,
     points: &'a Points,
-    /// Decision boundary: equal scores, the boundary of novelty, or probability ½.
+    /// Decision boundary: equal scores, the boundary between inliers and outliers, or probability
+    /// ½.
     boundary: Option<f64>,
 }
 
@@ -51,7 +52,7 @@ pub(super) fn write_line_plot(
     let x: Vec<f64> = (0..LINE_POINTS).map(|i| bounds.0 + fraction(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; LINE_POINTS * outputs];
     predictor.predict(&x, &mut scores)?;
-    // if the model has probabilities, those of all classes are drawn
+    // if the model has probabilities, draw the probabilities of all classes
     let (values, width) = match &metadata.link {
         Some(link) => {
             let (mut all, mut row) = (Vec::new(), Vec::new());
@@ -112,7 +113,7 @@ impl Drawing for LinePlot<'_> {
         plane.draw_grid(canvas);
         for row in &self.points.drawn {
             let (x, y) = place(row.position.into());
-            // without a target, the rows are drawn on the axis
+            // if there is no target, the rows are drawn on the axis
             let place = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
             self.points.draw_row(canvas, row, place, &self.tooltip(row));
         }

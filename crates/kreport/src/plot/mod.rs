@@ -1,10 +1,11 @@
 //! A picture of a model's predictions over two of its features, with the rows of a table; or of
 //! the rows alone.
 //!
-//! The model is evaluated on a grid over the two features; all others are set to their means over
-//! the training rows. Classes are drawn as regions, with the line of equal scores; numbers and
-//! components as shades, with contour lines. A model with one feature is drawn as a line. Clusters
-//! are the colours of the rows, and regions if the model has no other features.
+//! The model is evaluated on a grid over the two features; all other features are set to their
+//! means over the training rows. Classes are drawn as regions, with the line of equal scores.
+//! Numbers and components are drawn as shades, with contour lines. A model with one feature is
+//! drawn as a line. Clusters are the colours of the rows, and regions if the model has no other
+//! features.
 
 mod contour;
 mod legend;
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 pub struct Plot {
     /// Model file, or a table whose rows are drawn.
     pub model: PathBuf,
-    /// Files whose rows are drawn with the model, or in addition to those of the table.
+    /// Files whose rows are drawn with the model, or in addition to the rows of the table.
     pub data: Vec<PathBuf>,
     /// How text files are read.
     pub text: TextOptions,
@@ -48,8 +49,8 @@ pub struct Plot {
     pub y: Option<String>,
     /// Output that is drawn, from 1; `None` selects the first.
     pub component: Option<usize>,
-    /// Column that colours the rows of a table, or of two components; `None` selects predicted
-    /// labels, if the table has them.
+    /// Column that colours the rows of a table, or of two components. `None` selects the predicted
+    /// labels if the table has them; otherwise the rows have no colours.
     pub colour: Option<String>,
 }
 
@@ -108,8 +109,8 @@ impl Plot {
     /// *Cost*: one pass over the rows, and a prediction of each grid point.
     ///
     /// # Errors
-    /// Axes, components and colours that the model or table lacks; an output that is an input;
-    /// errors of reading, of the memory plan and of writing.
+    /// An axis, component or colour that the model or table does not have; an output file that is
+    /// also an input; errors of reading, of the memory plan and of writing.
     pub fn write(&self, output: &Path, run: &Run) -> Result<PlotReport> {
         if !ksolve::job::is_model_file(&self.model) {
             return scatter::write_table_plot(self, output, run);
@@ -248,8 +249,8 @@ fn quantity_name(metadata: &ModelMetadata, component: usize, outputs: usize) -> 
 /// Memory of a drawing: its pixels or its text, and the encoded file, in bytes.
 const DRAWING_BYTES: usize = 8 << 20;
 
-/// Returns the memory term of the picture: the scores of the grid twice, a line of it, and the
-/// drawing.
+/// Returns the memory term of the picture: the scores of the grid twice, a line of the grid, and
+/// the drawing.
 fn picture_term(predictor: &Predictor) -> MemoryTerm {
     let line_bytes = 2 * 8 * GRID_SIZE.0 * predictor.features() + predictor.scratch_bytes();
     MemoryTerm::new(

@@ -17,7 +17,7 @@ pub(super) struct Picture<'a> {
     /// Index of the output that is drawn if there are no classes, from 0.
     pub(super) component: usize,
     pub(super) quantity: String,
-    /// Level of the boundary between two kinds of rows: 0 for novelty detection.
+    /// Level of the boundary between two kinds of rows: 0 for anomaly detection.
     pub(super) boundary: Option<f64>,
 }
 

@@ -27,13 +27,13 @@ pub(super) fn row_keys() -> Stream {
 pub(super) struct DrawnRow {
     pub(super) key: u64,
     pub(super) position: [f64; 2],
-    /// Value that colours the row, if it is a number.
+    /// Value that colours the row, if the colours represent numbers.
     pub(super) value: f64,
     label: Option<Label>,
     pub(super) class: Option<usize>,
 }
 
-/// The sampled rows, and the ranges of all rows.
+/// The rows that are drawn, a sample, and the ranges of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Points {
     pub(super) rows: u64,
@@ -45,7 +45,8 @@ pub(super) struct Points {
     pub(super) has_target: bool,
     /// Names of the colours; empty if the rows have no colours, or if the colours are shades.
     pub(super) labels: Vec<String>,
-    /// Values of the palest and the strongest colour, if colours represent numbers.
+    /// Values of the palest and the strongest colour; `None` if the colours do not represent
+    /// numbers.
     pub(super) shade_range: Option<(f64, f64)>,
 }
 
@@ -57,8 +58,8 @@ pub(super) struct PointColumns<'a> {
     pub(super) label: Option<&'a str>,
     pub(super) classes: Option<&'a [Label]>,
     pub(super) missing: Missing,
-    /// Encoding of columns as features, if the coordinates are features of a model with categories
-    /// or times.
+    /// Encoding of columns as features; `None` unless the coordinates are features of a model with
+    /// categories or times.
     pub(super) encoding: Option<&'a Encoding>,
 }
 
@@ -106,7 +107,7 @@ impl Points {
             encoding,
         };
         let points = Self::read_rows(&table, plot, columns, terms, run)?;
-        // regions have names even if the rows have none
+        // regions have names even if the rows have no names
         Ok(Self {
             has_target: truth.is_some(),
             labels: metadata.classes.iter().map(ToString::to_string).collect(),
@@ -114,8 +115,9 @@ impl Points {
         })
     }
 
-    /// Reads rows of a table that are coloured by a column: text and Boolean values by value;
-    /// numbers by size, or by value if they are a few distinct integers.
+    /// Reads rows of a table that are coloured by a column. Text and Boolean values have a colour
+    /// per value, and so do numbers if they are a few distinct integers. Other numbers are shaded
+    /// by size.
     pub(super) fn coloured_by(
         table: &Table,
         plot: &Plot,
@@ -150,8 +152,8 @@ impl Points {
         Ok(points)
     }
 
-    /// Draws a row in the colour of its class or value, with a tooltip of its class, if known, and
-    /// `says`.
+    /// Draws a row in the colour of its class or value. The tooltip has the class (if known) and
+    /// the text `says`.
     pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, place: Point, tooltip: &str) {
         let class = match (drawn.class, self.shade_range) {
             (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),
@@ -239,13 +241,13 @@ impl Points {
         self.labels = (0..clusters).map(|group| format!("cluster {group}")).collect();
     }
 
-    /// Sets the ranges to those of the rows that are drawn.
+    /// Sets the ranges to the ranges of the rows that are drawn.
     pub(super) fn update_ranges(&mut self) {
         self.ranges = self.drawn.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
     }
 
-    /// Adds the rows of a block, whose coordinates are the features `at`, and keeps those with the
-    /// smallest random keys.
+    /// Adds the rows of a block, whose coordinates are the features `at`, and keeps the rows with
+    /// the smallest random keys.
     fn add(&mut self, block: &RowBlock<'_, f64>, at: &[usize]) {
         let (width, keys) = (block.x.len() / block.rows.len().max(1), row_keys());
         for (i, row) in block.rows.iter().enumerate() {

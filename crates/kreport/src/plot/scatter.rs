@@ -35,7 +35,8 @@ fn colour_column(table: &Table, plot: &Plot) -> Option<String> {
     plot.colour.clone().or((predicted && !is_axis).then(|| PREDICTION_COLUMN.to_string()))
 }
 
-/// Returns the columns along the axes: components, otherwise the first two numeric columns.
+/// Returns the columns along the axes: components if the table has them, otherwise the first two
+/// numeric columns.
 fn axis_columns(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[String; 2]> {
     let columns = table.schema().columns.iter().filter(|column| column.kind.is_feature());
     let requested = [plot.x.as_deref(), plot.y.as_deref()];

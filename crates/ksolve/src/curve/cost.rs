@@ -55,8 +55,8 @@ impl<'a> Milestones<'a> {
         Self { inner, meter: Meter::start(table), reached: Mutex::default() }
     }
 
-    /// Returns the cost when `count` landmarks were first selected; `whole` if the scheme did not
-    /// report its progress.
+    /// Returns the cost at the time when `count` landmarks were first selected. If the scheme did
+    /// not report its progress, returns `whole`.
     pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
         let reached = lock(&self.reached);
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)

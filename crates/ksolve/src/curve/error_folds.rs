@@ -1,5 +1,5 @@
-//! The pass that computes the features of every row, their errors and the Gram matrix for training,
-//! and the pass that scores several linear heads on test rows.
+//! Two passes. The measuring pass computes the features of every row, their approximation errors
+//! and the Gram matrix for training. The test pass scores several linear heads on test rows.
 
 use crate::{
     Error, GramScratch, GramState, LinearHead, Result, bins::Targets, linalg::dot_products::copy_as_f64,
@@ -11,7 +11,7 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Fold, LabelCodes, RowBlock, Workers};
 use std::time::Instant;
 
-/// The fold that measures errors. Per row: the features, c kernel evaluations and 2cp flops for c
+/// The measuring pass. *Cost per row*: the features, c kernel evaluations and 2cp flops for c
 /// columns, and p² flops for the Gram matrix. Each worker lane stores a tile of features, once in
 /// `T` and once in f64.
 pub(super) struct MeasuringFold<'a, T: Real> {
@@ -83,8 +83,8 @@ impl<T: Real> Fold<T> for MeasuringFold<'_, T> {
 /// Number of rows that one thread scores at once: 256 x 2,000 features in f64 take 4 MB.
 const STRIP_ROWS: usize = 256;
 
-/// The fold that scores linear heads. Per row: the features, and 2·rank·t flops per head. Each
-/// worker lane stores a tile of features, and each thread a strip of them in f64.
+/// The test pass, which scores linear heads. *Cost per row*: the features, and 2·rank·t flops per
+/// head. Each worker lane stores a tile of features, and each thread a strip of the tile in f64.
 pub(super) struct TestErrorFold<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Linear heads, each on some leading features.
@@ -103,7 +103,7 @@ pub(super) struct TestSums {
 
 impl TestSums {
     /// Returns the mean error of each head over the rows, and over the targets of a regression;
-    /// `None` without rows.
+    /// `None` if there are no rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let each = match targets {
             Targets::Numeric { centre } => centre.len() as f64,
@@ -168,7 +168,7 @@ impl<T: Real> TestErrorFold<'_, T> {
                 let y = &block.y[row * block.t..(row + 1) * block.t];
                 scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
             }
-            // a label that is missing in the training rows always counts as misclassified
+            // a row whose label no training row has always counts as misclassified
             Targets::Classes(classes) => {
                 let code = block.classes.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[row]);
                 let is_wrong = code == LabelCodes::UNKNOWN || classes.decide(scores) != code as usize;

@@ -1,4 +1,5 @@
-//! One run: landmarks, map, features, their costs, and their errors at every rank.
+//! A run: selects landmarks, builds the map, computes the features, and measures their costs and
+//! errors at every rank.
 
 use super::cost::{Cost, Meter, Milestones, time_features};
 use super::error_folds::{MeasuredSums, MeasuringFold, TestErrorFold};
@@ -16,15 +17,16 @@ use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// Minimum number of features for which the measuring pass also times their computation, without
-/// its other work. Decoding that overlaps with the other work is not counted, and takes far less
-/// time. With fewer features, a separate pass is cheap.
+/// Minimum number of features for which the measuring pass also times the computation of the
+/// features. With fewer features, a separate pass for the time is cheap. The time excludes the
+/// decoding of rows that overlaps with the other work of the measuring pass; decoding takes far
+/// less time.
 const MIN_TIMED_FEATURES: usize = 512;
 
 /// A map, and the cost of its features at each rank of the run.
 struct TimedMap<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Cost at each rank. For the last `full_ranks` ranks, which use all features, the cost of
+    /// Cost at each rank. The last `full_ranks` ranks use all features; for them the cost of
     /// computing the features is added later.
     costs: Vec<Cost>,
     full_ranks: usize,
@@ -224,7 +226,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let one = |(errors, sample_norm): (&Errors, &NormPair)| {
             // the norm of K is already known, so its spectrum is not needed
             let bounds = errors.spectral_bounds(0.0).error.relative_to(*kernel_norm);
-            // the bounds are certain, so an estimate outside of them is clipped
+            // the bounds are certain, so an estimate outside the bounds is clipped
             let value = sample_norm.relative().value.min(bounds.high).max(bounds.low);
             Some(Estimate::from(Measure { value, ..bounds }))
         };

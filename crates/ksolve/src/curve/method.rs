@@ -75,8 +75,8 @@ impl FromStr for Method {
     }
 }
 
-/// A run: one method with one seed, at every rank if one run covers them all, otherwise at one
-/// rank.
+/// A run: one method with one seed. If the landmarks are nested, one run covers every rank;
+/// otherwise a run has one rank.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurveRun {
@@ -100,8 +100,9 @@ impl fmt::Display for CurveRun {
 }
 
 impl super::CurveOptions {
-    /// Returns every run: all methods once, then all again with the next seed, so that an
-    /// interrupted curve has some results of each method. A deterministic method runs once.
+    /// Returns every run: first all methods with the first seed, then all methods with the next
+    /// seed, and so on. An interrupted curve then has some results of each method. A deterministic
+    /// method runs once.
     pub fn runs(&self) -> Vec<CurveRun> {
         let mut runs = Vec::new();
         for repeat in 0..self.repeats {

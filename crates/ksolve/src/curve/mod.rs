@@ -13,18 +13,19 @@
 //! | kernel evaluations | of the selection, r² for the factor, n·r for the features |
 //!
 //! Up to [`EXACT_ROWS`] rows, the Frobenius error is exact and the block Krylov iteration uses all
-//! rows. Beyond, it uses [`SPECTRAL_ROWS`] rows, and the result lies within bounds for all rows.
+//! rows. For more rows, the iteration uses [`SPECTRAL_ROWS`] of them; the reported interval holds
+//! for all rows.
 //!
 //! All methods use the same rows, scaling and kernel (a median is computed once) and the same
 //! sampled columns, so that differences between cells are differences between methods.
 //!
-//! A scheme with nested landmarks runs once, at the largest rank. Its first r landmarks are its
-//! selection for rank r, and their cost is the cost of the run when it had r landmarks. Every other
+//! A scheme with nested landmarks runs once, at the largest rank. The first r landmarks are the
+//! selection for rank r, and their cost is the cost of the run up to the r-th landmark. Every other
 //! method runs again at every rank. A deterministic method runs with the first seed only.
 //!
-//! With a journal that uses a [`kstore::pass::Engine`], several processes share the passes over the
-//! table; their cells differ only in seconds and bytes. The pass that times the computation of the
-//! features is executed completely by each process.
+//! If the journal uses a [`kstore::pass::Engine`], several processes share the passes over the
+//! table. The cells of these processes differ only in seconds and bytes. The pass that times the
+//! computation of the features is executed completely by each process.
 //!
 //! ```text
 //! rows ─▶ Setting ─▶ CurveRun ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram ─▶ ridge ─▶ cells
@@ -55,13 +56,13 @@ use serde::{Deserialize, Serialize};
 /// of a matrix of 5,000 rows takes about a second, and a curve needs a hundred of them.
 pub const EXACT_ROWS: u64 = 5_000;
 
-/// Number of columns of K − K̂ for the Frobenius error of more rows; the same columns for all
-/// cells.
+/// For more than [`EXACT_ROWS`] rows, the number of columns of K − K̂ for the Frobenius error; all
+/// cells use the same columns.
 pub(crate) const SAMPLED_COLUMNS: usize = 500;
 
-/// Number of rows on which the spectral error of more rows is estimated, from the matrices among
-/// them. Its interval holds for all rows. A residual with a flat spectrum has a smaller relative
-/// norm on more rows, so the estimate is biased upwards.
+/// Number of sampled rows on which the spectral error of a larger table is estimated. The interval
+/// of the estimate holds for all rows. A residual with a flat spectrum has a smaller relative norm
+/// on more rows, so the estimate is biased upwards.
 pub const SPECTRAL_ROWS: usize = 1_000;
 
 /// Maximum number of rows whose spectrum gives the minimum errors: 4,000 rows take 128 MB for the
@@ -132,8 +133,9 @@ pub struct CurveCell {
     /// Number of features: fewer than the rank if the rows span fewer dimensions.
     pub features: usize,
     /// Time to select landmarks, build the map and compute the features of every row once, in
-    /// seconds. If processes share the passes, the time of this one, including waits for others;
-    /// features that are timed during the measurement of errors count the time of all processes.
+    /// seconds. If processes share the passes, this is the time of this process, including waits
+    /// for other processes. If features are timed during the measurement of errors, the time of all
+    /// processes counts.
     pub seconds: f64,
     /// Number of kernel evaluations for these steps.
     pub kernel_evaluations: u64,
@@ -151,7 +153,7 @@ pub struct CurveCell {
     pub frobenius: Estimate,
     /// Spectral error ‖K − K̂‖₂/‖K‖₂; `None` if ‖K‖₂ is unknown.
     pub spectral: Option<Estimate>,
-    /// Mean squared error, or error rate, on the test rows; `None` without test rows, and if the
+    /// Mean squared error, or error rate, on the test rows; `None` if there are no test rows or the
     /// system could not be solved.
     pub test_error: Option<f64>,
 }

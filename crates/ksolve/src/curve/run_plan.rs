@@ -29,7 +29,7 @@ pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Ve
 }
 
 /// Returns the pass shape and the plans of a run at its largest rank; `t` is the number of test
-/// targets, `None` without test rows.
+/// targets, `None` if there are no test rows.
 pub(super) fn plan<T: Real>(
     selected: &SelectedTable,
     options: &CurveOptions,
@@ -74,15 +74,15 @@ pub(super) fn columns(n: u64) -> usize {
 }
 
 /// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
-/// so that a sample is informative there, but at least 2,000 and at most [`FLOOR_ROWS`].
+/// so that a sample is informative at this rank, but at least 2,000 and at most [`FLOOR_ROWS`].
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
     let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
     usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
 }
 
-/// Returns the plan of the measuring pass and of the spectral errors after it: the Gram matrix if
-/// there are targets, stored columns with their features, sums over them, and a tile of features in
-/// both precisions.
+/// Returns the plan of the measuring pass and of the spectral errors after it. The memory holds the
+/// Gram matrix (if there are targets), stored columns with their features, sums over the columns,
+/// and a tile of features in both precisions.
 fn plan_errors<T: Real>(
     size: &ProblemSize,
     options: &CurveOptions,
@@ -94,7 +94,8 @@ fn plan_errors<T: Real>(
     // all rows, or two copies of the sample for the spectral error
     let (spectral_rows, stored_rows) =
         if size.n <= EXACT_ROWS { (size.n as usize, size.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
-    // a Krylov space and its images for each rank and for K, and copies of the growing ones
+    // a Krylov space and its image for each rank and for K, and copies of the spaces that still
+    // grow
     let spaces = 2 * KRYLOV * SpectralOptions::default().steps * (ranks + 1 + size.threads);
     let tile = pass_shape.tile * (p * (size.element_bytes + 8) + 8 * (d + ranks + 1)) + size.map.footprint.per_row;
     let plan = stage_plans::plan_rows(base_plan("errors", size, budget), size, pass_shape, 1, size.element_bytes)

@@ -58,7 +58,7 @@ pub struct Setting<'a, T: Real> {
     pub(super) row_resources: Resources<'a>,
     pub(super) selected: &'a SelectedTable,
     survey: Survey,
-    /// Rows of the table, or a sample of them in memory.
+    /// Rows of the table, or a sample of the rows in memory.
     source: Box<dyn RowSource<T>>,
     pub(super) test: Option<TableRows<T>>,
     pub(super) n: u64,
@@ -66,7 +66,8 @@ pub struct Setting<'a, T: Real> {
     pub(super) any_kernel: Arc<dyn AnyKernel>,
     pub(super) targets: Targets,
     spectrum: Option<SampleSpectrum>,
-    /// ‖K‖₂ and the rows for estimating spectral errors, if runs do not compute them.
+    /// ‖K‖₂ and the sampled rows for estimating spectral errors; `None` if the runs compute the
+    /// errors on all rows.
     pub(super) spectral_sample: Option<(Measure, MemoryRows<T>)>,
 }
 
@@ -80,13 +81,13 @@ impl<'a, T: Real> Setting<'a, T> {
     /// Opens the training and test rows, plans every run, computes the scaling, resolves the kernel
     /// and computes the minimum errors.
     ///
-    /// *Passes*: statistics; the sample and the median, if requested; beyond [`EXACT_ROWS`] rows,
-    /// the passes to select 256 landmarks, three for ‖K‖₂ and one for a sample; one for the minimum
-    /// errors.
+    /// *Passes*: one for the statistics; if requested, one each for the sample and the median; one
+    /// for the minimum errors. For more than [`EXACT_ROWS`] rows, also the passes that select 256
+    /// landmarks, three for ‖K‖₂ and one for a sample.
     ///
     /// # Errors
-    /// [`kstore::Error::OverBudget`] before the first pass if a run exceeds the memory; invalid
-    /// rows, with their position; a map that does not support the kernel.
+    /// [`kstore::Error::OverBudget`] before the first pass if a run exceeds the memory. An invalid
+    /// row (the error names its position); a map that does not support the kernel.
     pub fn open(
         selected: &'a SelectedTable,
         test: Option<&SelectedTable>,
@@ -162,7 +163,7 @@ impl<'a, T: Real> Setting<'a, T> {
         &self.kernel
     }
 
-    /// Returns the kind of test error; `None` without test rows.
+    /// Returns the kind of test error; `None` if there are no test rows.
     pub fn tested(&self) -> Option<TestErrorKind> {
         self.test.as_ref().map(|_| match self.options.task {
             Task::Classification => TestErrorKind::Error,
@@ -228,7 +229,8 @@ impl SettingBuilder<'_> {
         work(Scan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
     }
 
-    /// Returns a sample of the rows, with targets if requested; `None` if all rows are used.
+    /// Returns a sample of the rows; `None` if all rows are used. If requested, the sample includes
+    /// the targets.
     fn sample<T: Real>(
         &self,
         rows: &TableRows<T>,
@@ -269,8 +271,8 @@ impl SettingBuilder<'_> {
         Ok(())
     }
 
-    /// Bounds ‖K‖₂: from below by the largest eigenvalue of a Nyström approximation, from above by
-    /// this plus the norm of the residual.
+    /// Bounds ‖K‖₂. The lower bound is the largest eigenvalue of a Nyström approximation; the upper
+    /// bound is the lower bound plus the norm of the residual.
     fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any_kernel: &Arc<dyn AnyKernel>) -> Result<Measure> {
         self.stage("norm of the kernel matrix", source, n, |data| {
             let seed = self.options.seed;

@@ -10,7 +10,8 @@ use crate::{Kernel, Result};
 use kapprox::MapSpec;
 use std::marker::PhantomData;
 
-/// A solver with its options, and the resources of its fits: the setters of every solver.
+/// An estimator: a solver with its options and resources. This type has the setters that all
+/// solvers share.
 ///
 /// [`Ridge`], [`Svm`], [`Svr`], [`OneClassSvm`], [`Logistic`], [`KernelPca`], [`Fisher`] and
 /// [`KernelKMeans`] are estimators, each with its own setters and its own `fit`.
@@ -83,8 +84,8 @@ impl<S> Estimator<S> {
         self.with(|fit| fit.set(parameter, value))
     }
 
-    /// Sets the memory budget of the whole process in bytes; half of the machine's memory
-    /// by default. The result is bit-identical for every budget.
+    /// Sets the memory budget of the whole process in bytes; half of the machine's memory by
+    /// default. The result is bit-identical for every budget.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.setup.resources.memory = Some(bytes);
@@ -112,8 +113,8 @@ pub trait SolverName {
     const NAME: &'static str;
 }
 
-/// Defines the type of a solver, and its setters: each a method, the type of its value, and the
-/// parameter that it sets.
+/// Defines the type of a solver and its setters. A setter is given by the name of the method, the
+/// type of the value, and the parameter of the solver.
 macro_rules! estimator {
     ($(#[$doc:meta])* $name:ident, $solver:literal; $($(#[$about:meta])* $method:ident: $type:ty => $parameter:literal),* $(,)?) => {
         $(#[$doc])*
@@ -219,15 +220,15 @@ estimator!(
 );
 
 estimator!(
-    /// The one-class support vector machine: a region that contains about a fraction 1 − nu of the
-    /// rows.
+    /// One-class support vector machine: learns a region that contains about a fraction 1 − nu of
+    /// the rows.
     OneClassSvm, "oneclass";
     /// Sets the fraction of rows outside the region, between 0 and 1.
     nu: f64 => "nu",
 );
 
 estimator!(
-    /// Kernel logistic regression: probabilities of two or more classes.
+    /// Kernel logistic regression: predicts the probabilities of two or more classes.
     Logistic, "logistic";
     /// Sets the regularisation parameter, per row; cross-validated by default.
     lambda: f64 => "lambda",
@@ -254,7 +255,7 @@ estimator!(
 estimator!(
     /// Kernel k-means: clusters around means in feature space.
     KernelKMeans, "kmeans";
-    /// Sets the number of random starts, of which the best is kept.
+    /// Sets the number of random starts; the best start is the result.
     starts: usize => "starts",
 );
 
@@ -263,8 +264,8 @@ impl Ridge {
     /// types](crate::estimator).
     ///
     /// # Errors
-    /// The number of targets differs from the number of rows; invalid values, with their row and
-    /// column; a fit that exceeds the memory budget.
+    /// The number of targets differs from the number of rows; an invalid value (the error names its
+    /// row and column); a fit that exceeds the memory budget.
     pub fn fit<X: Inputs + ?Sized, Y: NumberTarget<X::Kind> + ?Sized>(
         &self,
         x: &X,

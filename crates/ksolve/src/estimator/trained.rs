@@ -49,8 +49,8 @@ impl<P: Predictions> Trained<P> {
         Ok(P::collect(scores, self.predictor.decision_classes().as_ref()))
     }
 
-    /// Returns the scores of the rows, n x t: one per target, one per class for more than two
-    /// classes, or one decision value.
+    /// Returns the scores of the rows, n x t. A regression has one score per target, a classifier
+    /// of more than two classes one score per class, and any other model one decision value.
     ///
     /// # Errors
     /// The errors of [`Trained::predict`].
@@ -61,8 +61,8 @@ impl<P: Predictions> Trained<P> {
     /// Returns the probabilities of the classes, n x classes, in the order of [`Trained::classes`].
     ///
     /// # Errors
-    /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm)
-    /// with `probabilities`; the errors of [`Trained::predict`].
+    /// A model without probabilities (to get them, fit [`Logistic`](super::Logistic), or
+    /// [`Svm`](super::Svm) with `probabilities`); the errors of [`Trained::predict`].
     pub fn predict_proba<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
         if self.predictor.metadata().link.is_none() {
             let why = "the scores of this model are not probabilities; fit logistic, or svm with `probabilities`";

@@ -11,8 +11,8 @@ use std::ops::Range;
 pub(super) struct StatisticsMetadata {
     pub(super) job_mark: String,
     pub(super) extent: Extent,
-    /// Pieces of the prepared rows that the shard has only a part of, with the digest of this part
-    /// ([`kstore::RowDigests`]).
+    /// Pieces of the prepared rows of which the shard has only a part, each with the digest of this
+    /// part ([`kstore::RowDigests`]).
     pub(super) edges: Vec<(u64, u64)>,
 }
 
@@ -28,9 +28,9 @@ impl StatisticsMetadata {
 /// The rows of a job, and their division into segments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Extent {
-    /// Pass in which shards are folded, cut at the prepared rows.
+    /// Key of the pass that folds the shards, with its cut at the end of the prepared rows.
     pub(super) pass: PassKey,
-    /// True if rows can be appended after the prepared ones.
+    /// True if rows can be appended after the prepared rows.
     pub(super) grows: bool,
 }
 

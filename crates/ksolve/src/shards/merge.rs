@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 pub struct MergeSummary {
     /// Number of states.
     pub states: usize,
-    /// Number of rows, both folded into states and stored for later folding.
+    /// Number of rows: rows that are summed into states, and rows that are stored for later.
     pub rows: u64,
-    /// Number of rows that are stored unchanged and folded only by
-    /// [`PreparedJob::solve`](super::PreparedJob::solve).
+    /// Number of rows that are stored unchanged; [`PreparedJob::solve`](super::PreparedJob::solve)
+    /// adds them to the sums.
     pub begun: u64,
-    /// Index of the stored row after the last one.
+    /// Index of the row after the last row.
     pub next: u64,
     /// Stored rows that are missing.
     pub missing: Vec<Range<u64>>,
@@ -45,8 +45,8 @@ struct RowPart {
 /// ```
 ///
 /// # Errors
-/// Statistics of another job; rows that are in two files; a state that includes both removed and
-/// other rows.
+/// Statistics of another job; rows that are in two files; a state that includes both removed rows
+/// and rows that stay.
 pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<MergeSummary> {
     let mut files = files.iter().map(|path| Ok(StateFile::open(path)?)).collect::<Result<Vec<StateFile>>>()?;
     let Some(first) = files.first() else {
@@ -101,7 +101,7 @@ fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
     }
 }
 
-/// Returns the rows of all files, in order, each once.
+/// Returns the rows of all files, in order; an error if two files have the same row.
 fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
     let of = |(i, file): (usize, &StateFile)| {
         let parts = extent.locate_rows(file).into_iter();

@@ -1,4 +1,5 @@
-//! The metadata of a prepared job: sufficient to rebuild its fit and its selection on any machine.
+//! The metadata of a prepared job, from which any machine can rebuild the fit and the selection of
+//! the job.
 
 use crate::{FoldSpec, Result, job::Fit, train::target_names};
 use kstore::schema::{Column, Kind, Schema};
@@ -10,7 +11,8 @@ use std::ops::Range;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JobMetadata {
     pub(super) version: String,
-    /// Instruction set; states of another one would not be bit-identical.
+    /// Instruction set; states that were computed with another instruction set would not be
+    /// bit-identical.
     pub(super) instruction_set: String,
     pub(super) fit: Fit,
     /// Rows, targets, and the encoding of columns as features.
@@ -34,7 +36,7 @@ impl JobMetadata {
         let column = |column: &Column| match column.kind {
             // a table without rows needs a type from which times can be parsed
             Kind::Time(_) if of_times(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
-            // read as the integers that store them
+            // times are read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },
             _ => column.clone(),
         };
@@ -58,7 +60,7 @@ impl JobMetadata {
         }
     }
 
-    /// Selects the rows and columns of the fit in a table that has the prepared rows, or more.
+    /// Selects the rows and columns of the fit in a table that has at least the prepared rows.
     pub(super) fn select(&self, table: &Table) -> Result<SelectedTable> {
         let Range { start, end } = self.selection.rows.clone().unwrap_or(0..self.stored);
         let rows = Some(start..if self.closed.is_none() { table.stored_rows() } else { end });
@@ -82,7 +84,8 @@ impl JobMetadata {
     }
 }
 
-/// Returns the reason why no rows can follow the rows of a selection, if any.
+/// Returns the reason why no rows can be appended to the rows of a selection; `None` if rows can be
+/// appended.
 fn closed(selected: &SelectedTable, folds: &FoldSpec) -> Option<String> {
     let Range { start, end } = selected.range();
     match folds {

@@ -1,18 +1,19 @@
-//! Sharded fits: the rows of a table are processed in shards, on several machines or at several
-//! times.
+//! Sharded fits: the rows of a table are processed in shards (parts of the rows), on several
+//! machines or at several times.
 //!
-//! Supported are solvers that make one pass over the features: ridge regression by its Gram matrix,
-//! kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes the passes before this
-//! one, over all rows, and writes their results as a **job**. On the machine of each shard,
-//! [`PreparedJob::statistics`] folds the rows of the shard into a file of **statistics**: the
-//! states of the nodes of the reduction tree, and the rows of segments that the shard covers only
-//! partly. [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the
-//! model, bit-identical to a fit on all rows.
+//! Shards are supported for solvers that make a single pass over the features: ridge regression by
+//! its Gram matrix, kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes the
+//! passes before the pass over the features, on all rows, and writes their results to a file, the
+//! **job**. [`PreparedJob::statistics`] runs on the machine of each shard and writes the
+//! **statistics** of the shard. They consist of states, the sums over complete segments (fixed
+//! numbers of consecutive rows), and of the rows of segments that the shard covers only partly.
+//! [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the model,
+//! bit-identical to a fit on all rows.
 //!
-//! States are added only along the tree and never subtracted: a removed shard is left out of the
-//! sums. Rows may be appended after a job was prepared; scaling, landmarks and folds remain those
-//! of the job. The ranges of the features, to which new rows are clipped, cover all rows: each file
-//! of statistics has the ranges of its rows.
+//! States are added along a fixed tree and never subtracted: a removed shard is left out of the
+//! sums. Rows may be appended after a job was prepared; scaling, landmarks and folds do not change.
+//! The ranges of the features, to which predictions clip new rows, cover all rows, because each
+//! file of statistics has the ranges of its rows.
 
 mod extent;
 mod merge;
@@ -46,7 +47,7 @@ struct JobHeader {
 
 const DIGESTS: &str = "digests of the rows";
 
-/// A job whose shards can be folded on any machine: a file written by [`PreparedJob::prepare`].
+/// A job file written by [`PreparedJob::prepare`]; any machine can process shards of the job.
 #[derive(Debug)]
 pub struct PreparedJob {
     path: PathBuf,
@@ -54,8 +55,8 @@ pub struct PreparedJob {
     mark: String,
 }
 
-/// Returns the pass that folds the shards. Rejects fits that make another pass over features, or a
-/// pass that a file cannot replace.
+/// Returns the pass that is split into shards. Rejects fits that make another pass over the
+/// features, or a pass whose result a file cannot replace.
 fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
     let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed()?.solver, training));
     let only = pass(fit)?.map_err(|why| {
@@ -110,7 +111,8 @@ impl PreparedJob {
     /// `path`.
     ///
     /// # Errors
-    /// A solver or options that make more than one pass over features; the errors of [`Fit::run`].
+    /// A solver or options that need more than one pass over the features; the errors of
+    /// [`Fit::run`].
     pub fn prepare(fit: &Fit, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<Self> {
         let selected = run.resolve_categories(&table.select(selection)?)?;
         if let Some(column) = selected.effect_columns().first() {
@@ -193,8 +195,8 @@ impl PreparedJob {
         if part == 0 || part > parts {
             return Err(Error::option("part", format!("{part}/{parts}"), "expected a part from 1/K to K/K"));
         }
-        // with at least eight blocks per part, the largest part exceeds the others by an eighth at
-        // most
+        // with at least eight blocks per part, the largest part exceeds the smallest by an eighth
+        // at most
         let unit = if count >= 8 * parts * STRETCH_SEGMENTS { STRETCH_SEGMENTS } else { 1 };
         let units = (count / unit) as u128;
         let at = |part: u64| match part == parts {
@@ -218,14 +220,14 @@ impl PreparedJob {
         Ok(self.header.extent.end(&file))
     }
 
-    /// Folds the stored rows `rows`, possibly none, and writes their statistics to `path`. The
-    /// table has the stored rows of the prepared one, or more; see [`Table::part_of`] for a shard
-    /// in a file of its own. Rows of segments that the shard covers only partly are stored
-    /// unchanged.
+    /// Computes the statistics of the stored rows `rows` (an empty range is allowed), and writes
+    /// them to `path`. The table has at least the stored rows of the prepared table; see
+    /// [`Table::part_of`] for a shard in a file of its own. Rows of segments that the shard covers
+    /// only partly are stored unchanged.
     ///
     /// # Errors
-    /// Rows that differ from the prepared ones; rows after the prepared ones if none can be
-    /// appended; the errors of the rows.
+    /// Rows that differ from the prepared rows; rows after the prepared rows if no rows can be
+    /// appended; errors of reading the rows.
     pub fn statistics(&self, table: &Table, rows: Range<u64>, run: &Run<'_>, path: &Path) -> Result<()> {
         let stored = table.stored_rows();
         if stored < self.stored_rows() {
@@ -330,8 +332,8 @@ impl PreparedJob {
         Ok(digests)
     }
 
-    /// Compares the digests of the rows that were read with those of the prepared rows, piece by
-    /// piece; returns the digests of pieces that the rows cover only partly.
+    /// Compares the digests of the rows that were read with the digests of the prepared rows, piece
+    /// by piece. Returns the digests of pieces that the rows cover only partly.
     fn check_digests(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
         let prepared = self.digests()?;
         let mut edges = Vec::new();

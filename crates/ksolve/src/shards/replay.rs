@@ -1,8 +1,9 @@
 //! The replay engine of prepared jobs: it reads the results of passes from files.
 //!
-//! A prepared job stores the totals of all passes before the shared one. A fit with these totals
-//! reads no rows and recomputes the steps between the passes, bit-identically. It therefore reaches
-//! the shared pass with the same scaler, kernel, landmarks and folds on every machine.
+//! A prepared job stores the totals of all passes before the shared pass (the pass over the
+//! features). A fit with these totals reads no rows and recomputes the steps between the passes,
+//! bit-identically. It therefore reaches the shared pass with the same scaler, kernel, landmarks
+//! and folds on every machine.
 
 use super::extent::is_row_state;
 use crate::linalg::strips::lock;
@@ -17,19 +18,20 @@ use std::sync::{Arc, Mutex};
 
 /// The task of a fit at the shared pass.
 pub(super) enum Role {
-    /// Ends before the pass with this name. The totals of the passes before it are written, and
-    /// `digests` is closed when the first pass has read all rows.
+    /// Ends before the pass with this name, and writes the totals of the earlier passes. `digests`
+    /// is closed when the first pass has read all rows.
     Prepare {
         name: &'static str,
         out: Mutex<Option<StateWriter>>,
         shared_pass: Mutex<Option<PassKey>>,
         digests: Arc<RowDigests>,
     },
-    /// Folds these work units of segments, each claimed once, writes their states, and ends. For
-    /// segments that the shard covers only partly, listed in `partial_rows`, it writes the rows.
+    /// Computes the states of these work units (runs of segments), each claimed by one worker,
+    /// writes the states, and ends. For segments that the shard covers only partly, listed in
+    /// `partial_rows`, it writes the rows.
     Fold { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
-    /// Reads the states of segments, keyed by the first segment of each node, and folds segments
-    /// that are stored as rows.
+    /// Reads the states of segments, keyed by the first segment of each state, and computes the
+    /// states of segments that are stored as rows.
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
 }
 
@@ -139,7 +141,7 @@ impl Engine for Replay {
         let job = lock(job);
         let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
         let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
-        // rows may have been appended since; the totals remain those of the prepared rows
+        // rows may have been appended since; the totals remain the totals of the prepared rows
         let there = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
         let detail = match there.or(Some(shared).filter(|shared| is_it(shared))) {
             Some(pass) if has_same_shape(pass) => {

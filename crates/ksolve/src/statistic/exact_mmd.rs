@@ -1,17 +1,17 @@
 //! Maximum mean discrepancy with the exact kernel: `map` exact.
 //!
-//! K is the kernel matrix of the N rows x_1, …, x_m, z_1, … of both samples. The vector a has entry
-//! 1 for the m rows of the first sample and 0 for the others, and 1 is the vector of ones. The
-//! products K a and K 1 give every double sum of the statistic. Tiles of K are computed, used and
-//! discarded:
+//! K is the kernel matrix of the N rows x_1, …, x_m, z_1, … of both samples. The vector a has the
+//! entry 1 for the m rows of the first sample, and 0 for the rows of the second sample. 1 is the
+//! vector of ones. The products K a and K 1 give every double sum of the statistic. Tiles of K are
+//! computed, used and discarded:
 //!
 //! ```text
 //! ΣΣ k(x, x') = aᵀKa,   ΣΣ k(x, z) = aᵀK1 − aᵀKa,   ΣΣ k(z, z') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
 //! ```
 //!
-//! *Passes*: one, which loads the rows. *Flops*: N²d for the kernel values of every 64
-//! permutations, and 2N² for each permutation. *Bytes*: the rows, and a kilobyte per row. The
-//! spectral null distribution needs the spectrum of K, and is available only with feature maps.
+//! *Passes*: one, which loads the rows. *Flops*: N²d per 64 permutations for kernel values, and 2N²
+//! for each permutation. *Bytes*: the rows, and a kilobyte per row. The spectral null distribution
+//! needs the spectrum of K, and is available only with feature maps.
 //!
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012, equations 3 and 5.
@@ -53,7 +53,7 @@ pub(super) fn plan(size: &ProblemSize, budget: usize, permutations: usize) -> Me
         )
 }
 
-/// Measures the statistic between the first `m` of `n` rows and the others.
+/// Measures the statistic between the first `m` of `n` rows and the remaining rows.
 pub(super) fn measure<T: Real>(
     kernel: &Kernel,
     source: &dyn RowSource<T>,

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Each step is a conditional gradient step that lowers |μ − (1/t) Σ φ(x_s)|². For t random rows,
-//! the mean of this distance is tr C/t; for herded rows, in a space of finite dimension, it is
-//! O(1/t²) while rows close to w remain.
+//! the mean of this squared distance is tr C/t, with C the covariance of the features. For herded
+//! rows, in a space of finite dimension, it is O(1/t²) while rows close to w remain.
 //!
-//! *Passes*: one for the features; over the stored features one for the mean and one per selected
+//! *Passes*: one for the features. Over the stored features: one for the mean and one per selected
 //! row. *Flops*: the map, 2np per selected row. *Bytes*: the features, n.
 //!
 //! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach,
@@ -65,8 +65,8 @@ pub struct Representatives {
 /// *Passes*: statistics, candidates, the passes of [`herd`], and one for the row numbers.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
-/// rows, with their position; errors of [`herd`].
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory. An invalid
+/// row (the error names its position); errors of [`herd`].
 pub fn represent<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -114,7 +114,8 @@ pub fn represent<T: Real>(
 /// Selects `count` rows; ties go to the first row.
 ///
 /// # Errors
-/// Errors of reading the rows and of the map; [`Error::TooFewRowsFor`] if there are fewer rows.
+/// Errors of reading the rows and of the map; [`Error::TooFewRowsFor`] if there are fewer than
+/// `count` rows.
 pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
     super::require_rows("herding", count as u64, data.rows)?;
     let (stored_features, _) = StoredFeatures::gather(data, GatherOptions::default())?;

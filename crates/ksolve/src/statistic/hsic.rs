@@ -9,20 +9,21 @@
 //!           a = Σ|phi|², b = Σ|psi|², d = Σ|phi|²|psi|² of the centred features
 //! ```
 //!
-//! The unbiased estimator is Song et al.'s with kernels whose diagonals are 0. It does not change
-//! when the features are centred, and its row sums are then −|phi|² and −|psi|². For independent
-//! columns, n ‖C‖² tends to Σ λ_i η_j z_ij² with the eigenvalues λ and η of the two covariances.
-//! The gamma distribution has Gretton et al.'s mean, tr C_x tr C_y / n with covariances over n − 1,
-//! and variance, 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
+//! The unbiased estimator is the estimator of Song et al., with kernel matrices whose diagonals are
+//! 0. It does not change when the features are centred, and the row sums are then −|phi|² and
+//! −|psi|². For independent columns, n ‖C‖² tends to Σ λ_i η_j z_ij², with the eigenvalues λ and η
+//! of the two covariances and independent normal z. The gamma distribution has the moments of
+//! Gretton et al.: the mean tr C_x tr C_y / n, with covariances over n − 1, and the variance
+//! 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
 //!
 //! `alignment` is ‖C‖²/(‖C_x‖‖C_y‖), the centred alignment of the two kernels.
 //!
-//! *Passes*: one for the features and the second moments of both sets together; over the stored
-//! features one for a, b and d. Permutations pair arbitrary rows, so they need the features in
+//! *Passes*: one for the features and the second moments of both sets together. One more, over the
+//! stored features, for a, b and d. Permutations pair arbitrary rows, so they need the features in
 //! memory. *Flops*: the maps, n(p + q)² for moments, 2npq per permutation. *Bytes*: the features,
 //! 13(p + q)² numbers; per thread pq numbers and 4n.
 //!
-//! References: Gretton, Bousquet, Smola, Schölkopf, "MeasuringFold statistical dependence with
+//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with
 //! Hilbert–Schmidt norms", ALT 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel
 //! statistical test of independence", NIPS 2007, theorems 2 to 4; Song, Smola, Gretton, Bedo,
 //! Borgwardt, "Feature selection via dependence maximization", JMLR 13, 2012; Zhang, Peters,

@@ -8,15 +8,15 @@
 //! ```
 //!
 //! with C the covariance of a sample (divided by its number of rows). The unbiased form subtracts
-//! small numbers instead of sums of kernel values, and so keeps its accuracy in f32. If both
-//! samples have the same distribution, mn/(m + n) times the biased statistic tends to Σ λ_l z_l²
-//! with the eigenvalues λ of the covariance of all rows and independent normal z, because μ_a − μ_b
-//! is a mean of vectors.
+//! small numbers instead of sums of kernel values, and so keeps its accuracy in f32. Assume that
+//! both samples have the same distribution. Because μ_a − μ_b is a mean of vectors, mn/(m + n)
+//! times the biased statistic then tends to Σ λ_l z_l², with the eigenvalues λ of the covariance of
+//! all rows and independent normal z.
 //!
-//! *Passes*: one for features and their second moments; one more, over the stored or recomputed
+//! *Passes*: one for the features and their second moments. One more, over the stored or recomputed
 //! features, for the sums of all random choices of m rows. *Flops*: the map, np² for moments, 2np
-//! per permutation, 9p³ for the spectrum. *Bytes*: the features, 13p² numbers, 8p and a tile's
-//! column per permutation.
+//! per permutation, 9p³ for the spectrum. *Bytes*: the features and 13p² numbers; per permutation
+//! 8p and a column of a tile (a block of rows).
 //!
 //! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012; Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test",

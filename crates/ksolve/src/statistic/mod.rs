@@ -4,9 +4,10 @@
 //! A statistic is a function of means and covariances of features phi. The same features give its
 //! distribution under the null hypothesis in three ways, all of which are reported:
 //!
-//! * **permutation**: under random labels; exact for any number of rows;
-//! * **spectrum**: the limit, a weighted sum of chi-squared variables; the weights are the
-//!   eigenvalues of the covariances of the features, and a map of low rank provides all of them;
+//! * **permutation**: the distribution under random labels; exact for any number of rows;
+//! * **spectrum**: the limit distribution for many rows, a weighted sum of chi-squared variables.
+//!   The weights are the eigenvalues of the covariances of the features; with a map of low rank
+//!   they are few enough to compute all;
 //! * **gamma**: the gamma distribution with the same mean and variance, for comparison with other
 //!   programs.
 //!
@@ -73,7 +74,7 @@ pub enum SampleKind {
     Columns,
 }
 
-/// The description of a statistic: its name, its help and the samples that it compares.
+/// The description of a statistic: name, help and the kind of samples that it compares.
 #[derive(Clone, Copy, Debug)]
 pub struct StatisticFamily {
     /// Name of the statistic.
@@ -119,16 +120,16 @@ impl PrecisionPair for MeasurePair {
     }
 }
 
-/// Probabilities, under the null hypothesis, of a value at least as large as the measured one.
+/// Probabilities, under the null hypothesis, of a value at least as large as the measured value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PValues {
-    /// From random labels; at least 1/(permutations + 1). `None` without permutations.
+    /// From random labels; at least 1/(permutations + 1). `None` if there are no permutations.
     pub permutation: Option<f64>,
-    /// From the limit distribution; values below 1e-12 are reported as 1e-12. `None` without a map,
-    /// and for constant features.
+    /// From the limit distribution; values below 1e-12 are reported as 1e-12. `None` for the exact
+    /// kernel, and for constant features.
     pub spectrum: Option<f64>,
-    /// From the gamma distribution with the mean and variance of the limit. `None` without a map,
-    /// and for constant features.
+    /// From the gamma distribution with the mean and variance of the limit. `None` for the exact
+    /// kernel, and for constant features.
     pub gamma: Option<f64>,
 }
 
@@ -136,10 +137,10 @@ pub struct PValues {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct TestStatistic {
     /// Statistic as a squared norm of means: never negative, biased upwards. The p-values refer to
-    /// it.
+    /// this statistic.
     pub biased: f64,
-    /// Unbiased estimate, which may be negative. It refers to the features of the map, whose inner
-    /// products differ from the kernel by the error of the map.
+    /// Unbiased estimate, which may be negative. It is computed from the features of the map, whose
+    /// inner products differ from the kernel by the error of the map.
     pub unbiased: f64,
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for constant
     /// features.
@@ -149,7 +150,8 @@ pub struct TestStatistic {
     /// Biased statistic under each of the random labels.
     #[serde(skip)]
     pub permuted: Vec<f64>,
-    /// Error of the map; `None` for maps that are not projections, and for two maps.
+    /// Error of the map; `None` for maps that do not project onto a subspace, such as random
+    /// Fourier features, and for two maps.
     pub certificate: Option<Certificate>,
 }
 
@@ -159,7 +161,7 @@ pub struct TestOutcome {
     /// Statistic with its p-values.
     #[serde(flatten)]
     pub statistic: TestStatistic,
-    /// Number of rows of each sample, or of the only one.
+    /// Number of rows of each sample.
     pub rows: Vec<u64>,
     /// Kernels, with numeric parameters.
     pub kernels: Vec<String>,
@@ -173,7 +175,8 @@ pub struct TestOutcome {
 
 static FAMILIES: Registry<StatisticFamily> = Registry::new(&[mmd::FAMILY, hsic::FAMILY]);
 
-/// Returns every statistic: first those of this crate, then the [registered](register) statistics.
+/// Returns every statistic: first the statistics of this crate, then the [registered](register)
+/// statistics.
 pub fn registry() -> Vec<&'static StatisticFamily> {
     FAMILIES.all()
 }

@@ -8,13 +8,13 @@
 //! term with any m_l is a gamma variable). The distribution function is computed from this
 //! transform by one of two quadratures, with errors below 1e-9 over the range of the tests:
 //!
-//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the
-//!   negative half-axis, on which all singularities lie; the error falls as 8^−N with N points
+//! * few effective terms ((Σw)²/Σw² up to 30): the Bromwich integral along a parabola around the
+//!   negative half-axis, on which all singularities lie. The error falls as 8^−N with N points
 //!   (Weideman, Trefethen, "Parabolic and hyperbolic contours for computing the Bromwich integral",
 //!   Mathematics of Computation 76, 2007);
-//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal
-//!   rule (Davies, "Numerical inversion of a characteristic function", Biometrika 60, 1973), with a
-//!   period beyond which the tail is below 1e-12.
+//! * more terms: the trapezoidal rule on the real line, where the characteristic function then
+//!   falls fast. The tail beyond the period is below 1e-12 (Davies, "Numerical inversion of a
+//!   characteristic function", Biometrika 60, 1973).
 
 use std::f64::consts::PI;
 
@@ -55,8 +55,8 @@ impl Mixture {
         Self { terms: weights.into_iter().map(|weight| (weight, 1.0)).collect() }
     }
 
-    /// Returns the gamma distribution with a mean and a variance; without terms if either is not
-    /// positive.
+    /// Returns the gamma distribution with this mean and variance. If either is not positive, the
+    /// result has no terms.
     pub(super) fn gamma(mean: f64, variance: f64) -> Self {
         let terms = if mean > 0.0 && variance > 0.0 && variance.is_finite() {
             vec![(variance / (2.0 * mean), 2.0 * mean * mean / variance)]
@@ -66,7 +66,7 @@ impl Mixture {
         Self { terms }
     }
 
-    /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` without terms.
+    /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` if the sum has no terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
         let (mean, squares) =
             self.terms.iter().fold((0.0, 0.0), |(mean, squares), (w, m)| (mean + w * m, squares + w * w * m));

@@ -4,14 +4,15 @@ use crate::linalg::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Relative tolerance within which a permuted statistic counts as equal to the observed one, since
-/// the order of a sum changes its rounding. It errs on the side of a larger p-value.
+/// Relative tolerance within which a permuted statistic counts as equal to the observed statistic,
+/// because the order of a sum changes its rounding. The tolerance can only increase the p-value.
 const TIE: f64 = 1e-9;
 
 /// Random subsets of given size of n rows, all equally likely: the rows with the smallest keys.
 ///
-/// The key of a row is a one-to-one function of its position, for each seed and permutation. There
-/// are no ties, and the largest key determines the subset: 8 bytes instead of n.
+/// For each seed and permutation, the key of a row is a one-to-one function of its position. So no
+/// two keys are equal, and the largest key in the subset determines the subset: 8 bytes instead of
+/// n.
 #[derive(Debug)]
 pub(super) struct RandomSubsets {
     keys: Vec<(Stream, u64)>,
@@ -59,9 +60,10 @@ pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
     order
 }
 
-/// Returns the p-value (1 + number of values at least as large as the observed) / (1 + number of
-/// values). It is never 0, because the observed labels are one of the possible ones (Phipson,
-/// Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
+/// Returns the p-value (1 + number of values at least as large as the observed value) / (1 + number
+/// of values). It is never 0, because the observed labels are one of the possible labellings
+/// (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` if there are no
+/// permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE * observed.abs();
     let larger = permuted.iter().filter(|value| **value >= threshold).count();

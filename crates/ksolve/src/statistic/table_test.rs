@@ -37,17 +37,17 @@ pub fn default_options(kernel: Kernel) -> TrainOptions {
     TrainOptions { candidates: Some(50_000), ..TrainOptions::new(Task::Components, kernel, 300) }
 }
 
-/// Measures a statistic and its p-values with the given number of permutations. The second columns
-/// use the kernel of the second view, if given, otherwise the first kernel; two samples use one
-/// kernel.
+/// Measures a statistic and its p-values with the given number of permutations. Two samples use one
+/// kernel. Of two sets of columns, the second set uses the kernel of the second view if it is
+/// given, otherwise the first kernel.
 ///
-/// *Passes*: statistics; candidates, for each map that selects landmarks among some of the rows;
-/// the passes of the statistic.
+/// *Passes*: one for the statistics of the columns; one for the candidates of each map that selects
+/// landmarks among some of the rows; the passes of the statistic.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
-/// rows, with their position; [`Error::TooFewRowsFor`] for samples that are too small; errors of
-/// the maps.
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory. An invalid
+/// row (the error names its position); [`Error::TooFewRowsFor`] for samples that are too small;
+/// errors of the maps.
 pub fn measure<T: Real>(
     family: &StatisticFamily,
     rows: TestInput<'_>,

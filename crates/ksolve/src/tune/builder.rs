@@ -1,5 +1,5 @@
-//! The description of a search by its caller, and the defaults for everything that was not
-//! specified.
+//! The description of a search by its caller, and the defaults for all options that the caller did
+//! not specify.
 
 use super::{
     ANY_SOLVER, ModelSelection, Score, SearchJournal, SearchListener, SearchPart, SearchWork, SelectionResult,
@@ -14,11 +14,12 @@ use kapprox::{Kernel, Real};
 use kstore::{Missing, SelectedTable, Selection, Table, schema::Kind};
 use std::time::Duration;
 
-/// The parts of the fit of a [`Tune`] that the caller specified. The search chooses the others.
+/// The parts of the fit of a [`Tune`] that the caller specified. The search chooses all other
+/// parts.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedParts {
-    /// Kernel: no other is tried.
+    /// True if the caller specified the kernel: no other kernel is tried.
     pub kernel: bool,
     /// Metric.
     pub metric: bool,
@@ -35,13 +36,13 @@ pub struct FixedParts {
 ///
 /// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors
 ///   of length scales are given, and the rows have at most [`MAX_METRIC_FEATURES`] features;
-/// * **landmarks** with a learned metric are uniform: a learned metric leaves few directions, so
-///   schemes that minimise the kernel residual take longer and predict no better;
+/// * if a metric is learned, the **landmarks** are uniform: a learned metric leaves few directions,
+///   so schemes that minimise the kernel residual take longer and predict no better;
 /// * the **scalings** asinh and quantile are tried in addition to standard scaling if a metric is
 ///   learned and `score` is cv;
 /// * **missing values** become an indicator feature;
-/// * with a **time** limit, the fit uses the exact kernel if it is predicted to finish in time,
-///   otherwise the largest rank for which this holds.
+/// * with a **time** limit, the fit uses the exact kernel if this fit is predicted to finish in
+///   time, otherwise the largest rank whose fit is predicted to finish in time.
 ///
 /// ```
 /// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
@@ -84,8 +85,9 @@ impl SearchListener for BudgetListener<'_> {
 }
 
 impl Tune {
-    /// Returns a search that also chooses the solver: ridge regression for numeric targets;
-    /// logistic regression, ridge regression or support vector machines for classes.
+    /// Returns a search that also chooses the solver. Numeric targets use ridge regression. For
+    /// classes the search compares logistic regression, ridge regression and support vector
+    /// machines.
     pub fn any() -> Self {
         Self::new(ANY_SOLVER, Fit::ridge())
     }
@@ -98,7 +100,8 @@ impl Tune {
         Ok(Self::new(name, Fit::solver(name)?))
     }
 
-    /// Returns a search that completes `fit`, a ridge regression if the solver is [`ANY_SOLVER`].
+    /// Returns a search that completes `fit`. If the solver is [`ANY_SOLVER`], `fit` is a ridge
+    /// regression.
     pub fn new(solver: &str, fit: Fit) -> Self {
         let (solver, score) = (solver.to_string(), Score::default());
         let (fixed, kernels, factors, measure) = (FixedParts::default(), None, None, None);
@@ -142,7 +145,7 @@ impl Tune {
         Self { sample, ..self }
     }
 
-    /// Sets the rank of the fit, and of the trials unless the work is set.
+    /// Sets the rank of the fit. If no work is set, it is also the rank of the trials.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { fit: self.fit.rank(rank), ..self }
@@ -154,8 +157,8 @@ impl Tune {
         Self { time: Some(time), ..self }
     }
 
-    /// Sets the work of the search instead of its time; results are then bit-identical on every
-    /// machine.
+    /// Sets the work of the search (numbers of steps) instead of its time. The result is then
+    /// bit-identical on every machine with the same instruction set.
     #[must_use]
     pub fn work(self, work: SearchWork) -> Self {
         Self { work: Some(work), ..self }
@@ -169,9 +172,9 @@ impl Tune {
         Ok(self.run(table, target, &Run::new())?.0)
     }
 
-    /// Chooses a model of the column `target` and fits it. Text and Boolean values are classes; so
-    /// are integers if the solver is [`ANY_SOLVER`] and they look like classes
-    /// ([`likely_classes`]).
+    /// Chooses a model of the column `target` and fits it. Text and Boolean values are classes. If
+    /// the solver is [`ANY_SOLVER`], integers that look like classes ([`likely_classes`]) are
+    /// classes too.
     ///
     /// # Errors
     /// The errors of the rows, the trials and the fit.
@@ -226,8 +229,8 @@ impl Tune {
         }
     }
 
-    /// Returns the fit that selects the rows: with the default metric and landmarks, and without
-    /// ranks if the work is set, because the search that reported this work had no ranks.
+    /// Returns the fit that selects the rows, with the default metric and landmarks. If the work is
+    /// set, the fit has no ranks, because the search that reported this work had no ranks.
     #[doc(hidden)]
     pub fn fit_with_defaults(&self) -> Fit {
         let mut fit = self.fit.clone();
@@ -302,9 +305,9 @@ impl Tune {
         }
     }
 
-    /// Returns the final fit of a model selection. With a time limit and `budget`, it has the ranks
-    /// that fit the time, and the command-line options that repeat it on any machine are returned
-    /// too. `opened` opens the files of a fit.
+    /// Returns the final fit of a model selection. If there is a time limit and a `budget`, the fit
+    /// has the ranks that fit the time; the function then also returns the command-line options
+    /// that repeat this fit on any machine. `opened` opens the files of a fit.
     ///
     /// # Errors
     /// The errors of [`TimeBudget::feasible_fit`] and of `opened`.

@@ -1,13 +1,14 @@
-//! Comparison of solvers and regularisation parameters by complete fits on the rows of a search.
+//! Compares solvers and regularisation parameters, the contenders, by complete fits on the rows of
+//! a search (successive halving over folds).
 //!
-//! In the first round, every contender is fitted on all folds but one and scored on that fold. The
-//! better half, at least [`MIN_CONTENDERS`], continues on a second fold, and so on for up to
-//! [`FOLDS`] folds. The lowest mean error wins. Classifiers are compared by [`SolverMeasure`],
-//! while kernels were chosen by squared error; therefore the best kernel without a metric competes
-//! again. It is tried first, because it is close to the default fit.
+//! In the first round, every contender is fitted on all folds except one and scored on the
+//! remaining fold. The better half, at least [`MIN_CONTENDERS`], continues on a second fold, and so
+//! on for up to [`FOLDS`] folds. The lowest mean error wins. Classifiers are compared by
+//! [`SolverMeasure`], but the kernels were chosen by squared error. Therefore the best kernel
+//! without a metric competes again. It is tried first, because it is close to the default fit.
 //!
-//! *Cost*: one fit per contender on the first fold, for half of them another fit, and so on; each
-//! at rank [`TRIAL_RANK`] on the rows of the sample.
+//! *Cost*: one fit per contender on the first fold, one more fit for each contender of the better
+//! half, and so on. Each fit has rank [`TRIAL_RANK`] and uses the rows of the sample.
 
 use super::{Kernel, KernelSearchResult, SolverMeasure, journal::SearchJournal, trial::Trials};
 use crate::job::{Fit, Run};
@@ -26,10 +27,11 @@ const FOLDS: usize = 3;
 
 const MIN_CONTENDERS: usize = 3;
 
-/// Minimum number of trials, even without time: the first solver with and without the metric.
+/// Minimum number of trials, even if no time is left: the first solver with and without the metric.
 const MIN_TRIALS: usize = 2;
 
-/// Regularisation parameters that are compared for solvers with a single one, the default first.
+/// Regularisation parameters that are compared for solvers that take a single parameter; the
+/// default is first.
 const LAMBDA_GRID: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Steps of the grid of regularisation parameters below and above the likely range, two per decade.
@@ -46,14 +48,15 @@ const SAFE_LAMBDA_STEP: i64 = -12;
 /// Numbers of classes for which one-vs-one classifiers are tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;
 
-/// A fit that takes part in a contest.
+/// A solver with a regularisation parameter that competes in a contest.
 #[derive(Clone)]
 pub(super) struct Contender {
     /// Solver without its regularisation parameter: `svm, one-vs-one`.
     pub(super) name: String,
     /// Fit at the requested ranks.
     pub(super) fit: Fit,
-    /// Regularisation parameter of this contender, for solvers with a single one.
+    /// Regularisation parameter of this contender; `None` for solvers that compare several
+    /// themselves.
     pub(super) lambda: Option<f64>,
     pub(super) report: ContenderReport,
 }
@@ -78,7 +81,7 @@ pub struct ContenderReport {
     pub problem: Option<String>,
     /// True for the winner.
     pub chosen: bool,
-    /// Reason why it won, if its mean is not the lowest.
+    /// Reason why the contender won although its mean is not the lowest; `None` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -90,14 +93,14 @@ impl Contender {
 
     /// Returns the contender for a fit on `to` rows, after trials on `from` rows.
     ///
-    /// With a feature map, lambda falls with the square root of the number of rows, the optimal
-    /// rate for a function in the kernel's space (Caponnetto, De Vito, "Optimal rates for the
+    /// With a feature map, lambda is proportional to 1/√n. This is the optimal rate for a function
+    /// in the reproducing kernel Hilbert space (Caponnetto, De Vito, "Optimal rates for the
     /// regularized least-squares algorithm", 2007). With the exact kernel, lambda·n stays constant:
-    /// the noise variance of a Gaussian process.
+    /// it is the noise variance of a Gaussian process.
     ///
-    /// A contender that cross-validates its own lambdas gets a grid around `tested`, the best one
-    /// in the test, instead of the full grid, because each lambda costs a factorisation in every
-    /// fold.
+    /// If the contender cross-validates its own lambdas, it gets a grid around `tested`, the best
+    /// lambda of the test, instead of the full grid, because each lambda costs a factorisation in
+    /// every fold.
     pub(super) fn for_rows(self, from: u64, to: u64, tested: Option<f64>) -> Self {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
@@ -174,7 +177,7 @@ pub(super) struct Contest<'a, T> {
 }
 
 impl<'a, T: Real> Contest<'a, T> {
-    /// Returns a contest between these fits, tried at `rank` or less; a single one wins without a
+    /// Returns a contest between these fits, tried at `rank` or less. A single fit wins without a
     /// trial.
     pub(super) fn new(trials: &'a Trials<T>, by: SolverMeasure, contenders: Vec<Contender>, rank: usize) -> Self {
         let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
@@ -193,7 +196,7 @@ impl<'a, T: Real> Contest<'a, T> {
         (self.round < self.folds.len()).then(|| &self.contenders[self.alive[self.tried_in_round]])
     }
 
-    /// Tries the next contender, or recalls its error from `journal`. A failed fit ranks last.
+    /// Tries the next contender, or reads its error from `journal`. A failed fit ranks last.
     pub(super) fn step(&mut self, run: &Run<'_>, journal: &mut SearchJournal<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried_in_round]];
@@ -221,7 +224,7 @@ impl<'a, T: Real> Contest<'a, T> {
         Ok(())
     }
 
-    /// Ends the contest with the trials so far, at least [`MIN_TRIALS`]; returns whether any
+    /// Ends the contest after the trials so far, at least [`MIN_TRIALS`]. Returns true if trials
     /// remained.
     pub(super) fn end_early(&mut self) -> bool {
         let left = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
@@ -235,8 +238,8 @@ impl<'a, T: Real> Contest<'a, T> {
         left
     }
 
-    /// Sorts the remaining contenders by their mean errors on the folds that all of them were tried
-    /// on. Ties keep the order of the contenders; failed fits come last.
+    /// Sorts the remaining contenders by mean error over the folds on which all of them were tried.
+    /// Ties keep the order of the contenders; failed fits are last.
     fn rank(&mut self) {
         let reports: Vec<&ContenderReport> = self.alive.iter().map(|one| &self.contenders[*one].report).collect();
         let mut ranked: Vec<(f64, usize)> = means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
@@ -272,9 +275,9 @@ fn stay(alive: usize) -> usize {
     alive.div_ceil(2).max(MIN_CONTENDERS).min(alive)
 }
 
-/// Returns the contenders after a search: `solver`, or every solver of the task for [`ANY_SOLVER`],
-/// at several regularisation parameters unless the fit has one. Each uses the learned metric and,
-/// for [`ANY_SOLVER`], also competes without it.
+/// Returns the contenders after a search: `solver`, or for [`ANY_SOLVER`] every solver of the task.
+/// If the fit has no regularisation parameter, each solver competes at several. Each uses the
+/// learned metric and, for [`ANY_SOLVER`], also competes without it.
 pub(super) fn contenders(
     solver: &str,
     base: &Fit,
@@ -314,7 +317,7 @@ fn fits(
     let mut of_solvers = Vec::new();
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
-        // the search has chosen the ridge parameter of the kernels by these folds
+        // the search of kernels has already chosen the ridge parameter on these folds
         let has_surface = fit.family().reads(&parameter::RANKS);
         let fit = if has_surface && tuned.folds != FoldSpec::None {
             fit.set(parameter::FOLDS.name, &tuned.folds)
@@ -352,10 +355,9 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
     lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", shown(lambda)))
 }
 
-/// Returns a grid of likely regularisation parameters for all rows, two per decade, if `lambda` was
-/// best on the fraction `share` of the rows. Lambda falls with the square root of the number of
-/// rows, or in proportion to it; the higher rank of the final fit needs a smaller rather than a
-/// larger lambda.
+/// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
+/// `lambda` was best on the fraction `share` of the rows. Lambda is proportional to 1/√n or to 1/n,
+/// and the grid covers both. The higher rank of the final fit rather needs a smaller lambda.
 fn around(lambda: f64, share: f64) -> String {
     let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
     // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at
@@ -382,7 +384,7 @@ mod tests {
             errors.iter().for_each(|error| report.add(*error));
             report
         };
-        // the second fold is the harder one, and the third contender was not tried on it
+        // the second fold is harder than the first, and the third contender was not tried on it
         let reports = [tried(&[0.2, 0.6]), tried(&[0.3, 0.5]), tried(&[0.25]), ContenderReport::default()];
         assert_eq!(means(&reports.each_ref()), [0.2, 0.3, 0.25, f64::INFINITY]);
         assert_eq!(means(&[&reports[0], &reports[1]]), [0.4, 0.4]);

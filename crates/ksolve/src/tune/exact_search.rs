@@ -1,14 +1,15 @@
 //! Selection of kernel, length scale and regularisation parameter for the exact kernel, by fits on
 //! a few thousand rows.
 //!
-//! A map with few features needs a large length scale, because small ones need many landmarks. The
-//! exact kernel is best at a small length scale and, if the target has steps, with a rougher
-//! kernel. Therefore these are chosen again, with the learned metric: first the kernel, then the
-//! length scale of the best kernel, then its regularisation parameter, each while the held-out
-//! error falls. For more rows, the length scale stays the same, and so does lambda·n, the noise
-//! variance of the target.
+//! A map with few features needs a large length scale, because small length scales need many
+//! landmarks. An exact solver does best with a small length scale. If the target has steps, it does
+//! best with a rougher kernel. Therefore the search chooses the kernel again, with the learned
+//! metric, then the length scale of the best kernel, then the regularisation parameter. Each is
+//! changed while the held-out error falls. For more rows, the length scale stays the same, and
+//! lambda·n, the noise variance of the target, stays the same too.
 //!
-//! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables this many per fold.
+//! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables, about ten exact fits
+//! per fold.
 
 use super::contest::{Contender, ContenderReport, TRIAL_RANK, solver_label};
 use super::model_selection::ModelSelection;
@@ -26,23 +27,24 @@ use kstore::SelectedTable;
 /// Maximum number of training rows of a trial; in smaller tables, of all folds together.
 const MAX_TRIAL_ROWS: usize = 5_000;
 
-/// Regularisation parameters that every kernel is tried with: 1e-3, for noisy targets, only if the
-/// trials have fewer than [`MAX_TRIAL_ROWS`] rows; then one for small and one for large length
-/// scales. [`MIN_LAMBDA`] is the smallest one that is tried.
+/// Regularisation parameters with which every kernel is tried. 1e-3 is for noisy targets, and is
+/// tried only if the trials have fewer than [`MAX_TRIAL_ROWS`] rows. The second value suits small
+/// length scales, the third large length scales. [`MIN_LAMBDA`] is the smallest value that the
+/// later search tries.
 const LAMBDA_GRID: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const MIN_LAMBDA: f64 = 1e-9;
 
-/// A smaller regularisation parameter must reduce the error below this fraction to be worth its
-/// iterations.
+/// A smaller regularisation parameter must reduce the error below this fraction, because it needs
+/// more iterations.
 const MAX_ERROR_RATIO: f64 = 0.995;
 
 /// Maximum number of steps of the length scale in one direction.
 const STEPS: usize = 3;
 
-/// Exponent of the number of rows in the time of an exact fit. In ridge regression, 36,000 rows x 8
-/// took 32 times as long as 5,000 rows, 41,157 x 9 from 39 to 75 times, and 57,248 x 27 137 times.
-/// A one-vs-one classifier sees few of the rows: 60,000 x 784 with ten classes took 27 times as
-/// long as 5,000 rows.
+/// Exponent of the number of rows in the time of an exact fit. Measured times of ridge regression,
+/// relative to 5,000 rows: 32 for 36,000 rows x 8, 39 to 75 for 41,157 x 9, and 137 for 57,248 x
+/// 27. A one-vs-one classifier sees few of the rows: the relative time was 27 for 60,000 x 784 with
+/// ten classes.
 const GROWTH: f64 = 1.9;
 const GROWTH_OF_PAIRS: f64 = 1.5;
 
@@ -74,10 +76,12 @@ struct ExactSearch<'w, 'l, 'm, 'j, T> {
 }
 
 impl ModelSelection<'_> {
-    /// Returns the best exact solver: the exact solver of the winner or, if it has none, of the
-    /// best contender that has one. Returns `None` if the fit should use a map: lambda is set, no
-    /// contender has an exact solver, memory or time do not suffice, the rows are too few to
-    /// compare error rates, or the winner is better on the same number of rows.
+    /// Returns the best exact fit. The solver is the exact solver of the winner; if the winner has
+    /// no exact solver, it is the exact solver of the best contender that has one.
+    ///
+    /// Returns `None` if the fit should use a map. There are five reasons: lambda is set; no
+    /// contender has an exact solver; memory or time do not suffice; the rows are too few to
+    /// compare error rates; the winner with a map is better on the same number of rows.
     ///
     /// # Errors
     /// Errors of the listener; if the exact map was requested, the reason why no exact fit
@@ -148,9 +152,9 @@ impl ModelSelection<'_> {
     }
 }
 
-/// Returns the exact solver of the winner or, if it has none, of the best contender that has one;
-/// with its name and whether it fits the memory. If `free`, its regularisation parameter is still
-/// to be chosen.
+/// Returns an exact solver, its name, and whether it fits the memory. It is the exact solver of the
+/// winner; if the winner has no exact solver, it is the exact solver of the best contender that has
+/// one. If `free`, the regularisation parameter of the solver is not chosen yet.
 fn exact_solver(
     tried: &[Contender],
     free: bool,
@@ -171,8 +175,8 @@ fn exact_solver(
 }
 
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
-    /// Searches for the best exact solver; false if the first trial predicts that the final fit
-    /// exceeds the time.
+    /// Searches for the best exact solver. Returns false if the first trial predicts that the final
+    /// fit exceeds the time.
     fn run(&mut self, (winner, tuned): (&Contender, &KernelSearchResult), lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, tuned)?;
         let more = lambdas.len() * kernels.len() + STEPS;
@@ -222,8 +226,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         self.error(&winner.fit.clone().at_rank(TRIAL_RANK), winner.report.solver.clone())
     }
 
-    /// Returns the initial kernels: the winner, the others with its metric, and the best kernel
-    /// without a metric.
+    /// Returns the initial kernels: the winning kernel, all other kernels with the metric of the
+    /// winner, and the best kernel without a metric.
     fn kernels(&self, winner: &Contender, tuned: &KernelSearchResult) -> Result<Vec<ExactFit>> {
         let initial = |kernel: Kernel, of: &Contender| {
             let (metric, form) = (of.fit.metric_source().clone(), of.report.metric.clone());
@@ -243,8 +247,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         Ok(candidates)
     }
 
-    /// Tries an exact fit unless the part is late. It becomes the best if its error is below
-    /// `worth` times the best error; returns whether it did.
+    /// Tries an exact fit, except if the search part is late. The fit becomes the best if its error
+    /// is below `worth` times the best error; returns true if it does.
     fn try_fit(&mut self, candidate: ExactFit, worth: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.journal)? {
             return Ok(false);
@@ -304,7 +308,7 @@ mod tests {
             |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
         assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the exact kernel"));
         assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the exact kernel"));
-        // the winner comes first, even if its mean is higher
+        // the winner is first, even if its mean is higher
         let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
         assert_eq!(first(&won).as_deref(), Some("svm on the exact kernel"));
         assert_eq!(first(&of(0.15)[..1]), None);

@@ -1,4 +1,4 @@
-//! Sampling of whole groups of rows, for solvers that compare the rows of a group.
+//! Samples whole groups of rows, for solvers that compare the rows of a group (ranking).
 
 use crate::Result;
 use crate::prepare::{candidates, survey::Survey};

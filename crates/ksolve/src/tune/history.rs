@@ -1,4 +1,4 @@
-//! The history of a search, and the decision whether its current part should end.
+//! The history of a search, and the decision whether the current part of the search should end.
 
 use super::SearchJournal;
 use super::selection_result::{HistoryEntry, SearchListener, SearchPart, SearchWork};
@@ -18,7 +18,7 @@ pub(super) struct SearchLog<'a> {
     pub(super) last_duration: Duration,
 }
 
-/// The number of steps of a part, and the number of steps after which the part was late.
+/// The number of steps of a part, and the number of steps after which the part exceeded its time.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartWork {
     made: usize,

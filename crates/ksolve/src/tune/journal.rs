@@ -60,7 +60,8 @@ impl<'j> SearchJournal<'j> {
         Ok(result)
     }
 
-    /// Saves the results, if any: when the run stops, and before work that may be interrupted.
+    /// Saves the results, if there are any. Called when the run stops, and before work that may be
+    /// interrupted.
     pub fn save(&mut self) {
         if self.next > 0 {
             self.steps.save_before_stop(&self.results);

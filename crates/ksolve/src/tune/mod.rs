@@ -1,10 +1,11 @@
 //! Choosing a kernel by successive halving on growing samples of rows.
 //!
 //! Every kernel is measured on a small uniform sample, the better half on twice as many rows, and
-//! so on until one remains. All samples are nested: the rows with the largest keys. One pass over
-//! the sample measures a kernel on its whole surface of ranks and regularisation parameters, so
-//! only kernels compete, each at its best rank and lambda. The winner is then fitted on all rows
-//! like any other kernel, and the surface is computed again.
+//! so on until one kernel remains. Each comparison is a **rung**. The samples are nested: each
+//! consists of the rows with the largest random keys. One pass over the sample gives the errors of
+//! a kernel at every rank and regularisation parameter (its surface), so only kernels compete, each
+//! at its best rank and lambda. The winner is then fitted on all rows like any other kernel, and
+//! the surface is computed again.
 //!
 //! | score | definition | linear systems |
 //! |---|---|---|
@@ -15,15 +16,16 @@
 //! Alignment measures how much of a kernel lies along the target, and so favours kernels with few
 //! directions. It selects a length scale, but hardly distinguishes families of kernels.
 //!
-//! With a learned metric ([`crate::metric`]), every kernel competes with the metric and the length
-//! scale of its best round. With cv, the scores are the errors of the rounds, on one sample and at
-//! one rank, so the lowest error of all rounds wins and more rounds never increase it. With gcv, or
-//! with other maps, the kernels are measured on the sample. The best kernel may compete again with
-//! asinh-scaled features, which no metric can learn ([`ModelSelection`]).
+//! If metrics are learned in rounds ([`crate::metric`]), every kernel competes with the metric and
+//! the length scale of its best round. With cv, the scores are the errors of the rounds, all on one
+//! sample and at one rank. So the lowest error of all rounds wins, and more rounds never increase
+//! the winning error. With gcv, or with other maps, the kernels are measured on the sample. The
+//! best kernel may compete again with asinh-scaled features, because a metric cannot learn this
+//! scaling ([`ModelSelection`]).
 //!
-//! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as
-//! long as the last rung, which measures two kernels on the whole sample. *Bytes*: three times the
-//! sample, plus the memory of ridge regression.
+//! *Passes over the table*: three, for the statistics, the sample, and the targets of the sample.
+//! *Cost*: every rung takes about as long as the last rung, which measures two kernels on the whole
+//! sample. *Bytes*: three times the sample, plus the memory of ridge regression.
 //!
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter
 //! optimization", AISTATS 2016.
@@ -89,7 +91,8 @@ pub struct KernelSearch<'a, T: Real> {
     planned_bytes: usize,
     survey: Survey,
     spec: FoldSpec,
-    /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
+    /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
+    /// otherwise `None`.
     target_correlation: Option<f64>,
     folds: Folds,
     targets: Targets,
@@ -110,7 +113,8 @@ pub struct KernelSearch<'a, T: Real> {
     unrefined: Vec<usize>,
     sizes: Vec<usize>,
     finished_rungs: Vec<Rung>,
-    /// Candidates of the current rung, and the scores of those measured so far.
+    /// Candidates of the current rung. The next field has the scores of the candidates measured so
+    /// far.
     alive: Vec<usize>,
     entries: Vec<RungEntry>,
     rows: MemoryRows<T>,
@@ -130,8 +134,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     /// the table.
     ///
     /// # Errors
-    /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
-    /// rows, with their position; options that a search does not support.
+    /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory. An
+    /// invalid row (the error names its position); options that a search does not support.
     pub fn open(selected: &SelectedTable, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
         options::check(options, selected.shape().inputs)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
@@ -243,8 +247,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         self.unlearned.len() + measured
     }
 
-    /// Returns the kernel whose metric is learned or that is measured next, and its number of rows;
-    /// `None` at the end.
+    /// Returns the kernel of the next step, whose metric is learned or which is measured, and the
+    /// number of rows of the step; `None` at the end.
     pub fn upcoming(&self) -> Option<(&Kernel, usize)> {
         let size = self.sizes.get(self.finished_rungs.len())?;
         let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
@@ -263,8 +267,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         scores.into_iter().min_by(|a, b| self.options.score.order(*a, *b))
     }
 
-    /// Drops the kernels whose metric is not learned yet, if at least one has been learned; returns
-    /// whether any were dropped.
+    /// If the metric of at least one kernel has been learned, drops the kernels whose metric is not
+    /// learned yet. Returns true if kernels were dropped.
     pub(crate) fn drop_unlearned(&mut self) -> Result<bool> {
         let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
         if some {
@@ -295,8 +299,9 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         request.learn_on_sample((&rows, &sample), folds, rounds)
     }
 
-    /// Measures the next kernel, or learns its metric in rounds until `enough` is true, or recalls
-    /// the result from `journal`. Returns the number of steps: 1, or the number of rounds.
+    /// Measures the next kernel, or learns its metric in rounds until `enough` is true. If
+    /// `journal` has the result of this step, reads it instead. Returns the number of steps: 1, or
+    /// the number of rounds.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;
@@ -390,9 +395,10 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         self.finished_rungs.iter().flat_map(|rung| &rung.entries).rfind(|entry| entry.kept)
     }
 
-    /// Returns the best kernel as the caller named it; the first one if no comparison was made.
+    /// Returns the best kernel as the caller named it; returns the first kernel if no comparison
+    /// was made.
     fn requested_kernel(&self) -> Kernel {
-        // every kernel has the same number of length scales, and one with a learned metric
+        // every kernel has the same number of length scales; with a learned metric this number is 1
         let each = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
         self.options.kernels.get(self.alive[0] / each).cloned().unwrap_or_default()
     }
@@ -425,8 +431,8 @@ impl<'a, T: Real> KernelSearch<'a, T> {
     }
 }
 
-/// Maximum number of features for which a metric is learned by default: beyond it, rows are too few
-/// and the products take gigabytes.
+/// Maximum number of features for which a metric is learned by default. With more features, rows
+/// are too few and the outer products take gigabytes.
 #[doc(hidden)]
 pub const MAX_METRIC_FEATURES: usize = 10_000;
 

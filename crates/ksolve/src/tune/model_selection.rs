@@ -28,19 +28,19 @@ pub struct ModelSelection<'a> {
     pub scalings: &'a [Scaling],
     /// Rows and columns of the table.
     pub selected: &'a SelectedTable,
-    /// Maximum number of steps of each part, which replaces the listener's time limit; the result
-    /// is then independent of the machine.
+    /// Maximum number of steps of each part. If set, it replaces the time limit of the listener,
+    /// and the result does not depend on the speed of the machine.
     pub work: Option<SearchWork>,
-    /// True if the fit may use the exact kernel instead of a feature map, provided that memory and,
-    /// according to the listener, time suffice. A base fit with an exact map always uses the exact
-    /// kernel.
+    /// True if the fit may use the exact kernel instead of a feature map. It does so only if the
+    /// memory suffices and the listener does not report a lack of time. A base fit with an exact
+    /// map always uses the exact kernel.
     pub allows_exact: bool,
     /// Resources. The observer receives the stages of every step. Checkpoints are not read.
     pub run: &'a Run<'a>,
-    /// Listener that receives the steps.
+    /// Listener that is called at each step.
     pub listener: &'a dyn SearchListener,
-    /// Function that returns the final fit, which may have other ranks than the trials; called
-    /// once, at the end of the search.
+    /// Function that returns the final fit. It is called once, at the end of the search. The final
+    /// fit may have other ranks than the trials.
     pub final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
 }
 
@@ -116,7 +116,7 @@ impl ModelSelection<'_> {
                 log.run_trial(what, || time_or_recall(journal, || trials.half_scores(&one.fit, self.run)))
             });
             // lazily: an error in the first test ends the search before `journal` stores the second
-            // result in its position
+            // result in the position of the first
             let with_metric = two.next().transpose()?.flatten();
             let without_metric = two.next().transpose()?.flatten();
             drop(two);
@@ -207,16 +207,17 @@ impl ModelSelection<'_> {
         Ok(chosen)
     }
 
-    /// Returns the measure that compares solvers, and the fraction of the rarer class if that
-    /// determines it. A model that never predicts a class of 3 % of the rows has an error rate of 3
-    /// %, so the error rate is uninformative for rare classes.
+    /// Returns the measure that compares solvers. Also returns the fraction of the rarer class if
+    /// this fraction determines the measure. A model that never predicts a class of 3 % of the rows
+    /// has an error rate of 3 %, so the error rate is uninformative for rare classes.
     fn choose_measure<T: Real>(&self, tuned: &KernelSearchResult, trials: &Trials<T>) -> (SolverMeasure, Option<f64>) {
         if let Some(by) = self.options.measure {
             return (by, None);
         }
         let share = if tuned.classes == 2 { trials.rarer_fraction() } else { 1.0 };
         match share < RARE_FRACTION && share * trials.search_row_count() as f64 >= MIN_RARE_ROWS {
-            // all solvers tried by `ANY_SOLVER` have probabilities; a named solver may have none
+            // all solvers tried by `ANY_SOLVER` predict probabilities; a named solver may not
+            // predict probabilities
             true => (if self.solver == ANY_SOLVER { SolverMeasure::LogLoss } else { SolverMeasure::Auc }, Some(share)),
             false => (SolverMeasure::Error, None),
         }

@@ -61,7 +61,8 @@ pub struct TuneOptions {
     pub training: TrainOptions,
     /// True to replace random folds by contiguous ones if consecutive rows have correlated targets.
     pub may_use_blocks: bool,
-    /// True to sample whole groups, the groups of the folds; a ranking compares rows of a group.
+    /// True to sample whole groups (the groups of the folds), because a ranking compares the rows
+    /// of a group.
     pub whole_groups: bool,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
@@ -73,8 +74,8 @@ pub struct TuneOptions {
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
     pub score: Score,
-    /// Measure by which solvers are compared; `None` for the error, or for a rank-based or
-    /// probabilistic measure if one of two classes is rare.
+    /// Measure by which solvers are compared. `None` selects the error; if one of two classes is
+    /// rare, it selects a rank-based or probabilistic measure.
     pub measure: Option<SolverMeasure>,
     /// Maximum number of rows of the last rung.
     pub sample: usize,
@@ -115,12 +116,12 @@ impl TuneOptions {
     }
 }
 
-/// Default kernels: a smooth one; two rough ones; and a product over the features, for steps along
-/// single features.
+/// Default kernels: a smooth kernel, two rough kernels, and a product over the features for steps
+/// along single features.
 const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
-/// Returns the default kernels. If the rows have a date, their relation to the target may change
-/// within days, so the second kernel gives the date a length scale of its own.
+/// Returns the default kernels. If the rows have a date, the relation of the other features to the
+/// target may change within days, so the second kernel gives the date a length scale of its own.
 fn kernels(selected: &SelectedTable) -> Result<Vec<Kernel>> {
     let names = selected.feature_names();
     let dates =
@@ -137,8 +138,8 @@ fn kernels(selected: &SelectedTable) -> Result<Vec<Kernel>> {
 /// Default factors of the length scales, used if no metric is learned.
 const FACTORS: &str = "0.25..4";
 
-/// Returns the ridge regression, on a feature map, by which kernels are compared: the fit itself or
-/// a substitute.
+/// Returns the ridge regression on a feature map by which kernels are compared: `fit` itself if it
+/// is such a ridge regression, otherwise a substitute.
 ///
 /// # Errors
 /// Solver parameters that do not parse.
@@ -215,8 +216,8 @@ pub(super) fn plan<T: Real>(
         )
     };
     let (pass_shape, plans) = choose_pass_shape(&size, &last, resources.memory);
-    // three copies of the sample, for each of two scalings: with the test rows, without them in key
-    // order, and without them in table order; and the rows of a rung or trial
+    // for each of two scalings, three copies of the sample: with the test rows, without the test
+    // rows in key order, and without the test rows in table order; also the rows of a rung or trial
     let bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
     let sampled = |plan: MemoryPlan| plan.term("sampled rows", bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(sampled).collect();
@@ -225,7 +226,7 @@ pub(super) fn plan<T: Real>(
         let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &size, resources.memory).map(sampled);
         plans.push(of_metric(metric::ROUND_RANK)?);
         let refined = of_metric(metric::REFINED_RANK)?;
-        // length scales for many landmarks are too small for a model with few
+        // length scales for many landmarks are too small for a model with few landmarks
         refines = 2 * training.rank >= metric::REFINED_RANK
             && rows > metric::ROUND_RANK
             && refined.bytes() <= resources.memory;

@@ -1,25 +1,26 @@
 //! The last steps of a search: the metrics of the best kernels are learned again at a higher rank,
 //! and searches at different scalings are compared.
 //!
-//! Kernels first compete with metrics and length scales for fits with `metric::RANK` landmarks,
-//! which are fast. The gradients of a better fit give a better metric, and more landmarks allow
-//! smaller length scales. Therefore the best [`KERNELS`] learn theirs again at a higher rank and
-//! compete once more. The earlier result of a kernel is its first round there, so a round wins only
-//! if its error is lower than the error of the same kernel at the same rank and of the best kernel
-//! so far, wherever the search ends early.
+//! Kernels first compete with metrics and length scales for fits with `metric::ROUND_RANK`
+//! landmarks, which are fast. The gradients of a better fit give a better metric, and more
+//! landmarks allow smaller length scales. Therefore the metrics of the best [`KERNELS`] kernels are
+//! learned again at a higher rank, and these kernels compete once more. The first round at the
+//! higher rank refits the earlier result of the kernel. So a round wins only if it reduces both the
+//! error of the same kernel at the same rank and the error of the best kernel so far, even if the
+//! search ends early.
 
 use super::{KernelSearch, Rung, RungEntry, SearchJournal};
 use crate::metric::{self, RoundRequest};
 use crate::{Result, request::MetricSource};
 use kapprox::{Real, kernel::Kernel};
 
-/// Number of kernels whose metrics are learned again; more than one, because the order may change
-/// at a higher rank.
+/// Number of kernels whose metrics are learned again. It is more than one, because the order of the
+/// kernels may change at a higher rank.
 pub(super) const KERNELS: usize = 2;
 
 /// Fraction of the first search's error below which the second search wins. Smaller gains did not
-/// generalise: beijing-pm25 has 3 % less held-out error with asinh and 8 % more in the following
-/// year, keggundirected 1.5 % less and 2 % more.
+/// generalise. With asinh, beijing-pm25 has 3 % less held-out error and 8 % more error in the
+/// following year; keggundirected has 1.5 % less and 2 % more.
 pub(super) const MAX_ERROR_RATIO: f64 = 0.95;
 
 impl<T: Real> KernelSearch<'_, T> {
@@ -32,9 +33,9 @@ impl<T: Real> KernelSearch<'_, T> {
         self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED_RANK))
     }
 
-    /// Refines the next of the best kernels until `enough` is true, or recalls the result from
-    /// `journal`; returns the number of rounds. It wins only with an error below that of the winner
-    /// so far.
+    /// Refines the next of the best kernels until `enough` is true, or reads the result from
+    /// `journal`; returns the number of rounds. The refined kernel wins only if its error is below
+    /// the error of the winner so far.
     ///
     /// # Errors
     /// Errors of the map; [`kstore::Error::Interrupted`].
@@ -67,8 +68,8 @@ impl<T: Real> KernelSearch<'_, T> {
         Ok(round_count)
     }
 
-    /// Returns the search with the clearly lower error, or `self` without a clear difference; its
-    /// report covers both.
+    /// Returns the search with the clearly lower error, or `self` if there is no clear difference.
+    /// The report of the result covers both searches.
     pub(super) fn or_better(self, other: Self) -> Self {
         let score = |search: &Self| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);
         let (mut best, other) =

@@ -1,4 +1,5 @@
-//! The measurement of one candidate on the rows of a rung, and the result of a search.
+//! The measurement of one candidate on the rows of a rung (a comparison of the successive halving),
+//! and the result of a search.
 
 use super::{Score, TuneOptions};
 use crate::metric::{LearnedMetric, RoundData, RoundReport, apply_metric, as_text};
@@ -15,8 +16,8 @@ use std::sync::Arc;
 /// Reduction factor of a comparison: the better half of the kernels continues.
 pub(super) const HALVING: usize = 2;
 
-/// Minimum number of rows of a rung, if the sample has this many: on fewer rows, scores are mostly
-/// noise.
+/// Minimum number of rows of a rung; fewer only if the sample is smaller. On fewer rows, scores are
+/// mostly noise.
 const MIN_ROWS: usize = 500;
 
 /// Returns every kernel at every length scale, without duplicates, with a metric that is already
@@ -58,7 +59,7 @@ pub struct KernelSearchResult {
     /// Scaling of the features before the metric.
     #[serde(serialize_with = "as_text")]
     pub scaling: Scaling,
-    /// Metric, if any.
+    /// Metric; `None` if the kernel uses the features without a metric.
     #[serde(skip)]
     pub metric: Option<Arc<Metric>>,
     /// Form of the metric: none, given, full, diagonal, low-rank(5).
@@ -71,7 +72,8 @@ pub struct KernelSearchResult {
     /// Folds by which kernels were compared.
     #[serde(serialize_with = "as_text")]
     pub folds: FoldSpec,
-    /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
+    /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
+    /// otherwise `None`.
     pub alike: Option<f64>,
     /// Number of classes; 0 for a regression.
     pub classes: usize,
@@ -120,7 +122,7 @@ pub struct RungEntry {
     pub metric: String,
     /// Scaling of the features before the metric.
     pub scale: String,
-    /// Score of the best cell; `None` if no cell has one.
+    /// Score of the best cell (a rank and a lambda); `None` if no cell has a score.
     pub score: Option<f64>,
     /// Rank of the best cell.
     pub rank: Option<usize>,

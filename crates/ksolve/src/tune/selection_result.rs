@@ -22,7 +22,7 @@ pub enum SearchPart {
 
 kmodel::enum_of_words!(SearchPart, "part", "search" => Search, "solvers" => Solvers, "machines" => ExactFits, "fit" => Fit);
 
-/// An entry in the history of a search: the step, and the lowest held-out error of a kernel so far.
+/// An entry in the history of a search: the step, and the best score of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct HistoryEntry {
     /// Seconds since the start of the search.
@@ -40,7 +40,8 @@ pub struct SearchWork {
     pub kernels: usize,
     /// Number of trials of solvers.
     pub solvers: usize,
-    /// Number of trials of exact solvers; `None` if there were no such trials, or for no limit.
+    /// Number of trials of exact solvers; `None` if there were no such trials. As a limit, `None`
+    /// means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<usize>,
 }
@@ -85,8 +86,8 @@ pub trait SearchListener: Sync {
     /// Returns true if this part should end with the best result so far, given that the next step
     /// takes `_next`. Called after every round of a metric, every kernel and every trial, and with
     /// [`SearchPart::Fit`] before an exact fit. An implementation that reads the clock is not
-    /// reproducible across machines; [`SelectionResult::work`] passed as
-    /// [`super::ModelSelection::work`] repeats its result.
+    /// reproducible across machines. To repeat its result, pass [`SelectionResult::work`] as
+    /// [`super::ModelSelection::work`].
     fn is_late(&self, _part: SearchPart, _next: Duration) -> bool {
         false
     }
@@ -104,8 +105,8 @@ pub struct WinnerTest {
     pub score: HeldOutScore,
     /// Time of the fit and its test, in seconds.
     pub seconds: f64,
-    /// Time at half the rank, in seconds; `None` for ridge regression, and if the listener has no
-    /// time limit.
+    /// Time of a fit at half the rank, in seconds; `None` for ridge regression, and if the listener
+    /// has no time limit.
     pub seconds_at_half_rank: Option<f64>,
     /// Number of regularisation parameters that ridge regression compared.
     pub lambdas: usize,
@@ -120,22 +121,25 @@ pub struct SelectionResult {
     pub fit: Fit,
     /// Rank of the trials.
     pub rank: usize,
-    /// Metric of the fit, if any.
+    /// Metric of the fit; `None` if it has no metric.
     pub metric: Option<Arc<Metric>>,
     /// Form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
     /// Measure by which solvers and regularisation parameters were compared.
     pub measure: SolverMeasure,
-    /// Fraction of the rarer of two classes, if it is so small that it determined `measure`.
+    /// Fraction of the rarer of two classes, if this fraction is so small that it determined
+    /// `measure`; otherwise `None`.
     pub rarer_fraction: Option<f64>,
-    /// Solvers and regularisation parameters that were compared; a single contender is not tried.
+    /// Solvers and regularisation parameters (contenders) that were compared. A single contender is
+    /// not tried.
     pub contenders: Vec<ContenderReport>,
-    /// Test of the winner; `None` without test rows.
+    /// Test of the winner; `None` if there are no test rows.
     pub test: Option<WinnerTest>,
-    /// If contiguous folds replaced random ones: the error of the winner, refitted, on random rows.
+    /// If contiguous folds replaced random folds, the error of the winner, refitted and tested on
+    /// random rows.
     pub random_fold_score: Option<HeldOutScore>,
-    /// Errors of the winner, refitted, on kinds of new rows that differ from the table; empty if
-    /// the caller specified folds.
+    /// Errors of the winner, refitted, on kinds of new rows that differ from the rows of the table.
+    /// Empty if the caller specified folds.
     pub shift_scores: Vec<ShiftScore>,
     /// Number of steps; passed as [`super::ModelSelection::work`] they repeat this model selection.
     pub work: SearchWork,

@@ -1,13 +1,14 @@
-//! Errors on new rows that differ from the table: other values of a column, later rows, and rows
-//! without a near-copy.
+//! Errors on new rows that are unlike the training rows: rows with other values of a column, later
+//! rows, and rows without a near-copy.
 //!
 //! Random folds hold out rows while similar rows remain in training. If a column names groups of
-//! rows, such as persons, or rows have a date, the error on new persons or later days differs. Rows
-//! in tight clusters have copies in every fold. Therefore the chosen model is refitted without some
-//! groups, without later rows, or without clusters, and tested on these.
+//! rows, such as persons, or if rows have a date, the error on new persons or later days differs
+//! from this error. Rows in tight clusters have near-copies in every fold. Therefore the chosen
+//! model is refitted without some groups, without the last rows, or without whole clusters, and
+//! tested on the rows that were left out.
 //!
-//! *Cost*: one trial fit for each kind of rows in the table; for clusters, the distances of a few
-//! hundred rows to all rows of the sample.
+//! *Cost*: one trial fit for each kind of rows. To find clusters, the distances of a few hundred
+//! rows to all rows of the sample.
 
 use super::{HeldOutScore, trial::Trials};
 use crate::Result;
@@ -23,21 +24,21 @@ use std::ops::Range;
 /// value.
 const MIN_GROUPS: usize = 5;
 
-/// Fraction of the target's variance between groups, beyond chance, above which the targets of a
-/// group are alike.
+/// Fraction of the target's variance that lies between groups, adjusted for chance, above which the
+/// targets of a group count as similar.
 const MIN_BETWEEN_FRACTION: f64 = 0.3;
 
 /// Fraction of the rows that is held out.
 const HELD_OUT: f64 = 0.2;
 
-/// Maximum number of rows whose neighbours are examined; number of neighbours of each; and maximum
-/// number of values compared.
+/// Maximum number of rows whose neighbours are examined, number of neighbours of each row, and
+/// maximum number of values compared.
 const MAX_EXAMINED_ROWS: usize = 500;
 const NEIGHBOURS: usize = 30;
 const MAX_COMPARED_VALUES: usize = 2_000_000_000;
 
 /// Minimum ratio of the distance of the next neighbour to the distances of near-copies. A table has
-/// near-copies if more than half of its examined rows have some.
+/// near-copies if more than half of the examined rows have near-copies.
 const GAP: f64 = 5.0;
 
 /// Ratio of the errors above which near-copies make the error estimate too optimistic.
@@ -56,8 +57,8 @@ pub struct ShiftScore {
 }
 
 impl ShiftScore {
-    /// Returns a warning if near-copies exist and the error without them exceeds
-    /// `random_fold_error`, the error of random folds, by the factor [`MAX_ERROR_RATIO`].
+    /// Returns a warning if near-copies exist and the error on rows without near-copies exceeds
+    /// [`MAX_ERROR_RATIO`] times the error of random folds, `random_fold_error`.
     pub(super) fn warning(&self, random_fold_error: f64) -> Option<String> {
         let error = self.apart.error;
         (self.folds.is_none() && error > MAX_ERROR_RATIO * random_fold_error).then(|| {
@@ -156,8 +157,8 @@ impl<T: Real> Trials<T> {
         Some(1.0 - (1.0 - between / total) * (n - 1) as f64 / (n - values.len()) as f64)
     }
 
-    /// Returns the rows with the largest keys, a fifth of all; rows with the same key stay
-    /// together.
+    /// Returns the rows with the largest keys, about a fifth of all rows; rows with the same key
+    /// stay together.
     fn last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
         let keys: Vec<K> = (0..self.len()).map(key).collect();
         let mut sorted = keys.clone();
@@ -168,7 +169,7 @@ impl<T: Real> Trials<T> {
         keys.into_iter().map(|key| key > bound || whole && key == bound).collect()
     }
 
-    /// Returns some rows with all their near-copies; `None` if few rows have any.
+    /// Returns some rows together with all their near-copies; `None` if few rows have near-copies.
     fn copies(&self) -> Option<Vec<bool>> {
         let (n, d) = (self.len(), self.rows().shape().inputs);
         let seeds = MAX_EXAMINED_ROWS.min(n / 2).min(MAX_COMPARED_VALUES / (n * d).max(1));

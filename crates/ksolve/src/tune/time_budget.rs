@@ -13,14 +13,14 @@ const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 /// Intermediate ranks, of which only the largest feasible one is used.
 const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
 
-/// Time to solve the systems of one lambda at rank r, for five folds and all rows, in units of r³,
-/// if one row of the Gram matrix takes r². Measured: 2.6 at ranks 1,000, 4,000 and 8,000 on 294,625
-/// rows.
+/// Time to solve the systems of one lambda at rank r, for five folds and all rows, in units of r³.
+/// In these units, adding one row to the Gram matrix takes r². Measured: 2.6 at ranks 1,000, 4,000
+/// and 8,000 on 294,625 rows.
 const SYSTEMS: f64 = 2.6;
 
-/// Large matrix products run at a higher rate than small ones: this exponent is subtracted from the
-/// power of the rank. A test at rank 1,000 predicts 68 s for rank 4,000 and 377 s for rank 8,000,
-/// which took 45 and 220.
+/// Large matrix products run at a higher rate than small matrix products: this exponent is
+/// subtracted from the power of the rank. A test at rank 1,000 predicts 68 s for rank 4,000 and 377
+/// s for rank 8,000, which took 45 and 220.
 const RATE: f64 = 0.25;
 
 /// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
@@ -50,8 +50,8 @@ impl TimeBudget {
         Self { started: Instant::now(), time }
     }
 
-    /// Returns true if this part of a choice, with the parts before it, exceeds its fraction of the
-    /// time after `next`. The rest of the time is reserved for later parts.
+    /// Returns true if this part of the search and the earlier parts together would exceed their
+    /// fraction of the time after `next`. The remaining time is reserved for later parts.
     pub fn is_exceeded(&self, part: SearchPart, next: Duration) -> bool {
         let share = match part {
             SearchPart::Search => SEARCH_FRACTION,
@@ -62,10 +62,11 @@ impl TimeBudget {
         self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(share))
     }
 
-    /// Returns the largest rank, with all smaller ones, whose fit is predicted to finish within the
-    /// time and memory budget; for ridge regression, also the largest local leaves. Returns the
-    /// smallest rank if no test fit provides a time, and `None` without a time limit or with the
-    /// exact kernel.
+    /// Returns the largest rank whose fit is predicted to finish within the time and memory budget,
+    /// together with all smaller ranks. For ridge regression, also returns the largest leaves
+    /// (groups of similar rows with an exact kernel) that are predicted to finish. If no test fit
+    /// provides a time, returns the smallest rank. Returns `None` if there is no time limit or the
+    /// kernel is exact.
     ///
     /// The prediction depends on the machine; a fit with given ranks and leaves does not.
     ///
@@ -96,8 +97,8 @@ pub struct FeasibleFit {
 }
 
 impl FeasibleFit {
-    /// Returns the fit at the last of the ranks, with the others in its surface if the solver has
-    /// one, and with the leaves.
+    /// Returns the fit at the last of the ranks, with the leaves. If the solver has a surface, the
+    /// surface includes all ranks.
     #[must_use]
     pub fn apply_to(&self, fit: Fit) -> Fit {
         let fit = at_ranks(fit, &self.ranks);
@@ -130,8 +131,8 @@ const WITH_BANDS: f64 = 1.05;
 const FACTOR_OF_LEAF: f64 = 0.8;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
-/// in seconds. Leaves are not used for consecutive, correlated rows, because new rows lack such
-/// neighbours.
+/// in seconds. Leaves are not used if consecutive rows are correlated, because new rows do not have
+/// such neighbours.
 fn leaves(
     fit: &Fit,
     chosen: &SelectionResult,
@@ -196,8 +197,8 @@ fn ranks(
     Ok(ranks)
 }
 
-/// Returns the fit at the last of these ranks, with the others in its surface if the solver has
-/// one.
+/// Returns the fit at the last of these ranks. If the solver has a surface, the surface includes
+/// all ranks.
 fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
     if fit.family().reads(&parameter::RANKS) {
         return fit.set("ranks", format_ranks(ranks));
@@ -234,9 +235,9 @@ fn predict_seconds(fit: &Fit, chosen: &SelectionResult, rank: usize) -> Result<O
     Ok(Some(seconds * rows as f64 / trial_rows as f64 * (steps * times + (1.0 - steps) * times.powi(2))))
 }
 
-/// Returns the fraction of the time that grows linearly with the rank, such as iterations over all
-/// features, from the relative time at half the rank. The rest grows with the square of the rank,
-/// like computing the features, and is at least [`MIN_FEATURE_FRACTION`].
+/// Computes, from the relative time at half the rank, the fraction of the time that grows linearly
+/// with the rank, such as iterations over all features. The remaining time grows with the square of
+/// the rank, like the computation of the features, and is at least [`MIN_FEATURE_FRACTION`].
 fn linear_time_fraction(at_half: f64) -> f64 {
     (4.0 * at_half - 1.0).clamp(0.0, 1.0 - MIN_FEATURE_FRACTION)
 }

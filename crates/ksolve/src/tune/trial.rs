@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Minimum number of pairs for a meaningful error of their order.
 const MIN_PAIRS: f64 = 100.0;
 
-/// The rows of a search, scaled, each with its fold. One fold is the test set, which no step of the
-/// search uses.
+/// The rows of a search, scaled, each with its fold. One fold may be the test set, which no step of
+/// the search uses.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
     /// Names of the features, to which kernels may refer.
@@ -70,8 +70,8 @@ pub struct HeldOutScore {
 }
 
 impl HeldOutScore {
-    /// Returns the value of a measure, lower is better; `None` if it is undefined for the model or
-    /// the rows.
+    /// Returns the value of a measure (lower is better); `None` if the measure is undefined for the
+    /// model or the rows.
     pub(super) fn measure(&self, by: SolverMeasure) -> Option<f64> {
         match by {
             SolverMeasure::Error => Some(self.error),
@@ -86,7 +86,7 @@ impl HeldOutScore {
         Some(Self { error: scores.wrong_pairs?, pairs: Some(scores.pairs), ..self })
     }
 
-    /// Adds the scores of predictions; `None` if there are no scores.
+    /// Adds the scores of predictions; `None` if the evaluation has no scores.
     fn of_targets(self, scores: Evaluation) -> Option<Self> {
         Some(match scores {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
@@ -105,9 +105,9 @@ impl HeldOutScore {
 }
 
 impl<T: Real> Trials<T> {
-    /// Stores the rows of a search. If there are three folds or more and `may` is true, one becomes
-    /// the test set: the last block, or the value of the fold column whose fraction of the rows is
-    /// closest to a fifth.
+    /// Stores the rows of a search. If there are three folds or more and `may` is true, one fold
+    /// becomes the test set. If the folds are the values of a column, it is the fold whose fraction
+    /// of the rows is closest to a fifth, otherwise the last fold.
     pub(super) fn new(
         (rows, weight_unit): (MemoryRows<T>, f64),
         names: Vec<String>,
@@ -245,8 +245,8 @@ impl<T: Real> Trials<T> {
         (0..count).map(|i| others[i * others.len() / count]).collect()
     }
 
-    /// Trains on at most `most` rows of the other folds, and returns the compared error on the rows
-    /// of `fold`.
+    /// Trains on at most `most` rows of the other folds, and returns the error on the rows of
+    /// `fold`, in the measure by which solvers are compared.
     pub(super) fn validation_error(
         &self,
         fit: &Fit,
@@ -262,7 +262,8 @@ impl<T: Real> Trials<T> {
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
-    /// Trains on all rows that the search uses, and scores the test rows; `None` without test rows.
+    /// Trains on all rows that the search uses, and scores the test rows; `None` if there are no
+    /// test rows.
     pub(super) fn test_score(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let has_test_rows = (0..self.folds.len()).any(|position| !self.is_search_row(position));
         let found = has_test_rows
@@ -271,8 +272,8 @@ impl<T: Real> Trials<T> {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// Same as [`Trials::test_score`] with random rows and as many others for training: the error
-    /// that random folds would give instead of contiguous ones.
+    /// Same as [`Trials::test_score`], with random rows for the test and the same number of
+    /// training rows: the error that random folds would give instead of contiguous folds.
     pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let folds = Folds::new(&FoldSpec::Random(self.count), seed, self.rows.range(), &[])?;
         let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), LabelCodes::UNKNOWN));
@@ -302,8 +303,8 @@ impl<T: Real> Trials<T> {
         })
     }
 
-    /// Trains on some rows and scores each set of others, within the memory that the stored rows
-    /// leave.
+    /// Trains on some rows and scores several sets of other rows, within the memory that the stored
+    /// rows leave.
     pub(super) fn scored(
         &self,
         fit: &Fit,

@@ -1,5 +1,5 @@
-//! The logistic loss over stored features: its value, its gradient and products with its Hessian,
-//! one pass each.
+//! The logistic loss over stored features. The value and the gradient take one pass, and so does
+//! each product with the Hessian.
 
 use crate::features::{StoredFeatures, Sums, Tile, Values};
 use crate::linalg::strips::{Pool, for_each_strip};
@@ -325,7 +325,7 @@ mod tests {
         assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
         let mut far = [-800.0];
         assert_eq!((apply_link(&mut far, 1), far[0]), (800.0, 0.0));
-        // softmax with two columns equals the logistic function with one
+        // softmax with two columns equals the logistic function with one column
         let mut two = [1.25, -0.5];
         assert!((apply_link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
         assert!((two[0] + two[1] - 1.0).abs() < 1e-15);

@@ -4,17 +4,17 @@
 //! minimise over W, c   F = (1/n) Σ_i a_i ℓ(Wᵀφ_i + c; y_i) + lambda ‖W‖²
 //! ```
 //!
-//! with ℓ the negative logarithm of the softmax of the true class (of the logistic function for two
-//! classes, one column), a_i = 1 or the weight of the row, times the weight of its class, n the sum
-//! of the row weights, and the intercept c free, penalised or absent. C of scikit-learn is 1/(2n
-//! lambda).
+//! ℓ is the negative logarithm of the softmax of the true class; two classes have one column and
+//! the logistic function instead. a_i is 1, or the weight of the row, times the weight of the row's
+//! class. n is the sum of the row weights. The intercept c is free, penalised or absent. C of
+//! scikit-learn is 1/(2n lambda).
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with
-//! products H·V, one pass over the features each, and no matrix of order pk. Far from the solution
-//! all classes share the preconditioner γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 − p); the pass
-//! that stores the features sums its Gram matrix. Near the solution, if there are enough rows, each
-//! class has its own preconditioner (`../hessian_blocks.rs`). Then a few iterations are enough,
-//! whatever the condition number of the kernel.
+//! The method is Newton's, with conjugate gradients (`../newton.rs`). Every step solves H d = −∇F
+//! by products H·V, without a matrix of order pk; a product takes one pass over the features. Far
+//! from the solution all classes share the preconditioner γ ΦᵀΦ/n + 2 lambda I, where γ is the mean
+//! of p(1 − p). The pass that stores the features sums ΦᵀΦ. Near the solution, if there are enough
+//! rows, each class has its own preconditioner (`../hessian_blocks.rs`). Then a few iterations are
+//! enough, whatever the condition number of the kernel.
 //!
 //! *Cost*: the map, np² for the Gram matrix, 4kp³ per Newton step, and 4npk flops per pass.
 //! *Bytes*: the features, n·k probabilities, kp² numbers in f64.

@@ -3,7 +3,8 @@
 //!
 //! The nodes are a sample of N rows, the first m of them landmarks. With M the matrix of
 //! [`lle`](super::lle) and its blocks of landmarks l and others u, Q = [I; −M_uu⁻¹M_ul] expresses
-//! the nodes by the landmarks. The scalar products of the nodes' coordinates are K = QLQᵀ, with
+//! the nodes by the landmarks. The scalar products of the coordinates of the nodes are K = QLQᵀ,
+//! where L solves
 //!
 //! ```text
 //! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,
@@ -19,8 +20,8 @@
 //! eigenvectors of K times the square roots of their eigenvalues; a new row has the coordinates Σ_j
 //! w_j(x) y_j over its nearest nodes, as in `lle`.
 //!
-//! *Passes*: one that samples the nodes. *Flops*: 3N²d, (N − m)³/3, and E²m + E³/3 for each of
-//! about a hundred steps with E constraints, several per landmark. *Bytes*: about 24N², 32E².
+//! *Passes*: one that samples the nodes. *Flops*: 3N²d + (N − m)³/3, and E²m + E³/3 for each of
+//! about a hundred steps, with E constraints (several per landmark). *Bytes*: about 24N² + 32E².
 //!
 //! References: Weinberger, Saul, "Unsupervised learning of image manifolds by semidefinite
 //! programming", IJCV 70, 2006; Weinberger, Packer, Saul, "Nonlinear dimensionality reduction by
@@ -208,7 +209,7 @@ impl UnfoldingProblem<'_> {
     }
 
     /// Returns the most violated unused constraints, each with the ratio of its squared distance to
-    /// the allowed one.
+    /// the allowed squared distance.
     fn violated(&self, rows: MatRef<'_, f64>, active: &[usize], unit: f64) -> Vec<(f64, usize)> {
         let mut excesses: Vec<(f64, usize)> = Vec::new();
         let mut free = vec![true; self.pairs.0.len()];

@@ -8,9 +8,9 @@
 //!
 //! Steps aim at XZ = μI, s_e y_e = μ with decreasing μ (direction of Helmberg, Kojima and
 //! Monteiro). With constraints of rank one the step for y solves ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y))Δy =
-//! σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is the sum of its steps; computing it as μZ⁻¹
-//! would fail near the solution, where the smallest eigenvalues of Z are rounding errors. *Flops*
-//! of a step: 2E²m + E³/3; about fifty steps.
+//! σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is the sum of its steps. Computing X as μZ⁻¹
+//! would fail near the solution, where the smallest eigenvalues of Z are rounding errors. *Flops*:
+//! 2E²m + E³/3 for each of about fifty steps.
 //!
 //! References: Helmberg, Rendl, Vanderbei, Wolkowicz, "An interior-point method for semidefinite
 //! programming", SIAM J. Optimization 6, 1996; Benson, Ye, Zhang, "Solving large-scale sparse
@@ -28,7 +28,7 @@ const GAP_TOLERANCE: f64 = 1e-9;
 /// Maximum number of steps; three hundred constraints need about sixty.
 const MAX_STEPS: usize = 300;
 
-/// Factors by which a step aims to reduce μ: after a shortened step, and after a long one.
+/// Factors by which a step aims to reduce μ: after a shortened step, and after a long step.
 const REDUCTION_AFTER_SHORT: f64 = 0.3;
 const REDUCTION_AFTER_LONG: f64 = 0.1;
 
@@ -44,9 +44,9 @@ pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
 
-/// Returns the X of largest ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e, and
-/// the largest possible relative distance of ⟨C, X⟩ below its maximum. The columns a_e of `a` (m x
-/// E) span all directions, and `b` is positive.
+/// Returns the X that maximises ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e,
+/// and an upper bound on the relative distance of ⟨C, X⟩ from its maximum. The columns a_e of `a`
+/// (m x E) span all directions, and `b` is positive.
 ///
 /// # Errors
 /// [`Error::NotFinite`] if there is no feasible start; [`kstore::Error::Interrupted`].

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! with n the sum of the row weights, averaged over targets. This is leave-one-out with every
-//! leverage replaced by the mean leverage. The moments of all rows give it for every rank and
-//! lambda: one factorisation and one triangular inverse per lambda, 2p³/3 flops, because the
-//! inverse of a leading block of a triangle is the leading block of its inverse.
+//! leverage replaced by the mean leverage. The moments of all rows give GCV for every rank and
+//! lambda. Each lambda takes one factorisation and one triangular inverse, 2p³/3 flops, for all
+//! ranks: the inverse of a leading block of a triangular matrix is the leading block of the
+//! inverse.
 //!
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
 //! ridge parameter", Technometrics 21, 1979.

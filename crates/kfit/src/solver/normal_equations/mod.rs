@@ -100,7 +100,7 @@ pub(crate) fn fit_with_system(
     let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
     let solution = system.solve(lambda, &options.ranks, workers);
-    // a cancelled factorisation looks like a failed one
+    // a cancelled factorisation looks like a failed factorisation
     workers.check()?;
     if solution.solved_ranks == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
@@ -108,9 +108,9 @@ pub(crate) fn fit_with_system(
     Ok((ridge_fit(state, rank, &solution, &options, workers), system))
 }
 
-/// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, which is the limit of
-/// ridge regression as lambda goes to 0, and the number of directions of the features above
-/// rounding, which it uses.
+/// Returns the minimum-norm least-squares fit, which is the limit of ridge regression as lambda
+/// goes to 0. Also returns the number of directions that the fit uses: the directions of the
+/// features that exceed rounding.
 pub(crate) fn min_norm_fit(
     state: &GramState,
     rank: usize,
@@ -185,10 +185,10 @@ pub(crate) fn squared_errors(
             linear += w * (c * fold.s[i] - b[i]);
         }
         let error = fold.yy[j] + 2.0 * (linear - c * fold.sy[j]) + n * c * c + quadratic + diagonal;
-        // The form cancels: a sum of squares below its own rounding error has no meaning and may be
-        // negative. Entries of G carry independent relative errors of ε_T√(G_ii G_jj), so the form
-        // carries about ε_T Σ w_i² G_ii. This number replaces an error that is not resolved: an
-        // upper bound which, unlike 0, cannot make a cell of huge coefficients look best.
+        // The terms cancel: a sum of squares below its own rounding error has no meaning and may be
+        // negative. Entries of G carry independent errors of ε_T√(G_ii G_jj), so the sum carries an
+        // error of about ε_T Σ w_i² G_ii. This bound replaces a smaller sum. Unlike 0, it cannot
+        // make a cell of huge coefficients look best.
         error.max(epsilon * diagonal + f64::EPSILON * fold.yy[j])
     };
     (0..columns).map(sum).collect()

@@ -12,34 +12,35 @@ pub struct Cell {
     pub rank: usize,
     /// The regularisation parameter.
     pub lambda: f64,
-    /// Squared error averaged over all held-out rows and over targets. `None` without folds, or if
-    /// a fold could not be solved in this precision.
+    /// Squared error averaged over all held-out rows and over targets. `None` if there are no
+    /// folds, or if a fold could not be solved in this precision.
     pub cv_mse: Option<f64>,
-    /// Generalised cross-validation on all rows, with or without folds. `None` if the system could
-    /// not be solved in this precision.
+    /// Generalised cross-validation on all rows; it does not use the folds. `None` if the system
+    /// could not be solved in this precision.
     pub gcv: Option<f64>,
-    /// Error rate on held-out rows, once a scoring pass has measured it.
+    /// Error rate on held-out rows; `None` before a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// Squared error of each fold's rows by the fit to the other folds; `cv_mse` is their weighted
-    /// mean. Empty without folds; `None` for a fold without rows or without a solution.
+    /// For each fold, the squared error on its rows of the fit to the other folds; `cv_mse` is the
+    /// weighted mean. Empty if there are no folds; `None` for a fold that has no rows or no
+    /// solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }
 
-/// Cross-validated error over rank x lambda.
+/// The surface: the cross-validated error of every rank and lambda.
 ///
-/// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p²
-/// flops per rank and target for the held-out errors; generalised cross-validation needs another
-/// factorisation and the same number of flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`].
-/// No pass over the rows.
+/// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3 flops, and
+/// p² flops per rank and target for the held-out errors. Generalised cross-validation needs one
+/// more factorisation and as many flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass
+/// over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
-    /// Number of folds; 1 without cross-validation.
+    /// Number of folds; 1 if there is no cross-validation.
     pub folds: usize,
     /// One cell per rank and lambda, rank by rank.
     pub cells: Vec<Cell>,
@@ -52,7 +53,7 @@ impl Surface {
     /// With one fold every `cv_mse` is `None`.
     ///
     /// # Errors
-    /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows to train on; the errors of
+    /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows for training; the errors of
     /// the options; [`kstore::Error::Interrupted`].
     pub fn compute(
         state: &GramState,
@@ -66,7 +67,7 @@ impl Surface {
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
         }
-        // a cancelled factorisation looks like a failed one
+        // a cancelled factorisation looks like a failed factorisation
         workers.check()?;
         Ok(surface)
     }
@@ -122,14 +123,14 @@ impl Surface {
         least_by(self.cells.iter(), |cell| cell.cv_mse)
     }
 
-    /// Returns the best cell of each rank that has one.
+    /// Returns the best cell of each rank; skips ranks whose cells have no error.
     pub fn best_per_rank(&self) -> Vec<&Cell> {
         let best_at_rank =
             |rank: &usize| least_by(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
         self.ranks.iter().filter_map(best_at_rank).collect()
     }
 
-    /// Returns the cell with the smallest `cv_error`, among the cells that have one.
+    /// Returns the cell with the smallest `cv_error`; skips cells without a `cv_error`.
     pub fn best_by_error(&self) -> Option<&Cell> {
         least_by(self.cells.iter(), |cell| cell.cv_error)
     }
@@ -209,8 +210,8 @@ fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
 pub struct FoldCoefficients {
     /// The cells: rank and lambda.
     pub cells: Vec<(usize, f64)>,
-    /// `heads[fold][cell]`, trained on the other folds' rows; `None` without a solution or without
-    /// rows in the fold.
+    /// `heads[fold][cell]`, trained on the rows of the other folds; `None` if the fold has no rows
+    /// or the system no solution.
     pub heads: Vec<Vec<Option<LinearHead>>>,
 }
 

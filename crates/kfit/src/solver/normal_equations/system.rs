@@ -84,8 +84,9 @@ impl RidgeSystem {
         8 * p * (2 * INVERSE_COLUMNS * threads + p.div_ceil(INVERSE_COLUMNS) + 1)
     }
 
-    /// Assembles the system of all folds, or of the folds that train for the held-out one. It sums
-    /// these folds and never subtracts one, because a difference would lose digits.
+    /// Assembles the system of all folds, or of the training folds of the held-out fold. It sums
+    /// the training folds instead of subtracting the held-out fold, because a difference would lose
+    /// digits.
     pub(crate) fn assemble(
         &mut self,
         state: &GramState,
@@ -142,8 +143,8 @@ impl RidgeSystem {
         });
     }
 
-    /// Assembles Φᵀy. A free intercept centres it. Otherwise the original targets replace the
-    /// shifted ones, because the intercept is penalised or absent in the original problem.
+    /// Assembles Φᵀy. If the intercept is free, centres it. Otherwise the original targets replace
+    /// the shifted targets, because the intercept is penalised or absent in the original problem.
     fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
         let lead = self.intercept.constant_features();
         for j in 0..self.t {
@@ -292,8 +293,8 @@ impl RidgeSystem {
         (inverse.subcols(lead, rank).transpose().to_owned(), shift.collect())
     }
 
-    /// Returns the degrees of freedom of the fit at each of the ranks that the last `solve` at
-    /// `lambda` succeeded for: the trace of the matrix that maps targets to fitted values.
+    /// Returns the degrees of freedom of the fit at each rank for which the last `solve` at
+    /// `lambda` succeeded. They are the trace of the matrix that maps targets to fitted values.
     ///
     /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
     pub(crate) fn degrees_of_freedom(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
@@ -307,9 +308,9 @@ impl RidgeSystem {
         ranks.iter().map(at_rank).collect()
     }
 
-    /// Computes the leverages `out[i]` = h_ii of rows of features in f64 (b x rank, overwritten)
-    /// from the factor of the last `solve`. h_ii is the weight of a row's own target in its fitted
-    /// value. b·q² flops.
+    /// Computes the leverages `out[i]` = h_ii of rows of features from the factor of the last
+    /// `solve`. `phi` holds the features in f64, b x rank, and is overwritten. h_ii is the weight
+    /// of a row's own target in its fitted value. b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
         let (rank, lead) = (phi.ncols(), self.intercept.constant_features());
         let order = rank + lead;
@@ -336,7 +337,8 @@ impl RidgeSystem {
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
         (0..self.t).for_each(|j| right.extend_from_slice(&self.right_sides.col_as_slice(j)[..order]));
-        // one strip of right sides: forward once, then back for every rank
+        // for a strip of right sides: one forward substitution, then a back substitution for every
+        // rank
         for_each_strip(workers, &mut right, order * RIGHT_SIDES, |_, strip| {
             let columns = strip.len() / order;
             let strip = MatMut::from_column_major_slice_mut(strip, order, columns);

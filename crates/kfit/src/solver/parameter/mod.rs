@@ -35,7 +35,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The accepted values.
     pub kind: ParameterKind,
-    /// The default value, as it would be typed; `None` without a default.
+    /// The default value, as users would type it; `None` if there is no default.
     pub default: Option<&'static str>,
     /// One line of help.
     pub help: &'static str,
@@ -44,7 +44,7 @@ pub struct Parameter {
 /// The kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
-    /// Yes or no; the default is no.
+    /// A Boolean; the default is false.
     Flag,
     /// An integer from 1 to a maximum.
     Count {
@@ -57,8 +57,8 @@ pub enum ParameterKind {
     Number(Interval),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Positive regularisation parameters: one, or a list or range if the solver compares
-    /// `several`.
+    /// Positive regularisation parameters: a single number; a list or range too if the solver
+    /// compares `several`.
     Penalties {
         /// True if the solver compares several regularisation parameters.
         several: bool,

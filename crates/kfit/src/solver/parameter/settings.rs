@@ -141,7 +141,8 @@ impl Settings {
         self.values.get(parameter.name) == Some(&Value::Flag(true))
     }
 
-    /// Returns the regularisation parameters, strongest first; empty for a solver that has none.
+    /// Returns the regularisation parameters, strongest first; empty for a solver without a
+    /// regularisation parameter.
     pub fn penalties(&self) -> Vec<Penalty> {
         match (self.values.get(C.name), self.values.get(LAMBDA.name)) {
             (Some(Value::Penalties(c)), _) => c.iter().copied().map(Penalty::C).collect(),
@@ -159,7 +160,7 @@ impl Settings {
         Ok(penalties)
     }
 
-    /// Returns these folds; if rows are ranked in groups, folds of whole groups.
+    /// Returns these folds; if rows are ranked in groups, converts them to folds of whole groups.
     pub fn grouped_folds(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Random(k)) => Ok(FoldSpec::Groups(k, group)),

@@ -4,8 +4,8 @@ use super::{Interval, Parameter, ParameterKind};
 
 /// A regularisation parameter, in either of two conventions.
 ///
-/// In cross-validation, n counts the rows that a fit learns from: lambda stays the penalty per row,
-/// C the cost per row.
+/// In cross-validation, n is the number of training rows of each fit: lambda remains the penalty
+/// per row, and C the cost per row.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -212,8 +212,8 @@ pub const NEIGHBOURS: Parameter = Parameter {
 /// The parameter `uncentred`: do not subtract the mean of the features.
 pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features");
 
-/// The parameter `novelty`: the model stores the data that the distance of a row from the
-/// components needs.
+/// The parameter `novelty`: the model stores the data from which `predict` computes the distance of
+/// a row from the span of the components.
 pub const NOVELTY: Parameter = Parameter::flag(
     "novelty",
     "Store in the model the data for predict `novelty` and `preimage`: 16 bytes for each pair of \

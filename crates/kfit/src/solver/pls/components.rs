@@ -7,8 +7,9 @@ use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
 /// Threshold for rounding errors, in units of the relative error `epsilon`. The iteration ends if
-/// the covariance is below this many `epsilon` times the first covariance, or if the variance of
-/// the scores is below this many `epsilon` times tr G.
+/// ‖B‖ is at most this many `epsilon` times the larger of the initial ‖B‖ and √(tr G · Σ ỹ²), or if
+/// the variance of the scores along a direction of norm 1 is at most this many `epsilon` times tr
+/// G.
 const ROUNDING_UNITS: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.
@@ -32,7 +33,8 @@ impl Components {
         let (q, t) = (q.min(rank), b.ncols());
         let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
         let initial_norm = b.norm_l2();
-        // if features and targets are uncorrelated, B consists of rounding errors of this size
+        // if features and targets are uncorrelated, B consists of rounding errors of about
+        // `epsilon` times √(tr G · Σ ỹ²)
         let total: f64 = moments.squares.iter().sum();
         let threshold = ROUNDING_UNITS * epsilon * initial_norm.max((trace * total).max(0.0).sqrt());
         let (mut rotations, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
@@ -79,8 +81,8 @@ impl Components {
         self.rotations.col_iter().map(|column| -along(column)).collect()
     }
 
-    /// Returns the regression on all components: weights RCᵀ, and intercepts. The targets of the
-    /// fit were reduced by `centre`, which the intercepts add back.
+    /// Returns the regression on all components: weights RCᵀ, and intercepts. `centre` was
+    /// subtracted from the targets before the fit; the intercepts add it back.
     pub(super) fn regression(&self, moments: &CentredMoments, centre: &[f64]) -> LinearHead {
         let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);
@@ -103,14 +105,14 @@ impl Components {
         ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
     }
 
-    /// Returns τ_j‖c_j‖² for each component: its reduction of the squared error, because the scores
-    /// are orthogonal.
+    /// Returns τ_j‖c_j‖² for each component. Because the scores are orthogonal, this is the amount
+    /// by which the component reduces the squared error.
     fn gains(&self) -> impl Iterator<Item = f64> + '_ {
         self.score_squares.iter().zip(self.y_loadings.col_iter()).map(|(square, c)| square * dot(c, c))
     }
 
-    /// Returns the sums of squared errors of the first 1, 2, … components on the rows with the
-    /// moments `validation`, which must be centred by the means of the fit.
+    /// Returns the sum of squared errors on the validation rows for the first 1, 2, … components.
+    /// `validation` holds the moments of these rows, centred by the means of the fit.
     pub(super) fn errors(&self, validation: &CentredMoments) -> Vec<f64> {
         let (rank, q, t) = (self.rotations.nrows(), self.count(), self.y_loadings.nrows());
         let mut images = Mat::<f64>::zeros(rank, q);

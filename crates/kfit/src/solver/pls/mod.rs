@@ -10,10 +10,10 @@
 //! τ = rᵀG r,   p = G r/τ,   c = Bᵀ r/τ,   B ← B − τ p cᵀ
 //! ```
 //!
-//! and with R = (r_1, …, r_q) and C = (c_1, …, c_q) predictions are ȳ + (φ − μ)ᵀ R Cᵀ, and the
-//! components of a row (φ − μ)ᵀ R. The first q components do not depend on later ones, and the
-//! components of a rank need only the leading block of G: one pass serves every rank, number of
-//! components and fold.
+//! With R = (r_1, …, r_q) and C = (c_1, …, c_q), the predictions are ȳ + (φ − μ)ᵀ R Cᵀ, and the
+//! components of a row are (φ − μ)ᵀ R. The first q components do not depend on later components,
+//! and the components of a rank need only the leading block of G. So one pass is enough for every
+//! rank, number of components and fold.
 //!
 //! With all rows as landmarks this is kernel partial least squares, and with a linear kernel
 //! scikit-learn's `PLSRegression(scale=False)`. Classes are learned by their ±1 codes. Signs: the
@@ -48,7 +48,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {
-    /// Number of components q; with folds the maximum, below which cross-validation chooses.
+    /// Number of components q. With folds it is the maximum, and cross-validation chooses the
+    /// number.
     components: usize,
 }
 

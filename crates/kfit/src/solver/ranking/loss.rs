@@ -1,5 +1,5 @@
-//! Pairwise losses over stored features: value, gradient, and products with the Hessian, with two
-//! passes each.
+//! Pairwise losses over stored features. The value with the gradient, and each product with the
+//! Hessian, take two passes.
 
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::linalg::strips::Pool;
@@ -13,8 +13,8 @@ use kstore::{Workers, pass::Observer};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The loss of a pair as a function of the margin z, the score of the better row minus the score of
-/// the other.
+/// The loss of a pair as a function of the margin z: the score of the row with the higher grade,
+/// minus the score of the row with the lower grade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PairLoss {
     /// max(0, 1 − z)².
@@ -34,8 +34,8 @@ pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
     (2 * CHUNK_PAIRS + 1) * p * element
 }
 
-/// Contribution of a row to the loss of all pairs, and the first and second derivative of that loss
-/// by its score.
+/// Contribution of a row to the loss of all pairs, and the first and second derivatives of the loss
+/// of all pairs with respect to the score of the row.
 type RowTerms = [f64; 3];
 
 impl PairLoss {
@@ -47,13 +47,14 @@ impl PairLoss {
                 out[worse] = [out[worse][0], out[worse][1] - slope, out[worse][2] + curvature];
             });
         }
-        // only score differences count: small numbers lose fewer digits
+        // only score differences matter, and small numbers lose fewer digits
         let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
         let mut near = vec![Default::default(); scores.len()];
         group.sums_within_margin(&scores, &scores, 1.0, &mut near);
         for ((row_terms, score), [(below, sum_below), (above, sum_above)]) in out.iter_mut().zip(&scores).zip(near) {
-            // sums of 1 − z over the pairs in which the row is the better one, and the worse one
+            // sums of 1 − z over the pairs in which this row has the higher grade, and over the
+            // pairs in which it has the lower grade
             let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
             let loss = better * (1.0 - score) + worse * score;
             *row_terms = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
@@ -193,8 +194,8 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
     }
 
     /// Returns an unbiased estimate of the Hessian: moments of the feature differences of drawn
-    /// pairs. Moments of rows would be a worse preconditioner near the solution, because few pairs
-    /// have curvature and common parts of the rows of a group cancel.
+    /// pairs. Near the solution, moments of rows would be a worse preconditioner: few pairs have
+    /// curvature, and parts that the rows of a group have in common cancel.
     fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (features, p) = (self.features, self.features.p);
         let (pairs, weight) = self.draw_pairs(step);

@@ -4,19 +4,19 @@
 //! minimise over w   F = (1/P) Σ ℓ(wᵀφ_i − wᵀφ_j) + lambda ‖w‖²
 //! ```
 //!
-//! over the P pairs of rows i, j of one group (`group`) with grade y_i > y_j; ℓ(z) is
-//! max(0, 1 − z)² or ln(1 + e^−z). Only the order of the grades matters, and an intercept would
-//! cancel: scores are comparable only within a group. Preferences, one row before another, are
-//! groups of two rows with grades 1 and 0.
+//! over the P pairs of rows i, j of one group (`group`) with grades y_i > y_j. ℓ(z) is max(0, 1 −
+//! z)² or ln(1 + e^−z). Only the order of the grades matters. An intercept would cancel, so scores
+//! are comparable only within a group. A preference of one row over another is a group of two rows
+//! with grades 1 and 0.
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments
-//! of the features or, near the solution, of pairs drawn by their second derivatives. Products with
-//! the Hessian are sums over pairs; for m rows of a group they take m ln m steps with the squared
-//! hinge loss (`crate::ranked`) and m² with the logistic loss.
+//! The method is Newton's, with conjugate gradients (`../newton.rs`). The preconditioner is made of
+//! the second moments of the features or, near the solution, of the feature differences of sampled
+//! pairs. Products with the Hessian are sums over pairs. For a group of m rows they take m ln m
+//! steps with the squared hinge loss (`crate::ranked`), and m² steps with the logistic loss.
 //!
-//! *Cost*: the map, np² for the moments, p³ a Newton step, two passes of 2np flops an iteration.
-//! *Bytes*: the features, 150 a row, 8p². *Errors*: [`Error::Option`] if no two rows of a group
-//! have different grades, or a group is too large for the logistic loss.
+//! *Cost*: the map, np² for the moments, p³ per Newton step, two passes of 2np flops per iteration.
+//! *Bytes*: the features, 150 per row, 8p². *Errors*: [`Error::Option`] if no two rows of a group
+//! have different grades, or if a group is too large for the logistic loss.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -71,15 +71,17 @@ const LOSS: Parameter = Parameter {
     help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
-/// Maximum number of rows of a group whose pairs are visited one by one: fifty million pairs.
+/// Maximum number of rows of a group for the logistic loss, which visits all pairs: fifty million
+/// pairs.
 const MAX_LOGISTIC_ROWS: usize = 10_000;
 
-/// Bytes of a row: its score, its terms, and the sums over its pairs.
+/// Bytes per row: score, terms, and sums over the pairs of the row.
 const BYTES_PER_ROW: usize = 150;
 
 #[derive(Clone, Debug)]
 struct Ranking {
-    /// The regularisation parameters, the largest first; if several, cross-validation chooses one.
+    /// The regularisation parameters, the largest first; if there are several, cross-validation
+    /// chooses one.
     penalties: Vec<Penalty>,
     pair_loss: PairLoss,
     grouped: bool,
@@ -117,8 +119,8 @@ impl Ranking {
         Ok((groups, pairs))
     }
 
-    /// Returns the regularisation parameter with the best order of held-out rows, the figures of
-    /// the cross-validation, and its number of passes.
+    /// Returns the regularisation parameter with the best order of the held-out rows, the report
+    /// entries of the cross-validation, and the number of passes.
     fn choose<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,

@@ -1,8 +1,8 @@
-//! Ridge regression from Gram matrices: one pass computes the whole rank x lambda x fold surface,
-//! and the certificate of every rank.
+//! Ridge regression from Gram matrices. One pass gives the surface (the error of every rank, lambda
+//! and fold) and the certificate (the relative trace error of the map) of every rank.
 //!
 //! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold,
-//! and one system.
+//! and the matrix of one linear system.
 
 use super::leaves::{self, LeafFit};
 use super::{Criterion, Ridge, loo::LooFold, variance};
@@ -110,7 +110,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
     let LeafFit { leaves, figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
-    // leaves that dropped rows have no training error of all rows
+    // if leaves dropped rows, the training error of all rows is unknown
     let train = match &leaves {
         Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
         None => Some(train_score(&gram, &fit.train_mse)),

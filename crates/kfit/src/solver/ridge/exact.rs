@@ -2,8 +2,8 @@
 //! learns one weight per column instead ([`super::linear`]).
 //!
 //! The rows are read into memory once and stay there, because they are part of the model. See
-//! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes its
-//! preconditioner and continues after its last iteration.
+//! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes the
+//! preconditioner and continues after the last stored iteration.
 
 use super::iterative::centring::Centring;
 use super::iterative::cg::{self, CgSolution, StoppingRule};
@@ -48,9 +48,9 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     (pass_shape, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
-/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. It
-/// does so for the linear kernel on sparse rows, unless the direct method or leave-one-out is
-/// requested.
+/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. The
+/// solver learns one weight per column for the linear kernel on sparse rows, except if the direct
+/// method or leave-one-out is requested.
 fn linear_width(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
@@ -99,7 +99,7 @@ fn iterative_plans<T: Real>(
 }
 
 /// Returns the plan of the iteration without stored kernel values, and the number of bytes for
-/// kernel values: enough for all of them, or what remains of `budget`.
+/// kernel values. The number is enough for all kernel values, or else the rest of `budget`.
 fn iteration_plan<T: Real>(size: &ProblemSize, budget: usize) -> (MemoryPlan, usize) {
     let n = size.n as usize;
     let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
@@ -248,7 +248,7 @@ impl<T: Real> ExactFit<'_, T> {
         let (n, ExactProblem { mu, centring, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
-        // without a journal, because it stores passes over the table and this pass reads memory
+        // no journal: a journal stores passes over the table, and this pass reads memory
         let without_journal = Resources { journal: None, ..*resources };
         let (source, reading, row_count) = (self.rows, self.reading, n as u64);
         let mapped =

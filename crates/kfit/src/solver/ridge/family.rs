@@ -54,8 +54,9 @@ fn check_iteration(settings: &Settings) -> Result<()> {
     iteration_parameters.into_iter().try_for_each(|(name, is_set)| reject_if(direct && is_set, name, "", why))
 }
 
-/// Removes the selection criterion, because the exact kernel has no surface, and sets a default
-/// residual of 1e-4, which bounds the error of fitted values relative to the target.
+/// Removes the selection criterion, because the exact kernel has no surface of ranks and lambdas.
+/// Sets a default residual of 1e-4, which bounds the error of the fitted values relative to the
+/// target.
 fn exact_options(options: Options) -> Options {
     let options = options.without(SELECT.name);
     if options.get(RESIDUAL.name).is_some() { options } else { options.set(RESIDUAL.name, 1e-4) }

@@ -1,33 +1,34 @@
-//! Residuals of ridge regression on features, learned by the exact kernel in the leaves of a tree
-//! of the rows.
+//! Leaves: the exact kernel learns the residuals of ridge regression on features, separately in
+//! each leaf of a tree that splits the rows.
 //!
-//! A map of few features is smooth; the exact kernel is not, but its system has the order of the
-//! rows. A tree splits the rows into leaves of some thousand rows each. In leaf l the kernel learns
-//! the residuals of the features, r = y − f₀:
+//! Functions of a map with few features are smooth. Functions of the exact kernel need not be
+//! smooth, but the order of their linear system is the number of rows. A tree splits the rows into
+//! leaves of some thousand rows each. In leaf l the kernel learns the residuals of the features, r
+//! = y − f₀:
 //!
 //! ```text
 //! α_l = (K_l + μI)⁻¹ r_l
 //! ```
 //!
 //! Every node splits its rows at the median of their leading kernel principal component, so that
-//! the rows of a leaf are near each other in the kernel's metric. The 6 % of the rows nearest to
-//! the median belong to both children, and the prediction changes continuously over them: see
+//! the rows of a leaf are near each other in feature space. The 6 % of the rows nearest to the
+//! median belong to both children, and the prediction changes continuously over them: see
 //! [`Leaves`].
 //!
 //! The search for μ starts at lambda·n of the features, and multiplies or divides by √10 while the
 //! error on the validation rows of a few leaves falls. The validation rows are one fold; during the
-//! search the leaves and f₀ are fitted without it. If no μ reduces the error of f₀ alone by 2 %, no
-//! leaves are added.
+//! search the leaves and f₀ are fitted without this fold. If no μ reduces the error of f₀ alone by
+//! 2 %, no leaves are added.
 //!
-//! The training residual of a row is r − K_l α_l = μα_l in each leaf, averaged with the row's leaf
-//! weights.
+//! In each leaf, the training residual of a row is r − K_l α_l = μα_l. The residual of the model is
+//! the mean over the leaves of the row, weighted by the leaf weights.
 //!
 //! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and the map twice. *Bytes*: 8m² and the
 //! rows.
 //!
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson,
 //! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
-//! Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, on trees of kernel machines.
+//! Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, on trees of kernel models.
 
 use super::tree::{Leaf, MAX_ROW_RATIO, Tree};
 use crate::features::FitData;
@@ -81,7 +82,7 @@ pub(super) fn plan(plan: MemoryPlan, rows: usize, size: &ProblemSize) -> MemoryP
     )
 }
 
-/// The leaves, with figures for the report.
+/// The leaves, with entries for the report.
 #[derive(Debug, Default)]
 pub(super) struct LeafFit<T> {
     /// `None` if the leaves do not improve on the features alone.
@@ -213,9 +214,9 @@ impl LeafSolver<'_> {
         Some(alpha)
     }
 
-    /// Returns the weighted sums of squared residuals of a leaf's validation rows: of the features
-    /// alone, and with the leaf fitted to the other rows. A row counts by its weight in the leaf,
-    /// because most of its prediction may come from a neighbouring leaf.
+    /// Returns the weighted sums of squared residuals of a leaf's validation rows: for the features
+    /// alone, and with the leaf fitted to its training rows. A row counts with its weight in the
+    /// leaf, because a neighbouring leaf may give most of its prediction.
     fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let is_validation = |i: usize| leaf.held_out[i];
         let weights: Vec<f64> = (0..leaf.len()).filter(|i| is_validation(*i)).map(|i| leaf.weights[i]).collect();
@@ -263,7 +264,7 @@ impl LeafSolver<'_> {
                 let mu = best.0 * factor;
                 let errors = errors_at(mu)?;
                 if errors[1] >= best.1[1] {
-                    // after an improvement in this direction the other one is not tried
+                    // after an improvement in this direction the opposite direction is not tried
                     if step > 0 {
                         return Ok(best);
                     }

@@ -8,9 +8,10 @@
 //! | `pcg` | kernel values with landmarks | one, and one per iteration if these are not stored |
 //! | `exact` | rows in memory | none: the rows are loaded once |
 //!
-//! The pass of `direct` computes the Gram matrix of every fold, which is enough for the whole rank
-//! x lambda x fold surface, and the certificate of every rank. Held-out error rates, leave-one-out
-//! errors and importances need one more pass each.
+//! The pass of `direct` computes the Gram matrix of every fold. The Gram matrices are enough for
+//! the surface (the error of every rank, lambda and fold). The same pass computes the certificate
+//! (the relative trace error of the map) of every rank. Held-out error rates, leave-one-out errors
+//! and importances need one more pass each.
 
 mod direct;
 mod exact;
@@ -34,7 +35,7 @@ pub use iterative::sketch::Preconditioner;
 use kapprox::{MapSpec, Real};
 use kstore::MemoryPlan;
 
-/// Criterion by which the cell of the surface is chosen.
+/// Criterion that chooses a cell (a rank and a lambda) of the surface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Criterion {
     /// Smallest cross-validated squared error.
@@ -51,7 +52,7 @@ kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 pub enum RidgeMethod {
     /// Directly if the plan fits the memory budget (and the exact kernel has at most
     /// [`MAX_DIRECT_ROWS`] rows), else by conjugate gradient. This is the only method that depends
-    /// on the budget: select another one for bitwise reproducibility under any budget.
+    /// on the budget; select another method for bitwise reproducibility under any budget.
     #[default]
     Auto,
     /// By a Cholesky factor.
@@ -134,13 +135,13 @@ impl Ridge {
     }
 
     /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
-    /// in f64. It bounds the relative error of fitted values; kernel values in f32 are not more
-    /// accurate.
+    /// in f64. The residual bounds the relative error of the fitted values. Kernel values in f32
+    /// allow no smaller error.
     pub fn tolerance<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
 
-    /// Returns the only lambda, for methods that solve for one.
+    /// Returns the lambda, for methods that solve a single system.
     fn only_lambda<T: Real>(&self) -> Result<f64> {
         self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
     }
@@ -181,8 +182,8 @@ impl Ridge {
         reject_if(has_map, "method", format!("pcg with `map` {}", options.map), why)
     }
 
-    /// Chooses the method on features or landmarks. `auto` iterates if there is a single system
-    /// whose direct solution does not fit the memory and whose iteration does.
+    /// Chooses the method on features or landmarks. `auto` iterates if there is a single system,
+    /// its direct solution does not fit the memory, and its iteration fits.
     fn choose_access<T: Real>(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
         let fits = |access| Ok::<_, Error>(request::all_fit(&Solver::<T>::stages(self, access, request)?.1));
         let iterates = match self.method {

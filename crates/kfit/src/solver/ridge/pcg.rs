@@ -1,14 +1,15 @@
 //! Nyström ridge regression by conjugate gradient: `method` pcg, and `auto` if the Gram matrix does
 //! not fit.
 //!
-//! See [`super::iterative::nystrom`] for the problem. There is one rank and one lambda, and no
-//! certificate, which would need the features that this method avoids. A resumed run recomputes its
-//! kernel blocks and its preconditioner, and continues after its last iteration.
+//! See [`super::iterative::nystrom`] for the problem. There is one rank and one lambda. There is no
+//! certificate, because a certificate needs the features that this method avoids. A resumed run
+//! recomputes the kernel blocks and the preconditioner, and continues after the last stored
+//! iteration.
 //!
-//! *Passes*: one for the sums. If some kernel blocks are not in memory, one for every 2,048 rows of
-//! the sketch; if some are not in scratch either, one per iteration and one for the training error.
-//! *Time*: kernel blocks, 4m rows of a sketch for the preconditioner, and one read of the blocks
-//! per iteration. An iteration halves the residual.
+//! *Passes*: one for the sums. If some kernel blocks are not in memory, one more for every 2,048
+//! rows of the sketch. If some kernel blocks are neither in memory nor in scratch, one more per
+//! iteration and one for the training error. *Time*: the kernel blocks, 4m rows of a sketch for the
+//! preconditioner, and one read of the blocks per iteration. An iteration halves the residual.
 
 use super::iterative::blocks::{Blocks, READ_AHEAD_TILES, StorageLimits};
 use super::iterative::centring::Centring;

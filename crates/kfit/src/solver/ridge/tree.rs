@@ -1,5 +1,5 @@
-//! The tree that splits rows into leaves, grown from a sample; the pass that assigns each row to
-//! its leaves, with the residuals of the features; and the leaves.
+//! The tree that splits rows into leaves, grown from a sample, and the pass that assigns each row
+//! to its leaves, with the residuals of the features.
 
 use crate::features::FitData;
 use crate::model::Leaves;
@@ -12,8 +12,8 @@ use kstore::{LabelCodes, Pass, RowBlock};
 /// Fraction of a node's rows that both children contain.
 const OVERLAP: f64 = 0.06;
 
-/// Minimum number of rows in the sample that the tree is grown from, sample rows per leaf, and
-/// number of leading features used.
+/// Minimum number of rows in the sample from which the tree is grown; sample rows per leaf; number
+/// of leading features used.
 const MIN_SAMPLE_ROWS: usize = 20_000;
 const SAMPLE_ROWS_PER_LEAF: usize = 400;
 const LEADING_FEATURES: usize = 256;
@@ -95,7 +95,7 @@ impl Tree {
     }
 
     /// Collects the rows of every leaf, with their residuals from two fits of the features: `head`,
-    /// and the one without the held-out fold.
+    /// and the fit without the held-out fold.
     pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,

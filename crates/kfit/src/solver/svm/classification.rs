@@ -1,16 +1,17 @@
-//! Support vector classification: one-vs-rest or one-vs-one, with the regularisation parameter
-//! chosen by cross-validation, and probabilities.
+//! Support vector classification, one-vs-rest or one-vs-one: cross-validation of the regularisation
+//! parameter, the fit, and the calibration of probabilities.
 //!
 //! In a one-vs-rest SVM the held-out rows have cost 0, so that all SVMs share the passes over the
 //! features. A one-vs-one SVM has its own copy of the rows of its two classes
-//! ([`StoredFeatures::only`]). Along a path of regularisation parameters each fit starts from the
-//! multipliers of the stronger parameter, which are feasible within its wider bounds. SVMs fitted
-//! without a fold score its rows; the parameter with the fewest errors is chosen, on ties the
-//! strongest, and refitted on all rows. The scores also calibrate the probabilities ([Platt
-//! scaling](kmodel::platt)).
+//! ([`StoredFeatures::only_classes`]). Along a path of regularisation parameters, each fit starts
+//! from the multipliers of the previous, stronger parameter: they are feasible, because the bounds
+//! of a weaker parameter are wider. The SVMs fitted without a fold give the out-of-fold scores of
+//! its rows. The parameter with the fewest errors wins (on ties, the strongest), and the SVMs are
+//! refitted on all rows with this parameter. The out-of-fold scores also calibrate the
+//! probabilities ([Platt scaling](kmodel::platt)).
 //!
-//! *Cost*: one fit for every fold and parameter (less with warm starts), and one more. *Bytes*: in
-//! addition to a fit, the scores of all rows for every parameter.
+//! *Cost*: one fit for every fold and parameter (cheaper with warm starts), and the refit. *Bytes*:
+//! in addition to a fit, the scores of all rows for every parameter.
 
 use super::lagrangian::{Problem, RowFn};
 use super::loss::{Loss, Row};
@@ -33,7 +34,7 @@ use kstore::MemoryPlan;
 #[derive(Clone, Debug)]
 pub(super) struct Svm {
     pub(super) penalties: Vec<Penalty>,
-    /// True for one-vs-one, false for one-vs-rest.
+    /// True for one-vs-one SVMs, false for one-vs-rest SVMs.
     one_vs_one: bool,
     /// True if validation rows calibrate probabilities.
     probabilities: bool,
@@ -103,8 +104,8 @@ impl Svm {
         if self.one_vs_one { 1 } else { group_size(n, p, svms) }
     }
 
-    /// Solves some SVMs without a fold's rows, at every regularisation parameter; also returns the
-    /// number of passes. `sample` is a sample of the same rows.
+    /// Solves some SVMs on the rows outside a fold, at every regularisation parameter; also returns
+    /// the number of passes. `sample` is a sample of the same rows.
     #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
     fn solve_path<'k, T: Real>(
         &self,
@@ -334,7 +335,8 @@ impl<T: Real> Solver<T> for Svm {
     }
 }
 
-/// Fits the numbers a and b that map the scores of every SVM to probabilities, to held-out scores.
+/// For every SVM, fits the two numbers that map scores to probabilities; the fit uses the
+/// out-of-fold scores.
 fn calibrate<T: Real>(
     classifiers: &[(u32, Option<u32>)],
     scores: &[T],

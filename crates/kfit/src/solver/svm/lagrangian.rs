@@ -10,21 +10,21 @@
 //! ```
 //!
 //! At multipliers β the Moreau envelope of width 1/σ, whose derivative is −β⁺(f), replaces the
-//! loss. The inner problem is then smooth, with gradient w − Σ β⁺_i φ_i and generalised Hessian I +
-//! σ Σ_free φ_i φ_iᵀ over the free rows, whose β⁺ is strictly between its bounds. Steps are cheap
-//! because few rows are free. A step consists of
+//! loss. The inner problem is then smooth. Its gradient is w − Σ β⁺_i φ_i. Its generalised Hessian
+//! is I + σ Σ_free φ_i φ_iᵀ over the **free** rows: rows whose β⁺ is strictly between its bounds.
+//! Steps are cheap because few rows are free. A step consists of
 //!
-//! 1. b that minimises the inner problem for this w, by a safeguarded Newton iteration over the n
-//!    values f: Σ β⁺ = s then holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
+//! 1. the b that minimises the inner problem for this w, by a safeguarded Newton iteration over the
+//!    n values f. Then Σ β⁺ = s holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
 //! 2. a pass over the features for Σ β⁺φ and the Hessian, which give P and D, the certificate of
 //!    this point;
 //! 3. Newton's equations, and a pass for the values Φd of the direction;
 //! 4. a line search over the n values. If its step is nearly whole, β ← β⁺ and σ grows; after
 //!    several short steps σ falls.
 //!
-//! The rows enter by sums only: their order does not matter, and sorted classes do no harm. P is
-//! convex and the minima of the envelope approach its minimum from below, so the best P and the
-//! best D of all steps bound the optimum from both sides.
+//! The rows contribute only to sums, so their order does not matter, and a table may be sorted by
+//! class. Every P is an upper bound and every D a lower bound of the optimum, so the best P and the
+//! best D of all steps enclose it.
 //!
 //! *Cost per step*: 6np flops and, with r free rows, r²p + r³/3 or rp² + p³/3. *Bytes*: 8 and two
 //! elements per row and problem, 8p² and p/2 rows per problem.
@@ -55,8 +55,8 @@ const INITIAL_SIGMA: f64 = 0.1;
 const WARM_SIGMA: f64 = 10.0;
 
 /// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6):
-/// 1.5 takes 16 to 27 steps to a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and
-/// more from some starts.
+/// the factor 1.5 takes 16 to 27 steps to a gap of 1e-3, and up to 32 steps to a gap of 1e-6. The
+/// factor 3 takes up to 30 and 42 steps, and more from some starts.
 const SIGMA_GROWTH: f64 = 1.5;
 
 /// Maximum of σ, relative to the cost: the envelope is then a millionth of a unit wide, and its
@@ -92,8 +92,8 @@ pub(super) struct Terms {
     pub(super) cost: f64,
     /// Relative gap at which a problem is solved.
     pub(super) gap: f64,
-    /// Steps without progress after which a problem ends: rounding of the features' type then
-    /// limits its gap.
+    /// Number of steps without progress after which a problem ends, because rounding in the type of
+    /// the features limits the gap.
     pub(super) patience: usize,
 }
 
@@ -105,7 +105,7 @@ impl Terms {
 }
 
 /// A step makes progress if it reduces the gap below this fraction of the gap at the last step that
-/// did.
+/// made progress.
 const GAP_PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
@@ -128,7 +128,7 @@ pub(super) struct Problem<T, R> {
     pub(super) direction: (Vec<f64>, f64),
     pub(super) best: CertifiedPoint,
     pub(super) steps: usize,
-    /// Gap at the last step that made progress; below, the number of steps since.
+    /// Gap at the last step that made progress. The next field is the number of steps since then.
     least_gap: f64,
     idle_steps: usize,
     /// Number of short steps since the multipliers or σ last changed.
@@ -184,9 +184,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
     }
 
-    /// Sets the next point to the best one, whose values and P the caller then recomputes. D is
-    /// kept: it was computed from the features in f64 and bounds P at every point. A problem that
-    /// ended without progress is certified but makes no further step.
+    /// Sets the next point to the best point; the caller then recomputes its values and P. D is
+    /// kept, because it was computed from the features in f64 and bounds P at every point. A
+    /// problem that ended without progress is certified but makes no further step.
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
@@ -221,15 +221,15 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Moves to the point that was set, once the values of the rows there are in `q`.
+    /// Moves to the point that was set; `q` must hold the values of the rows at this point.
     pub(super) fn move_to_start(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
         self.f.copy_from_slice(&self.q);
     }
 
-    /// Sets other costs, at least as large as before, and restarts at the multipliers and the point
-    /// of the previous solution.
+    /// Sets new costs, which must be at least as large as the previous costs, and restarts at the
+    /// multipliers and the point of the previous solution.
     pub(super) fn restart(&mut self, rows: R, terms: Terms) {
         (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.cost);
         self.best = self.best.without_certificate();
@@ -297,8 +297,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     }
 
     /// Moves the intercept of the best point to the middle of the intercepts that minimise P for
-    /// its w, as LIBSVM does; the best point must be the current one. If no multiplier is strictly
-    /// between its bounds, many intercepts minimise P, and the steps may end at any of them.
+    /// its w, as LIBSVM does. The best point must be the current point. If no multiplier is
+    /// strictly between its bounds, an interval of intercepts minimises P, and the steps may end
+    /// anywhere in it.
     fn centre_intercept(&mut self) {
         if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
             return;

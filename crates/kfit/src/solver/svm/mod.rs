@@ -1,4 +1,4 @@
-//! Support vector machines: classification, regression and novelty detection with few support
+//! Support vector machines: classification, regression and anomaly detection with few support
 //! vectors.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! are minimised over w and b, with f = wᵀφ + b. Two classes need one problem, more classes
-//! one-vs-rest problems, and svr one problem per target. Classification also cross-validates
-//! regularisation parameters, fits one-vs-one classifiers and calibrates probabilities.
+//! one-vs-rest problems, and svr one problem per target. Classification also supports
+//! cross-validation of regularisation parameters, one-vs-one SVMs and probabilities.
 //!
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda).
 //! LIBSVM's bias is free, the default here; LIBLINEAR's is penalised. LIBSVM's one-class SVM is
@@ -21,8 +21,8 @@
 //! every step and bounds how far the objective is above the optimum. The reported gap is computed
 //! in f64 from the returned SVM; if f32 rounding prevents a smaller gap, the steps continue in f64.
 //!
-//! A free intercept centres the targets of svr and absorbs the shift: the objective is that of the
-//! centred targets.
+//! With a free intercept the targets of svr are centred, and the intercept absorbs the shift. The
+//! reported objective is the objective for the centred targets.
 //!
 //! *Bytes*: the features, 24 per row and problem, 8p² and p/2 rows per problem of a group. Problems
 //! are independent; the size of a group depends on n and p, never on the available memory.
@@ -107,8 +107,8 @@ const MAX_MULTIPLIER_BYTES: usize = 256 << 20;
 const F64_BYTES: usize = size_of::<f64>();
 const ROW_BYTES: usize = 3 * F64_BYTES;
 
-/// Steps in f32 without a smaller gap after which the steps continue in f64. In f64 the gap of hard
-/// problems may stay constant for up to 40 steps.
+/// Number of steps in f32 without a smaller gap after which the steps continue in f64. In f64 the
+/// gap of hard problems may stay constant for up to 40 steps.
 const MAX_IDLE_STEPS: usize = 30;
 
 /// Returns the number of problems that are solved together, which depends on n and p only.
@@ -260,8 +260,9 @@ fn solution_of<T>(
     }
 }
 
-/// Returns the stages of a fit on features, or with the exact kernel. The numbers are those of all
-/// problems, of the problems solved at once, and of the regularisation parameters.
+/// Returns the stages of a fit on features, or with the exact kernel. The three numbers are the
+/// number of problems, the number of problems solved at once, and the number of regularisation
+/// parameters.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
     access: RowAccess,

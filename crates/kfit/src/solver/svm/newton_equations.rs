@@ -1,5 +1,5 @@
-//! Newton's equations of a support vector problem: over its features, or over its free rows if
-//! these are fewer.
+//! Newton's equations of a support vector problem: over its features, or over its free rows (rows
+//! with a multiplier strictly between its bounds) if there are fewer free rows than features.
 //!
 //! With B the free rows √slope φ (r x p) and u their √slope, the direction d and its intercept δ
 //! solve
@@ -8,8 +8,8 @@
 //! (I + BᵀB) d + Bᵀu δ = g,     uᵀB d + (uᵀu + κ) δ = −e
 //! ```
 //!
-//! κ is 1 for a penalised intercept and 0 for a free one; without an intercept δ = 0. The first
-//! form eliminates δ, the second d: with q = B d + u δ
+//! κ is 1 for a penalised intercept and 0 for a free intercept; without an intercept δ = 0. The
+//! first form eliminates δ, the second d: with q = B d + u δ
 //!
 //! ```text
 //! over features    (I + BᵀB − Bᵀu uᵀB/(uᵀu + κ)) d = g + Bᵀu e/(uᵀu + κ)        rp² + p³/3 flops
@@ -42,7 +42,7 @@ pub(super) fn bytes(p: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct NewtonEquations<T> {
     p: usize,
-    /// BᵀB of the rows that are no longer stored, p x p column-major, lower triangle.
+    /// BᵀB of the free rows that are no longer in `rows`; p x p column-major, lower triangle.
     products: Vec<f64>,
     /// Stored rows, row-major, each multiplied by its √slope.
     rows: Vec<T>,

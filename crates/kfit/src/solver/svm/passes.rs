@@ -20,11 +20,11 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     let (p, count, workers) = (features.p, problems.len(), features.workers());
     problems.iter_mut().for_each(|problem| problem.newton.clear());
     let (mut columns, mut interleaved) = (Vec::new(), Vec::new());
-    // with many problems each thread processes one, else all threads share the products of each
-    // problem; the results are bit-identical
+    // if there are many problems, each thread processes one problem, otherwise all threads share
+    // the products of each problem; the results are bit-identical
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
-    // every process needs the free rows of all processes, not only those of its own tiles
+    // every process needs the free rows of all processes, not only the free rows of its own tiles
     let tile_panels = (!features.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
     let Sums(sums) = features.fold("sums of the SVMs", observer, &init, |sums, tile| {

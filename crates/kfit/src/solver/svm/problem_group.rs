@@ -47,7 +47,8 @@ pub(super) struct SolveContext<'a> {
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Starts the problems at the solutions in `starts`, unless it is empty: one pass.
+/// Starts the problems at the solutions in `starts`, in one pass. Does nothing if `starts` is
+/// empty.
 pub(super) fn start_at<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -73,8 +74,8 @@ fn move_to_starts<T: Real, R: RowFn>(
 }
 
 /// Certifies the best points in f64: values, sums and Newton's equations are recomputed from the
-/// features. If a gap is larger than requested, the problem continues from there in f64. The
-/// reported gap is therefore the gap of the returned SVM.
+/// features. If a gap is larger than requested, the problem continues from its best point in f64.
+/// The reported gap is therefore the gap of the returned SVM.
 pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
@@ -106,7 +107,7 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
 }
 
 /// Solves all problems in common passes over the features, with at most this many steps each. A
-/// journal stores the steps; a resumed run continues after the last one, bit-identically.
+/// journal stores the steps; a resumed run continues after the last stored step, bit-identically.
 pub(super) fn solve_group<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],

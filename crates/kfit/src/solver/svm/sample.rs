@@ -1,8 +1,9 @@
 //! A sample of the rows, on which problems are solved first.
 //!
-//! In the first steps of a cold start most rows are free and cost p² flops each. A sample of an
-//! eighth of the rows, or of a few rows per feature, makes these steps cheap. Its solution is near
-//! enough to that of all rows that few rows are free in the steps that follow.
+//! In the first steps of a cold start most rows are free (their multipliers are strictly between
+//! the bounds) and cost p² flops each. A sample of an eighth of the rows, or of a few rows per
+//! feature, makes these steps cheap. The solution on the sample is so near to the solution on all
+//! rows that few rows are free in the later steps.
 
 use super::lagrangian::{Problem, RowFn, Terms};
 use super::loss::Row;
@@ -31,8 +32,8 @@ pub(crate) fn row_count(n: usize, p: usize) -> usize {
     if rows >= MIN_SAMPLE.min(p) { rows } else { 0 }
 }
 
-/// Returns the number of passes to draw a sample, 0 or 1, which is also the number of passes to
-/// start at its solution. A pass that a checkpoint avoids counts too.
+/// Returns the number of passes to draw a sample (0 or 1), which is also the number of passes to
+/// start at the solution on the sample. A pass that a checkpoint avoids is counted too.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
     u64::from(row_count(n, p) > 0)
 }

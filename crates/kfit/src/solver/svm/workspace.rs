@@ -36,7 +36,8 @@ pub(super) struct Workspace<T> {
     /// A factor of Newton's equations, p x p.
     pub(super) matrix: Vec<f64>,
     pub(super) panels: Pool<Panels<T>>,
-    /// Unused equations, for reuse: newly allocated ones would be pages that the system must clear.
+    /// Unused equations, for reuse: the system would have to clear the pages of newly allocated
+    /// equations.
     pub(super) spare_equations: Vec<NewtonEquations<T>>,
 }
 

@@ -1,14 +1,15 @@
-//! Canonical correlation analysis: the directions of two views that correlate most.
+//! Canonical correlation analysis: the pairs of directions in two views with the largest
+//! correlation.
 //!
 //! ```text
 //! max aᵀ C_xy b     with  aᵀ(C_xx + lambda I)a = bᵀ(C_yy + lambda I)b = 1
 //! ```
 //!
-//! The pairs come from the singular vectors of L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ with L_x L_xᵀ = C_xx +
-//! lambda I and L_y L_yᵀ = C_yy + lambda I: a_j = L_x⁻ᵀu_j, b_j = L_y⁻ᵀv_j. With as many features
-//! as rows and lambda 0 every correlation is 1, so regularisation is needed. Cross-validation
-//! chooses the lambda with the largest mean held-out correlation of the pairs, and the report
-//! contains the held-out correlations.
+//! With the Cholesky factors L_x L_xᵀ = C_xx + lambda I and L_y L_yᵀ = C_yy + lambda I, and the
+//! singular value decomposition L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ, the pairs are a_j = L_x⁻ᵀu_j, b_j =
+//! L_y⁻ᵀv_j. With as many features as rows and lambda 0 every correlation is 1, so regularisation
+//! is needed. Cross-validation chooses the lambda with the largest mean held-out correlation of the
+//! pairs, and the report contains the held-out correlations.
 //!
 //! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor,

@@ -1,9 +1,9 @@
-//! Maximal covariance: the directions of two views with the largest covariance.
+//! Maximal covariance: the pairs of directions in two views with the largest covariance.
 //!
-//! max aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, each further pair orthogonal to the earlier ones: the singular
-//! vectors of C_xy. No regularisation is needed. Compared with canonical correlation, the method
-//! prefers directions of large variance. With linear kernels it is scikit-learn's
-//! `PLSSVD(scale=False)`.
+//! The pairs maximise aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, each pair orthogonal to the earlier pairs. They
+//! are the singular vectors of C_xy. No regularisation is needed. Compared with canonical
+//! correlation, the method prefers directions of large variance. With linear kernels it is
+//! scikit-learn's `PLSSVD(scale=False)`.
 //!
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004,
 //! section 6.5.

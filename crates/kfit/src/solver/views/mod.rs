@@ -2,11 +2,11 @@
 //! landmarks, and pairs of directions that covary.
 //!
 //! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and
-//! C_xy = (1/n) Σ φ̃ψ̃ᵀ for every fold, and `cca` and `covariance` define the pairs of directions
-//! (a, b). A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in the second, and the
-//! model writes both. Signs: the largest entry of each a_j is positive.
+//! C_xy = (1/n) Σ φ̃ψ̃ᵀ for every fold. `cca` and `covariance` compute pairs of directions (a, b)
+//! from these matrices. A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in the
+//! second, and the model writes both. Signs: the largest entry of each a_j is positive.
 //!
-//! *Passes*: one. *Flops*: the maps, and n(p + r)² for p and r features; about 20p³ for each lambda
+//! *Passes*: one. *Flops*: the maps, n(p + r)² for p and r features, and about 20p³ for each lambda
 //! and fold. *Bytes*: the moments of each fold, (p + r)² numbers, and about 8p² for each thread.
 
 mod cca;
@@ -25,8 +25,8 @@ use kapprox::{Real, decompose::product};
 use kstore::MemoryPlan;
 use std::borrow::Cow;
 
-/// Threshold for rounding errors, in units of the relative error of a view: the correlation of
-/// directions with less variance is 0.
+/// Threshold for rounding errors, in units of the relative error of a view. The correlation of
+/// directions whose variance is below the threshold is reported as 0.
 const ROUNDING_UNITS: f64 = 64.0;
 
 fn require_second_view(settings: &Settings) -> Result<()> {

@@ -1,7 +1,8 @@
 //! The kernel matrix between the rows of a table and landmarks, one block of rows at a time.
 //!
-//! Blocks of the first rows stay in memory as far as they fit, the next ones in the scratch folder;
-//! every visit recomputes the others. All are bitwise reproducible and come in row order.
+//! The blocks of the first rows stay in memory as far as they fit. The next blocks stay in the
+//! scratch folder as far as they fit. Every visit recomputes the remaining blocks. All blocks are
+//! bitwise reproducible, and are visited in row order.
 
 use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
 use crate::{Error, Result, Targets, solver::check_stop};
@@ -22,7 +23,8 @@ pub(crate) const READ_AHEAD_TILES: usize = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StorageLimits<'a> {
     pub(crate) memory: usize,
-    /// The scratch folder, and the number of rows after those in memory that it may store.
+    /// The scratch folder, and the maximum number of rows that it may store. These rows follow the
+    /// rows in memory.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
 }
 
@@ -33,7 +35,7 @@ pub(crate) struct Blocks<'a, T: Real> {
     pub(crate) kernel: &'a dyn KernelFunction<T>,
     /// Landmarks, m x d row-major.
     pub(crate) z: MatRef<'a, T>,
-    /// The pass over the rows, with one lane so that blocks come in row order.
+    /// The pass over the rows, with one lane so that blocks are visited in row order.
     pub(crate) pass: Pass<'a>,
     limits: StorageLimits<'a>,
     in_memory: Vec<Block<T>>,
@@ -166,7 +168,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     }
 
     /// Calls a function with the selected rows, in row order. Blocks in memory provide their rows;
-    /// one pass computes the others.
+    /// one pass computes the kernel values of all other rows.
     pub(crate) fn visit_rows(
         &self,
         observer: &dyn Observer,

@@ -1,9 +1,9 @@
 //! Elimination of the intercept of a ridge regression.
 //!
-//! For given w the best intercept of (1/n) Σ (y_i − c − f_i)² + lambda‖w‖² (+ lambda c² if it is
-//! penalised) is c = γ mean(y − f), with γ = 1 if it is free, n/(n + lambda n) if it is penalised,
-//! and 0 without an intercept. The remaining problem has no intercept and uses H y and H f, where
-//! H² = I − γ 11ᵀ/n:
+//! The objective is (1/n) Σ (y_i − c − f_i)² + lambda‖w‖², plus lambda c² if the intercept c is
+//! penalised. For given w the best intercept is c = γ mean(y − f). γ is 1 for a free intercept,
+//! n/(n + lambda n) for a penalised intercept, and 0 without an intercept. The remaining problem
+//! has no intercept and uses H y and H f, where H² = I − γ 11ᵀ/n:
 //!
 //! ```text
 //! Σ (y − f − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²

@@ -10,17 +10,18 @@
 //!
 //! * **Cholesky** factorisation in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.
 //! * **Conjugate gradient** with the blocks of K stored as far as they fit and otherwise recomputed
-//!   ([`crate::linalg::kernel_tiles`]): the rows and the preconditioner, n(d + k) numbers, and n²/2
-//!   kernel values, once or in each iteration. The preconditioner is (F Fᵀ + μI)⁻¹ with F the
-//!   features of a Nyström map of k landmarks, by default from randomly pivoted Cholesky: because
-//!   the residual K − F Fᵀ has a nearly optimal trace, the condition number is at most 1 + ‖K − F
-//!   Fᵀ‖/μ.
+//!   ([`crate::linalg::kernel_tiles`]). It stores the rows and the preconditioner, n(d + k)
+//!   numbers, and computes n²/2 kernel values, once or in each iteration. The preconditioner is (F
+//!   Fᵀ + μI)⁻¹ with F the features of a Nyström map of k landmarks, by default from randomly
+//!   pivoted Cholesky. The condition number is at most 1 + ‖K − F Fᵀ‖/μ, and this choice of
+//!   landmarks gives the residual K − F Fᵀ a nearly optimal trace.
 //!
-//! A residual r of the system changes f at the rows by K(K + μI)⁻¹r, at most by ‖r‖: the reported
-//! relative residual bounds the error of the fitted values relative to the (centred) targets. It is
-//! computed with kernel values in f64, because the iteration's f32 values have rounding errors of
-//! 6e-8, which coefficients of size 1/μ amplify. If the difference matters, the true residual
-//! replaces the residual of the recurrence, and the iteration continues (iterative refinement).
+//! A residual r of the system changes f at the rows by K(K + μI)⁻¹r, at most by ‖r‖. So the
+//! reported relative residual bounds the error of the fitted values relative to the (centred)
+//! targets. The reported residual is computed with kernel values in f64, because the f32 values of
+//! the iteration have rounding errors of 6e-8, which coefficients of size 1/μ amplify. If the
+//! difference matters, the true residual replaces the residual of the recurrence, and the iteration
+//! continues (iterative refinement).
 //!
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for
 //! kernel ridge regression", arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
@@ -43,7 +44,7 @@ pub(crate) struct DualSolution {
     /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
     pub(crate) cg_solution: Option<CgSolution>,
-    /// Mean squared leave-one-out error, averaged over targets, if requested.
+    /// Mean squared leave-one-out error, averaged over targets; `None` if not requested.
     pub(crate) loo_mse: Option<f64>,
 }
 
@@ -95,9 +96,9 @@ impl ExactProblem<'_> {
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
     ///
-    /// `leave_one_out` adds n³/3 flops for the error of every row under the fit to the other rows
-    /// at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii, because y − c − K a = μ
-    /// R y and the weight of a row's own target in its fitted value is 1 − μ R_ii.
+    /// `leave_one_out` adds n³/3 flops for the error of every row under the fit to all other rows
+    /// at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii. The reason is that y −
+    /// c − K a = μ R y, so the weight of a row's own target in its fitted value is 1 − μ R_ii.
     pub(crate) fn direct(
         &self,
         kernel: &dyn KernelFunction<f64>,

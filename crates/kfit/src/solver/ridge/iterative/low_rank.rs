@@ -8,12 +8,12 @@
 //! ```
 //!
 //! (Foster et al., "Stable and efficient Gaussian process calculations", JMLR 10, 2009). The
-//! textbook form of the Woodbury identity takes R from a single Cholesky factor of FᵀF + μI, whose
+//! textbook form of the Woodbury identity takes R from a single Cholesky factor of FᵀF + μI. Its
 //! rounding errors, amplified by (‖F‖²/μ)², spoil the most important directions. A second Cholesky
-//! factorisation of the nearly orthogonal result of the first removes these errors (CholeskyQR2:
-//! Yamamoto, Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015) if the condition number √(‖F‖²/μ + 1)
-//! is below 1e8, and consists of dense products. Only F, in `T`, and two triangular factors are
-//! stored.
+//! factorisation, of the nearly orthogonal result of the first, removes these errors if the
+//! condition number √(‖F‖²/μ + 1) is below 1e8 (CholeskyQR2: Yamamoto, Nakatsukasa, Yanagisawa,
+//! Fukaya, ETNA 44, 2015). It consists of dense products. Only F, in `T`, and two triangular
+//! factors are stored.
 //!
 //! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRankInverse::bytes`].
 

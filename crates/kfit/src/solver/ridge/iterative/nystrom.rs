@@ -21,8 +21,9 @@
 //!
 //! *Cost per iteration*: 4nm flops per target with one read of the stored blocks
 //! ([`crate::linalg::kernel_rows`]), m²/2 kernel values in f64, and nm kernel values for the other
-//! blocks with a pass over their rows. The stopping rule uses √(rᵀM⁻¹r), which is the energy norm
-//! of the error up to the quality of the preconditioner, and bounds the error of the fitted values.
+//! blocks with a pass over their rows. The stopping rule uses √(rᵀM⁻¹r). Up to the quality of the
+//! preconditioner this is the energy norm of the error, which bounds the error of the fitted
+//! values.
 
 use super::{blocks::Blocks, centring::Centring, cg::PositiveDefinite, packed::PackedLower};
 use crate::linalg::kernel_tiles::KernelTiles;
@@ -156,8 +157,8 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     }
 }
 
-/// Returns Σ (y + shift − c − K a)² over the rows, for every target, and the number of passes, at
-/// most one.
+/// Returns Σ (y + shift − c − K a)² over the rows, for every target, and the number of passes (0 or
+/// 1).
 pub(crate) fn squared_errors<T: Real>(
     blocks: &mut Blocks<'_, T>,
     a: MatRef<'_, f64>,

@@ -68,8 +68,8 @@ impl PackedLower {
         MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL_COLUMNS, self.width(j))
     }
 
-    /// Returns every strip of every panel: its first column, its first row, and its entries. The
-    /// longest panels come first.
+    /// Returns every strip of every panel, the longest panels first: first column, first row, and
+    /// entries.
     fn strips(&mut self) -> Vec<(usize, usize, MatMut<'_, f64>)> {
         let order = self.order;
         let panels = self.panels.iter_mut().enumerate();

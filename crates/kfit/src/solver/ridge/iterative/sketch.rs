@@ -4,9 +4,9 @@
 //! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm with a sketch S of 4m rows. For any spectrum the
 //!   condition number of P⁻¹A is then about ((1 + ½)/(1 − ½))² = 9, and an iteration halves the
 //!   error. S is a sparse sign matrix: every row of the table is added to 8 rows of the sketch,
-//!   with random signs, over √8. (Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized
-//!   preconditioning for kernel ridge regression", arXiv 2304.12465, 2023, section 3.) With n ≤ 4m
-//!   the table itself replaces the sketch.
+//!   with random signs, divided by √8. (Díaz, Epperly, Frangella, Tropp, Webber, "Robust,
+//!   randomized preconditioning for kernel ridge regression", arXiv 2304.12465, 2023, section 3.)
+//!   With n ≤ 4m the table itself replaces the sketch.
 //! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a sample of the rows,
 //!   which is true for uniform landmarks. Other landmarks need importance weights and make P worse.
 //!   (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale kernel method", NeurIPS 2017.)
@@ -14,8 +14,8 @@
 //! The sketch is never stored as a whole. A random key assigns every row of the table to one of g
 //! groups with its own 4m/g rows of the sketch. A visit of the group's rows computes these rows of
 //! the sketch, adds their Gram matrix to P, and discards them. Two rows meet in the sketch as often
-//! as without groups, so the groups lose nothing. Kernel values in memory are reused; a pass over
-//! the table for each group computes the others.
+//! as without groups, so the groups lose nothing. Kernel values in memory are reused. If some
+//! kernel values are not in memory, each group takes a pass over the table.
 //!
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
 //! 4m·m² for the Gram matrix, m³/3 for the factor.
@@ -41,9 +41,9 @@ const MAX_GROUP_ROWS: usize = 2048;
 /// Rows of the table that are converted to f64 at a time, without a sketch.
 const STRIP_ROWS: usize = 512;
 
-/// The number added to the diagonal of P, in units of the rounding of its largest entry, and how
-/// often it is multiplied by 100 if P stays indefinite. P needs little accuracy, because it only
-/// accelerates conjugate gradient.
+/// The jitter: the number added to the diagonal of P, in units of the rounding of the largest entry
+/// of P. The next constant is the maximum number of times that it is multiplied by 100 if P stays
+/// indefinite. P needs little accuracy, because it only accelerates conjugate gradient.
 const JITTER: f64 = 4.0;
 const JITTER_RAISES: usize = 3;
 

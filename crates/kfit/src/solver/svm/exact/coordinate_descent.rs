@@ -2,15 +2,16 @@
 //!
 //! With w = Σ β_i x_i the values are f_i = w·x_i, so that a step on a multiplier costs the entries
 //! of its row, and no kernel value is computed. A sweep minimises the dual along each multiplier,
-//! in a random order. Until the next certificate it skips rows that are optimal at the end of a
-//! piece by a margin above the largest violation of the previous sweep.
+//! in a random order. Until the next certificate, sweeps skip rows that are optimal at the end of a
+//! piece of the dual objective, by a margin above the largest violation of the previous sweep.
 //!
-//! With a free intercept, Σβ must be s: the method of multipliers. A sweep minimises with ρ/2 (b −
-//! b₀)² added to the objective, which makes b = b₀ + (Σβ − s)/ρ, and b₀ follows b. Before a
-//! certificate the remaining Σβ − s is subtracted from multipliers that may move.
+//! With a free intercept, Σβ must equal s, which the method of multipliers ensures. A sweep
+//! minimises the objective plus ρ/2 (b − b₀)². This makes b = b₀ + (Σβ − s)/ρ; after the sweep b₀
+//! moves to b. Before a certificate the remaining Σβ − s is subtracted from multipliers that may
+//! move.
 //!
-//! *Cost per sweep*: four flops per entry. *Bytes*: 12 per entry; for each SVM being solved 48 per
-//! row and 8 per column.
+//! *Cost per sweep*: four flops per nonzero entry. *Bytes*: 12 per nonzero entry, and for each SVM
+//! being solved 48 per row and 8 per column.
 //!
 //! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for
 //! large-scale linear SVM", ICML 2008; Bertsekas, "Constrained optimization and Lagrange multiplier
@@ -37,7 +38,7 @@ pub(super) fn bytes(n: usize, width: usize) -> usize {
     8 * width + 48 * n
 }
 
-/// The state that SVMs on the same rows use one after the other.
+/// The state that SVMs on the same rows reuse in turn.
 pub(super) struct CoordinateDescent<'m> {
     matrix: &'m SparseMatrix,
     /// Rows of the matrix.
@@ -146,8 +147,8 @@ impl<'m> CoordinateDescent<'m> {
         largest
     }
 
-    /// Subtracts the excess of Σβ over s from multipliers strictly within their pieces, and then,
-    /// if necessary, from others.
+    /// Subtracts the excess of Σβ over s: first from multipliers strictly within their pieces,
+    /// then, if necessary, from all other multipliers.
     fn restore_sum(&mut self, dual: &mut Dual) {
         let mut excess = dual.beta.iter().sum::<f64>() - dual.terms.total;
         for inside in [true, false] {

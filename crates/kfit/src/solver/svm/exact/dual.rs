@@ -1,24 +1,25 @@
-//! The dual of an SVM, solved in rounds, and the certificate of a point.
+//! The dual of an SVM, solved in rounds, and the certificate of a point: the duality gap (P −
+//! D)/max(|P|, |D|).
 //!
-//! A round minimises over a subset of the multipliers: all of them if the whole kernel matrix is
-//! stored, else those of the working set: the rows that violate the optimality conditions most,
-//! half of which stay for the next round. Then f = Kβ is updated at all rows. After every round the
-//! primal and dual objectives are computed:
+//! A round minimises over all multipliers if the whole kernel matrix is stored, otherwise over the
+//! multipliers of a working set. The working set consists of the rows that violate the optimality
+//! conditions most; half of them stay for the next round. Then f = Kβ is updated at all rows. After
+//! every round the primal and dual objectives are computed:
 //!
 //! ```text
 //! P = ½βᵀf + Σ loss(f_i + b) + s b,     D = −½βᵀf − Σ h(β_i),     b minimises P
 //! ```
 //!
-//! An SVM is solved when (P − D)/max(|P|, |D|) is small enough. Then f is recomputed with kernel
-//! values in f64, and the rounds continue if the gap is now larger: so the reported gap is that of
-//! the returned SVM, without rounding errors of kernel values.
+//! An SVM is solved when the gap is small enough. Then f is recomputed with kernel values in f64,
+//! and the rounds continue if the gap is now larger. So the reported gap is the gap of the returned
+//! SVM, without rounding errors of kernel values.
 //!
 //! *Cost per round*: the steps of `smo.rs`, 2·q·n flops for f, and kernel values of rows that are
 //! not in memory.
 //!
-//! References: Joachims, "MapConstructor large-scale SVM learning practical", in *Advances in
-//! Kernel Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM
-//! library on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
+//! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel
+//! Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM library
+//! on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
@@ -75,7 +76,7 @@ pub(super) struct Certificate {
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
-    /// Least slope of rising and highest slope of falling.
+    /// Least slope at which a multiplier can rise, and highest slope at which one can fall.
     least_rise: f64,
     highest_fall: f64,
 }
@@ -268,8 +269,9 @@ impl Dual {
         steps
     }
 
-    /// Chooses the rows of the next round, new rows first: those with the least slopes of rising
-    /// and the highest slopes of falling, then the newer half of the previous rows.
+    /// Chooses the rows of the next round. First the new rows: the rows with the least slopes of
+    /// rising and the rows with the highest slopes of falling. Then the newer half of the previous
+    /// rows.
     fn choose_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
         let stay_count = working_set.len().min(WORKING_SET / 2);
         let mut is_chosen = vec![false; self.rows.len()];

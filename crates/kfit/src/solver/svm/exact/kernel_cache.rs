@@ -45,16 +45,16 @@ pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
     }
 }
 
-/// Returns the number of rounds in a sweep, in which as many rows enter the working set as the SVM
-/// has.
+/// Returns the number of rounds in a sweep: during a sweep, as many rows enter the working set as
+/// the SVM has rows.
 pub(super) fn rounds_per_sweep(n: usize) -> usize {
     if n <= MAX_WHOLE_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
 }
 
 impl<'a, T: Real> Gram<'a, T> {
-    /// Builds the matrix of the rows in `memory`, or a cache of its rows with this many bytes.
-    /// The rows come in consecutive parts of the given sizes, with the kernel matrices of the parts
-    /// that were already computed.
+    /// Builds the kernel matrix of the rows in `memory`, or a cache of its rows with this many
+    /// bytes. The rows consist of consecutive parts of the sizes `part_sizes`; `part_matrices`
+    /// holds the kernel matrices of the parts for which they are already computed.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (part_sizes, part_matrices): (&[usize], &[Option<&[T]>]),
@@ -72,8 +72,8 @@ impl<'a, T: Real> Gram<'a, T> {
         }
     }
 
-    /// Returns the memory of the matrix for the next SVM: the system would have to clear the pages
-    /// of new memory.
+    /// Returns the memory of the matrix, for reuse by the next SVM: the system would have to clear
+    /// the pages of new memory.
     pub(super) fn into_memory(self) -> Vec<T> {
         match self {
             Self::Matrix(memory) => memory,
@@ -82,8 +82,8 @@ impl<'a, T: Real> Gram<'a, T> {
     }
 }
 
-/// Computes the n x n kernel matrix `k` between the rows, which come in parts of the given sizes:
-/// evaluated below the diagonal, mirrored above it.
+/// Computes the n x n kernel matrix `k` between the rows, in parts of the given sizes: evaluates
+/// the entries below the diagonal and mirrors them above it.
 pub(super) fn fill_matrix<T: Real>(
     KernelPoints { kernel, x, shift }: KernelPoints<'_, T>,
     part_sizes: &[usize],

@@ -1,26 +1,27 @@
-//! Support vector machines with the exact kernel: `map` exact.
+//! Support vector machines with the exact kernel (`map` exact).
 //!
-//! The problems of [`super`] are solved in their duals over the whole space of the kernel, with
-//! f(x) = Σ β_i k(x_i, x) + b, by rounds of sequential minimal optimisation ([`dual`], [`smo`]).
-//! The rows stay in memory; kernel values are stored if they fit and otherwise recomputed,
-//! bit-identically. The model stores the support vectors: the rows with a nonzero multiplier in any
-//! SVM.
+//! Solves the duals of the problems of [`super`] over the whole reproducing kernel Hilbert space,
+//! with f(x) = Σ β_i k(x_i, x) + b, by rounds of sequential minimal optimisation ([`dual`],
+//! [`smo`]). The rows stay in memory; kernel values are stored if they fit and otherwise
+//! recomputed, bit-identically. The model stores the support vectors: the rows with a nonzero
+//! multiplier in any SVM.
 //!
 //! For the linear kernel on sparse rows, dual coordinate descent needs no kernel values, and the
 //! model stores no rows.
 //!
-//! A kernel that is not positive definite, such as the sigmoid, is accepted, as in LIBSVM, if
-//! multipliers are bounded: steps along which the problem is not convex end at the end of their
-//! piece. P − D is 0 at points that satisfy the optimality conditions and positive elsewhere, for
-//! any kernel (each loss_i(f_i) + h_i(β_i) is at least −β_i f_i), but it bounds the distance of P
-//! from its minimum only for a definite kernel.
+//! If multipliers are bounded, a kernel that is not positive definite, such as the sigmoid, is
+//! accepted, as in LIBSVM. A step along which the problem is not convex ends at the end of the
+//! current quadratic piece of the objective. For any kernel, P − D is 0 at points that satisfy the
+//! optimality conditions and positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least
+//! −β_i f_i. But P − D bounds the distance of P from its minimum only if the kernel is positive
+//! definite.
 //!
-//! One-vs-one SVMs have few rows each, and each thread solves one at a time. SVMs that share all
-//! rows are solved one after the other and reuse the kernel values, and all threads work on each.
+//! One-vs-one SVMs have few rows each; each thread solves one SVM at a time. SVMs that share all
+//! rows are solved in sequence, reuse the kernel values, and use all threads.
 //!
-//! *Cost*: about n^1.5 to n² steps in total, growing with the number of support vectors; an SVM on
-//! at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows; for each SVM being solved
-//! 64 per row and its kernel matrix, or 1,152 rows of it.
+//! *Cost*: about n^1.5 to n² steps in total, growing with the number of support vectors. An SVM on
+//! at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows. For each SVM being
+//! solved, 64 per row, and the kernel matrix or 1,152 rows of the kernel matrix.
 
 mod coordinate_descent;
 mod dual;
@@ -68,7 +69,7 @@ struct ExactProblem<'a, T: Real> {
     /// Fold of every row; empty with a single fold.
     folds: Vec<u16>,
     weights: RowWeights,
-    /// The rows, if the kernel is the inner product of sparse rows.
+    /// The rows if the kernel is the inner product of sparse rows, otherwise `None`.
     sparse: Option<SparseMatrix>,
     /// Memory of finished SVMs' matrices, for reuse.
     spare_matrices: Pool<Vec<T>>,
@@ -169,7 +170,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         rows.map(|value| U::from_f64(value.to_f64())).collect()
     }
 
-    /// Computes the kernel matrix of every class's rows, if they fit, for reuse by one-vs-one SVMs.
+    /// Computes the kernel matrix of the rows of every class, for reuse by one-vs-one SVMs, if the
+    /// matrices fit the memory.
     fn class_matrices(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
         let bytes: usize = classes.iter().map(|at| at.len() * at.len() * size_of::<T>()).sum();
         if bytes > self.data.spare_bytes {
@@ -192,8 +194,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
-    /// Solves all SVMs: one set per thread, or one set after the other by all threads if there are
-    /// fewer sets than threads.
+    /// Solves all SVMs: one set of SVMs per thread. If there are fewer sets than threads, all
+    /// threads solve one set at a time.
     fn solve(&self, sets: &[SvmSet<'_, T>], options: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut paths: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
@@ -295,8 +297,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         paths
     }
 
-    /// Returns the support vectors of some SVMs, in row order, and their dual coefficients; the
-    /// weights of linear SVMs on sparse rows.
+    /// Returns the support vectors of some SVMs, in row order, and their dual coefficients. For
+    /// linear SVMs on sparse rows, returns the weights.
     fn expansion<'f>(&self, svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone) -> Expansion<T> {
         if self.sparse.is_some() {
             let weights: Vec<Vec<f64>> = svms.clone().map(|(_, found)| found.weights.clone()).collect();
@@ -376,8 +378,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
     }
 }
 
-/// Returns the stages: statistics; then the rows and their SVMs, `at_once` at a time, each on at
-/// most all rows.
+/// Returns two stages: the statistics, and the SVMs, of which `at_once` are solved at the same
+/// time, each on at most all rows.
 pub(super) fn stages(
     request: &FitRequest<'_>,
     problems: usize,

@@ -1,14 +1,16 @@
 //! Sequential minimal optimisation: the dual of an SVM on a dense kernel matrix, one or two
 //! multipliers at a time.
 //!
-//! Minimises ½βᵀKβ + Σ h_i(β_i) with Σβ fixed or free. With f = Kβ a multiplier can rise at the
-//! slope f + h′₊ and fall at f + h′₋. For fixed Σβ the point is optimal if no slope of falling is
-//! above a slope of rising; for free Σβ, if no slope of rising is below 0 and no slope of falling
-//! above 0. The largest excess is the **violation**.
+//! Minimises ½βᵀKβ + Σ h_i(β_i) with Σβ fixed or free. With f = Kβ, the objective has the slope f +
+//! h′₊ if a multiplier rises (its slope of rising) and f + h′₋ if it falls (its slope of falling).
+//! If Σβ is fixed, the point is optimal if no slope of falling is above a slope of rising. If Σβ is
+//! free, the point is optimal if no slope of rising is below 0 and no slope of falling is above 0.
+//! The largest excess is the **violation**.
 //!
-//! A step takes the row i with the least slope of rising, and among the rows j with a larger slope
-//! of falling the one whose step along e_i − e_j lowers the objective most: by excess²/(2(K_ii +
-//! K_jj − 2K_ij + h″_i + h″_j)). It moves to the minimum, or to the end of a piece of h.
+//! A step takes the row i with the least slope of rising. Among the rows j with a larger slope of
+//! falling, it takes the row whose step along e_i − e_j lowers the objective most: by
+//! excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). The step ends at the minimum, or at the end of a
+//! piece of h.
 //!
 //! *Cost per step*: reading two rows of K, 10q flops. *Bytes*: 24q.
 //!
@@ -139,8 +141,8 @@ fn least_rise(f: &[f64], rise: &[f64]) -> (usize, f64) {
     each.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
 }
 
-/// Updates f += t(k_i − k_j); returns the place and the value of the least f + rise, on ties a
-/// deterministic one.
+/// Updates f += t(k_i − k_j); returns the place and the value of the least f + rise. The choice
+/// among ties is deterministic.
 fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
     let mut best = LaneMaxima::new();
     kapprox::vectorised!({

@@ -1,4 +1,4 @@
-//! The three SVM solvers on rows in memory: classification, regression and novelty detection.
+//! The three SVM solvers on rows in memory: classification, regression and anomaly detection.
 
 use super::super::classification::Svm;
 use super::super::lagrangian::Terms;

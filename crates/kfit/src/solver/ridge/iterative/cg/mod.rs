@@ -5,11 +5,12 @@
 //! ed., 11.5), and all share the products with A, which dominate the cost. Converged columns leave
 //! the iteration, so the products become narrower.
 //!
-//! The recurrence's residual drifts from b − Ax by rounding. Every ten iterations, and before a
-//! column counts as converged, the true residual replaces it, computed in f64 even if A is applied
-//! in f32. If it is much larger than the recurrence's, the search directions restart. A column that
-//! ends unconverged returns the iterate with the smallest computed true residual, possibly x = 0.
-//! So the reported residual belongs to the returned x and is at most 1.
+//! The residual of the recurrence drifts from b − Ax by rounding. Every ten iterations, and before
+//! a column counts as converged, the true residual replaces it. The true residual is computed in
+//! f64 even if A is applied in f32. If the true residual is much larger than the residual of the
+//! recurrence, the search directions restart. A column that ends unconverged returns the iterate
+//! with the smallest computed true residual, possibly x = 0. So the reported residual belongs to
+//! the returned x and is at most 1.
 //!
 //! *Cost per iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*:
 //! [`bytes`].
@@ -30,8 +31,8 @@ use state::{CgState, RunningColumn};
 /// Iterations between two computations of the true residual.
 const TRUE_RESIDUAL_INTERVAL: usize = 10;
 
-/// Maximum number of iterations for most systems. With a condition number of 10⁴, each reduces the
-/// error by a factor of 0.98, and all of them gain eight digits.
+/// Maximum number of iterations for most systems. With a condition number of 10⁴, each iteration
+/// multiplies the error by 0.98, and 1,000 iterations gain eight digits.
 const MAX_ITERATIONS: usize = 1000;
 
 /// Returns the maximum number of iterations for n unknowns. It exceeds [`MAX_ITERATIONS`] for n
@@ -44,14 +45,16 @@ fn max_iterations(n: usize) -> usize {
 /// A true residual below this fraction of the smallest previous one is progress.
 const PROGRESS_RATIO: f64 = 0.95;
 
-/// Returns the number of iterations without progress after which rounding prevents further gains.
-/// The residual of an ill-conditioned system oscillates for about as many iterations as unknowns.
-/// For large n the number falls again, because iterations are expensive.
+/// Returns the number of iterations without progress after which a column stops, because rounding
+/// prevents further gains. The residual of an ill-conditioned system oscillates for about as many
+/// iterations as there are unknowns. For large n the number falls again, because iterations are
+/// expensive.
 fn patience(n: usize) -> usize {
     100.max(n.min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
 
-/// Ratio of the true rᵀM⁻¹r to that of the recurrence, above which the search directions restart.
+/// Ratio of the true rᵀM⁻¹r to the rᵀM⁻¹r of the recurrence, above which the search directions
+/// restart.
 const RESTART_RATIO: f64 = 4.0;
 
 /// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
@@ -89,10 +92,11 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 }
 
 /// Solves for every column. A journal stores the iterations; a resumed run continues after the last
-/// one, bit-identically.
+/// stored iteration, bit-identically.
 ///
 /// # Errors
-/// The products fail; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] if numbers overflow.
+/// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] if numbers
+/// overflow.
 pub(crate) fn solve(
     system: &mut dyn PositiveDefinite,
     b: MatRef<'_, f64>,
@@ -239,8 +243,8 @@ impl Iteration<'_> {
         self.state.columns.iter().any(is_small)
     }
 
-    /// Replaces the residuals by the true ones, and removes the finished columns: converged,
-    /// stalled, or at the `last` iteration.
+    /// Replaces the residuals by the true residuals, and removes the finished columns: columns that
+    /// have converged or stalled, and all columns in the `last` iteration.
     fn check_residuals(&mut self, last: bool) -> Result<()> {
         let x = self.running_columns(&self.state.solution.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());

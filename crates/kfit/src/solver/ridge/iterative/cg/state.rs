@@ -42,11 +42,11 @@ impl CgSolution {
 pub(super) struct RunningColumn {
     pub(super) j: usize,
     pub(super) scale: f64,
-    /// rᵀz; 0 if the search directions restart.
+    /// rᵀz; 0 if the search direction restarts.
     pub(super) rz: f64,
     /// rᵀz of the recurrence, while the true residual is computed.
     pub(super) recurrence_rz: f64,
-    /// Smallest true residual so far, of the best x, which starts as 0.
+    /// Smallest true residual so far: the residual of the best x. The first x is 0.
     pub(super) best_residual: f64,
     /// Number of iterations since the true residual last improved.
     pub(super) stalls: usize,
