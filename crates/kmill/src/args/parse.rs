@@ -335,7 +335,7 @@ mod tests {
             ("greedy,greedy", "greedy is named twice"),
             ("", "unknown landmark scheme"),
             ("uniform,", "unknown landmark scheme"),
-            ("ensemble(parts=4", "not closed"),
+            ("ensemble(parts=4", "expected a closing parenthesis"),
         ] {
             let error = methods(wrong).unwrap_err();
             assert!(error.contains(why), "{wrong}: {error}");

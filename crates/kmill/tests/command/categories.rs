@@ -46,7 +46,7 @@ fn two_commands_predict_a_csv_with_an_id_text_and_missing_values() {
         serde_json::json!([["city", "5 values and missing"], ["shop", "9 values"], ["a", "number and missing"]])
     );
     assert!(told.contains("column comment is left out: it has more than 1,000 values"), "{told}");
-    assert!(told.contains("--hash 256") && told.contains("--text comment"), "{told}");
+    assert!(told.contains("--hash to 256") && told.contains("--text comment"), "{told}");
     assert!(fit["train"]["r2"].as_f64().unwrap() > 0.8, "{fit}");
     let (code, _, told) = kmill(path, "predict m.safetensors new.csv --keep id -o out.csv --json");
     assert_eq!(code, 0, "{told}");
@@ -189,7 +189,7 @@ fn text_of_many_values_is_hashed_where_that_is_asked_for() {
     assert!((mse - train).abs() < 1e-6 * train, "{mse} {train}");
     let (code, _, told) = kmill(path, "fit ridge t.csv --target y --features comment,a -o n.safetensors");
     assert!(
-        code == 1 && told.contains("column \"comment\" has more than 1,000 values") && told.contains("--hash 256"),
+        code == 1 && told.contains("column \"comment\" has more than 1,000 distinct values") && told.contains("--hash to 256"),
         "{told}"
     );
 }

@@ -70,7 +70,7 @@ fn the_residual_is_what_the_landmarks_leave() {
     assert!(std::fs::read(at.join("phi.csv")).unwrap() == std::fs::read(at.join("again.csv")).unwrap());
     ok(at, "inspect map --json");
     let (code, _, stderr) = kmill(at, &format!("{LINE} --rank 20 --map fourier --residual -o refused.csv"));
-    assert!(code != 0 && stderr.contains("no projection") && !at.join("refused.csv").exists(), "{stderr}");
+    assert!(code != 0 && stderr.contains("not a projection") && !at.join("refused.csv").exists(), "{stderr}");
     ok(at, &format!("{LINE} --rank 20 --map fourier -o random.npy --json"));
     let (code, _, stderr) = kmill(at, &format!("{LINE} --rank 20 --components 3 -o refused.csv"));
     assert!(code != 0 && stderr.contains("--components"), "{stderr}");

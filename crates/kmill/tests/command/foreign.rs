@@ -158,8 +158,8 @@ fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
     let before = there(at);
     for (line, part) in [
         (format!("{curve} -o c.html"), "not a file of cells that kmill wrote"),
-        (format!("{curve} -o d.html"), "this is a link"),
-        (format!("{curve} -o e.html"), "this is a link"),
+        (format!("{curve} -o d.html"), "it is a link"),
+        (format!("{curve} -o e.html"), "it is a link"),
         (format!("{curve} -o f.html -o ./f.html.cells.json"), "which is removed at the end"),
         ("demo --rows 100 --keep demo -q".to_string(), "it contains train.parquet, which would be overwritten"),
     ] {

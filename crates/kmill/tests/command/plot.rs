@@ -193,7 +193,7 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     // all four columns determine the cluster, and no plane through a mean is shaded
     assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && !svg.contains("class=\"region"), "{svg}");
     assert!(
-        (0..3).all(|k| svg.contains(&format!(">group {k}</text>")))
+        (0..3).all(|k| svg.contains(&format!(">cluster {k}</text>")))
             && svg.contains("b against a, coloured by clusters of kmeans")
     );
     // with two columns the plane has regions, with names and boundary lines
@@ -204,7 +204,7 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
         "{svg}"
     );
     assert!(
-        (0..3).all(|k| svg.matches(&format!(">group {k}</text>")).count() == 2) && svg.contains("class=\"contour\"")
+        (0..3).all(|k| svg.matches(&format!(">cluster {k}</text>")).count() == 2) && svg.contains("class=\"contour\"")
     );
     // a table of predictions: the same colours without the model
     ok(at, "predict four t.csv --keep * -o g.csv -q --json");

@@ -156,7 +156,7 @@ fn relatives_take_what_their_relatives_take_or_say_why_not() {
     for options in ["--map exact", "--method pcg"] {
         let line = format!("fit ridge t.parquet --target y --features x0 --weights x1 --lambda 1e-3 {options} -o m");
         let (code, _, stderr) = kmill(at, &line);
-        assert!(code == 0 || stderr.contains("take"), "{line}: {stderr}");
+        assert!(code == 0 || stderr.contains("use "), "{line}: {stderr}");
     }
     for (line, why) in [
         ("coordinates t.parquet --kernel linear -o p.csv", "the matrix contains the distances"),

@@ -30,7 +30,7 @@ fn components_are_columns_and_need_no_target() {
     assert!(columns[1]["mean"].as_f64().unwrap().abs() < 1e-4, "{report}");
     let whitened = ok(at, "fit kpca t.parquet --features x* --whiten --rank 100 -o w --json");
     assert_eq!(whitened["figures"][0]["values"].as_array().unwrap().len(), 10);
-    refused(at, "evaluate m t.parquet", "no truth");
+    refused(at, "evaluate m t.parquet", "no target to compare with");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn two_views_and_directions_of_the_columns() {
     let fit = ok(at, "fit ridge t.parquet --target y --metric k.safetensors --lambda 1e-5 --rank 100 -o r --json");
     assert_eq!(fit["metric"]["features"], 3);
     ok(at, "predict k.safetensors t.parquet -o q.csv -q --json");
-    refused(at, "fit kdr t.parquet --target y --metric k.safetensors -o refused", "leave it out");
+    refused(at, "fit kdr t.parquet --target y --metric k.safetensors -o refused", "omit --metric");
     refused(at, "fit kdr t.parquet --target y --kernel delta() -o refused", "gradient");
 }
 

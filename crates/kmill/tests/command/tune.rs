@@ -345,7 +345,7 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, &format!("{tune} --kernels gaussian(),gausian()"), 2, "did you mean");
     refused(at, &format!("{tune} --kernels gaussian(),gaussian()"), 2, "named twice");
     refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "omit --kernel");
-    refused(at, &format!("{tune} --map exact --std"), 1, "the exact kernel has no features");
+    refused(at, &format!("{tune} --map exact --std"), 1, "the exact kernel computes no features");
     refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
     refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
     refused(at, "tune kpca t.parquet -o refused", 2, "kpca");
@@ -421,7 +421,7 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     let score = ok(at, "evaluate m.safetensors t.csv --rows 1000.. --json");
     assert!(score["auc"].as_f64().unwrap() > 0.95 && score["log_loss"].as_f64().unwrap() < 0.2, "{score}");
     let page = std::fs::read_to_string(at.join("page.html")).unwrap();
-    assert!([">Solvers</h2>", "never is", ">Result</h2>"].iter().all(|part| page.contains(part)), "{page}");
+    assert!([">Solvers</h2>", "never predicting the rarer class", ">Result</h2>"].iter().all(|part| page.contains(part)), "{page}");
     let by_auc = ok(at, &format!("{line} a.json --measure auc"));
     assert!(
         by_auc["rarer"].is_null() && by_auc["contenders"].as_array().unwrap().iter().any(|c| c["solver"] == "ridge")

@@ -85,7 +85,7 @@ fn text_that_is_damaged_is_told_with_its_line() {
         ("utf16.csv", "it is UTF-16"),
         ("empty.csv", "it is empty"),
         ("head.csv", "it has no rows"),
-        ("zero.svm", "say --zero-based"),
+        ("zero.svm", "set --zero-based"),
         ("order.svm", "order.svm: row 1 (counted from 0), line 3: expected ascending indices, found 2 after 2"),
         ("wide.svm", "expected at most 4294967295 features"),
     ] {

@@ -108,7 +108,7 @@ fn columns_and_values_that_cannot_be() {
         ("y_nan.parquet", "--missing drop --missing-target error", "row 5 (counted from 0), column \"y\" is NaN"),
         ("one.parquet", "", "ridge needs at least 2 rows, and 1 is left"),
         ("t.parquet", "--rows 299..", "ridge needs at least 2 rows, and 1 is left"),
-        ("huge.parquet", "", "column \"x0\" reaches"),
+        ("huge.parquet", "", "column \"x0\" has values up to"),
         ("large.parquet", "--scale none --kernel linear()", "is not finite; scale the features"),
         ("large.parquet", "--scale none --kernel polynomial(degree=3)", "is not finite"),
         ("zero.parquet", "--kernel linear()", "is zero on every row"),
