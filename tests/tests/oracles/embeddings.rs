@@ -317,7 +317,7 @@ fn graphs_that_cannot_be_are_refused_in_a_sentence() {
         );
         assert!(message.contains("raise `neighbours` or `nodes`"), "{message}");
         let message = refused(&apart, &options, name, &given.clone().set("neighbours", 40));
-        assert!(message.contains("a node has 39 others"), "{message}");
+        assert!(message.contains("each node has 39 others"), "{message}");
         let message = refused(&apart, &options, name, &given.set("components", 40));
         assert!(message.contains("have at most 39 coordinates"), "{message}");
     }

@@ -154,7 +154,7 @@ fn what_has_no_direction_is_said() {
     assert!(refused(&y, &fourier, &Options::new()).contains("landmarks"));
     let metric = kapprox::metric::Metric::diagonal(vec![1.0; x[0].len()]).unwrap();
     let given = TrainOptions { metric: MetricSource::from_metric(metric.into()), ..options.clone() };
-    assert!(refused(&y, &given, &Options::new()).contains("the columns as they are"));
+    assert!(refused(&y, &given, &Options::new()).contains("kdr learns a metric of its own"));
     // there are at most as many directions as columns
     let many = fitted(&x, &y, &options, &Options::new().set("components", 10), 1).unwrap();
     assert_eq!(many.model.intercept.len(), x[0].len());
