@@ -265,5 +265,7 @@ fn squared_distances_are_those_of_the_coordinates() {
     );
     assert!(matches!(refused, Err(Error::Indefinite { .. })), "{refused:?}");
     let own = FnEntries { n: 2, entry: |_: u64, _: u64| 1.0 };
-    assert!(SquaredDistances::new(own).is_err_and(|error| error.to_string().contains("distance of the point from itself")));
+    assert!(
+        SquaredDistances::new(own).is_err_and(|error| error.to_string().contains("distance of the point from itself"))
+    );
 }

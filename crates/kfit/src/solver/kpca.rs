@@ -11,8 +11,8 @@
 //! μ = 0. Signs: the largest entry of each direction is positive. Whitened scores are divided by
 //! √eigenvalue and have mean square 1 over the rows.
 //!
-//! The squared distance of a row from the span of the components is ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖²
-//! + k(x, x) − ‖φ‖². This reconstruction error is also an anomaly score (Hoffmann, "Kernel PCA for
+//! The squared distance of a row from the span of the components is k(x, x) − ‖φ‖² plus
+//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖². This reconstruction error is also an anomaly score (Hoffmann, "Kernel PCA for
 //! novelty detection", Pattern Recognition 40, 2007).
 //!
 //! With folds, the components of the other folds are applied to the rows of each fold, and the

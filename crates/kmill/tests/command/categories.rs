@@ -189,7 +189,9 @@ fn text_of_many_values_is_hashed_where_that_is_asked_for() {
     assert!((mse - train).abs() < 1e-6 * train, "{mse} {train}");
     let (code, _, told) = kmill(path, "fit ridge t.csv --target y --features comment,a -o n.safetensors");
     assert!(
-        code == 1 && told.contains("column \"comment\" has more than 1,000 distinct values") && told.contains("--hash to 256"),
+        code == 1
+            && told.contains("column \"comment\" has more than 1,000 distinct values")
+            && told.contains("--hash to 256"),
         "{told}"
     );
 }

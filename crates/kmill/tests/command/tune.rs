@@ -421,7 +421,10 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     let score = ok(at, "evaluate m.safetensors t.csv --rows 1000.. --json");
     assert!(score["auc"].as_f64().unwrap() > 0.95 && score["log_loss"].as_f64().unwrap() < 0.2, "{score}");
     let page = std::fs::read_to_string(at.join("page.html")).unwrap();
-    assert!([">Solvers</h2>", "never predicting the rarer class", ">Result</h2>"].iter().all(|part| page.contains(part)), "{page}");
+    assert!(
+        [">Solvers</h2>", "never predicting the rarer class", ">Result</h2>"].iter().all(|part| page.contains(part)),
+        "{page}"
+    );
     let by_auc = ok(at, &format!("{line} a.json --measure auc"));
     assert!(
         by_auc["rarer"].is_null() && by_auc["contenders"].as_array().unwrap().iter().any(|c| c["solver"] == "ridge")
