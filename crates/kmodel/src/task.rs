@@ -179,7 +179,7 @@ impl Classes {
         }
     }
 
-    /// Returns target `j` of a row of class `target_code`: +1 or −1; `None` if the class has no
+    /// Returns target `j` of a row with class code `code`: +1 or −1; `None` if the class has no
     /// label, or is not in pair `j` of one-vs-one classes.
     pub fn target_code(&self, code: u32, j: usize) -> Option<f64> {
         let code = code as usize;

@@ -63,7 +63,7 @@ pub enum Error {
     TooManyValues { column: String, limit: usize },
     /// A request for rows before the values of a categorical column were collected.
     #[error(
-        "the categories of column {column:?} are not known yet; collect them first (`Run::coded`, or `Selected::search`), or set `categories` to none"
+        "the categories of column {column:?} are not known yet; collect them first (`Run::resolve_categories`, or `SelectedTable::column_search`), or set `categories` to none"
     )]
     UnknownCategories { column: String },
     /// Two files that belong together, with different numbers of rows.

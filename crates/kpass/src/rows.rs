@@ -198,7 +198,7 @@ pub struct TableShape {
 pub trait RowSource<T: Real>: Debug + Send + Sync {
     /// Returns the numbers of stored rows, inputs and targets.
     fn shape(&self) -> TableShape;
-    /// Returns the stored rows that can be selected: a part of `0..shape().stored`. Segments
+    /// Returns the stored rows that can be selected: a part of `0..shape().stored_rows`. Segments
     /// outside are never opened.
     fn range(&self) -> Range<u64> {
         0..self.shape().stored_rows

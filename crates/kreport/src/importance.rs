@@ -37,7 +37,7 @@ pub fn describe_metric(metric: &MetricReport) -> String {
 pub type ColumnShare = (String, f64, String);
 
 /// Returns the column that a feature is derived from, such as `city` for `city=Bonn` or `date` for
-/// `date.hour.sin`: the longest matching name in `coded`, or the feature itself if none matches.
+/// `date.hour.sin`: the longest matching name in `coded_columns`, or the feature itself if none matches.
 fn column_of<'f>(feature: &'f str, coded_columns: &[&'f str]) -> &'f str {
     let is_source = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
     coded_columns.iter().copied().filter(|name| is_source(name)).max_by_key(|name| name.len()).unwrap_or(feature)
@@ -59,7 +59,7 @@ fn by_column<'f>(
     columns
 }
 
-/// Returns the fractions of the columns in the metric, largest first; `coded` are the columns with
+/// Returns the fractions of the columns in the metric, largest first; `coded_columns` have
 /// several features.
 pub fn importance(metric: &MetricReport, coded_columns: &[&str]) -> Vec<ColumnShare> {
     let column_share = |(name, share, spread): (&str, f64, Option<f64>)| {

@@ -179,7 +179,7 @@ pub struct StageRecorder<'a> {
 
 impl std::fmt::Debug for StageRecorder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("StageRecorder")
             .field("seconds", &self.seconds)
             .field("warnings", &self.warnings)
             .finish_non_exhaustive()

@@ -72,7 +72,7 @@ fn superscript_digit(letter: char) -> Option<char> {
     }
 }
 
-/// Appends an outline to a path, with its points transformed by `place`.
+/// Appends an outline to a path, with its points transformed by `transform`.
 fn append_outline(outline: &str, path: &mut PathBuilder, transform: impl Fn(f32, f32) -> (f32, f32)) {
     let mut tokens = outline.split(' ');
     while let Some(command) = tokens.next() {

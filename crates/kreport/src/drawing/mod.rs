@@ -50,7 +50,7 @@ pub(crate) enum Anchor {
 }
 
 /// A target for drawing shapes. The rules of `drawing.css` for `class` set the style of a shape;
-/// `says` is its optional tooltip.
+/// `tooltip` is optional.
 pub(crate) trait Canvas {
     fn rectangle(&mut self, class: &str, corner: Point, size: Point, tooltip: Option<&str>);
     fn lines(&mut self, class: &str, segments: &[[Point; 2]], tooltip: Option<&str>);

@@ -153,7 +153,7 @@ impl Points {
     }
 
     /// Draws a row in the colour of its class or value. The tooltip has the class (if known) and
-    /// the text `says`.
+    /// the text `tooltip`.
     pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, place: Point, tooltip: &str) {
         let class = match (drawn.class, self.shade_range) {
             (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),

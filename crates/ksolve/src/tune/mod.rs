@@ -122,7 +122,7 @@ pub struct KernelSearch<'a, T: Real> {
 
 impl<T: Real> std::fmt::Debug for KernelSearch<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Search")
+        f.debug_struct("KernelSearch")
             .field("candidates", &self.candidates)
             .field("sizes", &self.sizes)
             .finish_non_exhaustive()

@@ -12,7 +12,7 @@
 //! The method is Newton's, with conjugate gradients (`../newton.rs`). The preconditioner is made of
 //! the second moments of the features or, near the solution, of the feature differences of sampled
 //! pairs. Products with the Hessian are sums over pairs. For a group of m rows they take m ln m
-//! steps with the squared hinge loss (`crate::ranked`), and m² steps with the logistic loss.
+//! steps with the squared hinge loss (`crate::ranking_pairs`), and m² steps with the logistic loss.
 //!
 //! *Cost*: the map, np² for the moments, p³ per Newton step, two passes of 2np flops per iteration.
 //! *Bytes*: the features, 150 per row, 8p². *Errors*: [`Error::Option`] if no two rows of a group
