@@ -25,5 +25,5 @@ use kmodel::{
     AnyModel, BinFold, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds,
     GramScratch, GramState, Intercept, LinearHead, Link, Model, ModelMetadata, Result, RidgeFold, RidgeState, Targets,
     Task, alignment, bins, certificate, feature_fold, folds, gram, linalg, lists, model, moments, neighbours, platt,
-    quadratic, ranking_pairs, row_weights, stacked_maps, task,
+    quadratic, ranking_pairs, recursive_least_squares, row_weights, stacked_maps, task,
 };

@@ -4,7 +4,7 @@ use crate::linalg::dot_products::{copy_as_f64, dot_products};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
 use crate::{Error, Result, folds::FoldRule};
 use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
 use kapprox::gram::{self, Panels};
 use kstore::checkpoint::{Arrays, Persist, Stored};
@@ -33,6 +33,13 @@ pub struct FoldGram {
     pub sy: Vec<f64>,
     /// Sums Σ y² of the squared targets, length t.
     pub yy: Vec<f64>,
+}
+
+/// Returns the covariance C = G/n − μμᵀ, full; only the lower triangle of the moments is read.
+pub fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
+    let (p, n) = (mean.len(), moments.weight.max(f64::MIN_POSITIVE));
+    let g = MatRef::from_column_major_slice(&moments.g, p, p);
+    Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] / n - mean[i] * mean[j])
 }
 
 impl FoldGram {

@@ -32,6 +32,8 @@ pub mod quadratic;
 #[doc(hidden)]
 pub mod ranking_pairs;
 #[doc(hidden)]
+pub mod recursive_least_squares;
+#[doc(hidden)]
 pub mod row_weights;
 pub mod run;
 pub mod score;

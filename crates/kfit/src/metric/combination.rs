@@ -22,8 +22,8 @@ use crate::alignment::CentredMoments;
 use crate::prepare::map_builder::MapBuilder;
 use crate::prepare::stage_plans;
 use crate::prepare::survey::survey;
+use crate::prepare::target_counts::{check_plans, count_targets};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
-use crate::train::prepared::{self, check_plans};
 use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, stacked_maps::StackedMaps};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Kernel, Real};
@@ -81,7 +81,7 @@ pub fn combine<T: Real>(
     check_options(options, kernels)?;
     // not journaled: a resumed run learns the weights again, which is fast compared with the fit
     let resources = &Resources { journal: None, ..*resources };
-    let (t, _) = prepared::count_targets(selected, options, resources)?;
+    let (t, _) = count_targets(selected, options, resources)?;
     let (pass_shape, plans) =
         plan_stages::<T>(selected, &options_for(options, &kernels[0]), kernels.len(), t, resources)?;
     check_plans(plans)?;
@@ -116,7 +116,7 @@ pub(crate) fn forecast<T: Real>(
 ) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
     let kernel_options: Vec<TrainOptions> = kernels.iter().map(|kernel| options_for(options, kernel)).collect();
-    let (t, _) = prepared::count_targets(selected, &kernel_options[0], resources)?;
+    let (t, _) = count_targets(selected, &kernel_options[0], resources)?;
     let plans = plan_stages::<T>(selected, &kernel_options[0], kernels.len(), t, resources)?.1;
     // passes of the stages: statistics, landmarks, maps, joint moments, weights
     let mut passes = [1, 0, 0, 1, 0];

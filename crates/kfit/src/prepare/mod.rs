@@ -7,3 +7,4 @@ pub mod fold_fn;
 pub mod map_builder;
 pub mod stage_plans;
 pub mod survey;
+pub mod target_counts;

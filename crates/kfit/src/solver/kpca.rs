@@ -28,7 +28,8 @@
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
 use crate::features::{FEWER_DIRECTIONS, FitData, GRAM_PASS};
-use crate::linalg::eigen::{covariance, sign_of_largest};
+use crate::gram::covariance;
+use crate::linalg::eigen::sign_of_largest;
 use crate::quadratic::Quadratic;
 use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};

@@ -22,7 +22,7 @@
 //! pass it is an error on rows not seen before.
 //!
 //! Rls learns blocks of rows at once. With `std` it stores P in the model, for standard deviations
-//! and for further learning: see `linalg::recursive_least_squares`.
+//! and for further learning: see `recursive_least_squares`.
 //!
 //! *Passes*: one that stores the features, then `passes`. *Flops per row*: rls 3p², lms 6pt.
 //! *Bytes*: rls 24p², lms 16pt, and 24t per row. *Errors*: [`Error::Option`] if P exceeds the range
@@ -47,7 +47,7 @@ use super::parameter::{Interval, LAMBDA, ONLINE_INTERCEPT, Parameter, ParameterK
 use super::sweeps::{SweepState, run_sweeps, score};
 use super::{Figure, Solution, Solver, SolverFacts, SolverFamily, reject_if};
 use crate::features::{FitData, GatherOptions, StoredFeatures, values_bytes};
-use crate::linalg::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares, split_weights};
+use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares, split_weights};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, linalg::strips::Pool, quadratic::Quadratic};
 use kapprox::Real;

@@ -23,7 +23,7 @@ use super::parameter::{ONLINE_INTERCEPT, Parameter, STEPS, Settings, TOLERANCE};
 use super::sweeps::{SweepState, run_sweeps, score};
 use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
-use crate::linalg::recursive_least_squares::split_weights;
+use crate::recursive_least_squares::split_weights;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;

@@ -4,7 +4,7 @@
 
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
-use crate::{Error, FoldSpec, Result, metric, prepare::stage_plans, solver::Solver, train::prepared};
+use crate::{Error, FoldSpec, Result, metric, prepare::stage_plans, prepare::target_counts, solver::Solver};
 use kapprox::Real;
 use kstore::{Reading, RowBuf, RowSource, SelectedTable, checkpoint::Journal};
 use std::borrow::Cow;
@@ -56,7 +56,7 @@ pub fn forecast<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
     let options = supported_folds(options, solver)?;
-    let counts = prepared::count_targets(selected, &options, resources)?;
+    let counts = target_counts::count_targets(selected, &options, resources)?;
     let request = FitRequest::new::<T>(selected, &options, resources, counts, solver)?;
     forecast_of(selected, solver, solver.access(&request)?, &request)
 }

@@ -2,6 +2,7 @@
 
 use super::forecast::{self, all_stages, supported_folds};
 use super::trained::{Trained, TrainedParts};
+use crate::prepare::target_counts;
 use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
 use crate::solver::{Solution, Solver};
 use crate::train::prepared::{self, Prepared};
@@ -34,7 +35,7 @@ pub fn train<T: Real>(
         unread_request.reject_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
     }
     solver.check(&unread_request)?;
-    let planned_request = request_for(prepared::count_targets(selected, solver_options, resources)?)?;
+    let planned_request = request_for(target_counts::count_targets(selected, solver_options, resources)?)?;
     let access = solver.access(&planned_request)?;
     let (pass_shape, stages) = all_stages(solver, access, &planned_request)?;
     forecast::report_forecast(selected, solver, access, &planned_request)?;

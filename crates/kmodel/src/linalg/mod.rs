@@ -7,6 +7,5 @@ pub mod kernel_matrix;
 pub mod kernel_rows;
 pub mod kernel_tiles;
 pub mod lbfgs;
-pub mod recursive_least_squares;
 pub mod sparse_matrix;
 pub mod strips;

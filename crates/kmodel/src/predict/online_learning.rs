@@ -10,9 +10,9 @@
 //! *Bytes*: as [`Predictor::scores`] for r outputs, plus about 40mr.
 
 use super::{AnyTypedModel, Predictor, typed_model::TypedModel};
-use crate::linalg::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
 use crate::model::{FEATURES_SOLVER, Intercept, either};
 use crate::quadratic::Quadratic;
+use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
 use crate::{AnyModel, Error, Model, ModelMetadata, Result, Task, linalg::strips::Pool, run::Run};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;

@@ -27,6 +27,7 @@ mod engine;
 mod entry;
 mod file;
 mod manifest;
+mod medium;
 mod persist;
 mod states;
 mod steps;
@@ -36,6 +37,7 @@ pub use engine::{Engine, FoldMode, LotRows, NoObserver, Node, NodeOutcome, Obser
 pub(crate) use entry::Entry;
 pub use file::{Arrays, Cut, METADATA_KEY, Stored, safetensors_header};
 pub use manifest::Manifest;
+pub use medium::{Folder, Medium, MediumFile};
 pub use persist::{Merge, Persist};
 pub(crate) use states::put_state;
 pub use states::{StateFile, StateKey, StateWriter};

@@ -99,14 +99,14 @@ macro_rules! summed {
     (@merge one, $mine:expr, $later:expr) => { *$mine += *$later };
     (@merge fill, $mine:expr, $later:expr) => { $mine.iter_mut().zip($later).for_each(|(sum, later)| *sum += later) };
     (@merge read, $mine:expr, $later:expr) => { $mine.extend_from_slice($later) };
-    (@merge part, $mine:expr, $later:expr) => { $crate::Merge::merge($mine, $later) };
+    (@merge part, $mine:expr, $later:expr) => { $crate::checkpoint::Merge::merge($mine, $later) };
     (@merge some, $mine:expr, $later:expr) => {
-        if let (Some(mine), Some(later)) = ($mine, $later) { $crate::Merge::merge(mine, later) }
+        if let (Some(mine), Some(later)) = ($mine, $later) { $crate::checkpoint::Merge::merge(mine, later) }
     };
     ($(where [$($generic:tt)*])? $type:ty { $($how:ident $name:literal: $($field:tt).+),+ $(,)? }) => {
         $crate::persist!($(where [$($generic)*])? $type { $($how $name: $($field).+),+ });
 
-        impl$(<$($generic)*>)? $crate::Merge for $type {
+        impl$(<$($generic)*>)? $crate::checkpoint::Merge for $type {
             fn merge(&mut self, later: &Self) {
                 $($crate::summed!(@merge $how, &mut self.$($field).+, &later.$($field).+);)+
             }

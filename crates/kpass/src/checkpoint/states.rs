@@ -5,8 +5,8 @@
 //! file array by array, so no file is ever in memory as a whole.
 
 use super::file::{self, Array, Arrays, FileLayout, damaged};
-use super::{Node, PassKey, RowsKey, Stored, persist::Persist};
-use crate::{AtomicFile, Error, Result, pass::Medium, real::Number};
+use super::{Medium, Node, PassKey, RowsKey, Stored, persist::Persist};
+use crate::{AtomicFile, Error, Result, real::Number};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Heartbeats of the processes that share a run.
 
-use super::medium::Medium;
+use crate::checkpoint::Medium;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -6,7 +6,7 @@
 //! folder or items of another job.
 
 use super::heartbeat::{Heartbeat, HeartbeatMonitor, HeartbeatWriter};
-use super::medium::Medium;
+use crate::checkpoint::Medium;
 use crate::checkpoint::{Manifest, PassKey};
 use crate::{Error, Result, digest::Digest};
 use std::sync::Arc;

@@ -19,7 +19,6 @@
 mod executor;
 mod heartbeat;
 pub mod lanes;
-mod medium;
 mod member;
 mod partial_rows;
 mod shared_engine;
@@ -29,9 +28,9 @@ mod visit;
 mod workers;
 
 pub use crate::checkpoint::{
-    Engine, FoldMode, LotRows, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey,
+    Engine, FoldMode, Folder, LotRows, Medium, MediumFile, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows,
+    PassKey,
 };
-pub use medium::{Folder, Medium, MediumFile};
 pub use shared_engine::SharedEngine;
 pub use shared_pass::{Deliver, FoldLot, fold_lots};
 pub use tree::{STRETCH_SEGMENTS, state_count};

@@ -26,13 +26,13 @@
 //! ```
 
 use super::heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, HeartbeatMonitor};
-use super::medium::{Folder, Medium};
 use super::member::{Member, segment_name};
 use super::shared_pass::nodes;
 use super::{Observer, STRETCH_SEGMENTS};
 use crate::checkpoint::{
     Cut, Engine, FoldMode, Manifest, Node, NodeOutcome, PassKey, Persist, StateFile, StateKey, put_state,
 };
+use crate::checkpoint::{Folder, Medium};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

@@ -5,9 +5,9 @@ use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::candidates;
 use crate::prepare::map_builder::{check_values, resolve_length_scale};
 use crate::prepare::survey::{Survey, survey};
+use crate::prepare::target_counts::{self, check_plans};
 use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
-use crate::train::prepared::{self, check_plans};
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{LandmarkRule, RowSample, RpCholesky, Scan, uniform_sample};
@@ -96,8 +96,9 @@ impl<'a, T: Real> Setting<'a, T> {
     ) -> Result<Self> {
         options.kernel.check_input_count(selected.shape().inputs)?;
         let largest = options.ranks.last().copied().unwrap_or(1);
-        let known =
-            |method| prepared::count_targets(selected, &super::run_plan::training(options, method, largest), resources);
+        let known = |method| {
+            target_counts::count_targets(selected, &super::run_plan::training(options, method, largest), resources)
+        };
         let t = test.and(options.methods.first()).map(known).transpose()?.map(|(t, _)| t);
         let mut first = None;
         for method in &options.methods {

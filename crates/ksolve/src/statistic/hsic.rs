@@ -34,7 +34,7 @@ use super::null_distribution::Mixture;
 use super::random_labels::{order, p_value};
 use super::{Division, MeasurePair, PValues, SampleKind, StatisticFamily, TestStatistic, require_rows};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
-use crate::linalg::eigen::covariance;
+use crate::gram::covariance;
 use crate::linalg::strips::{Pool, for_each_strip};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result};

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::features::{FitData, GatherOptions, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, linalg::eigen::covariance, linalg::strips::for_each_strip};
+use crate::{Error, Result, gram::covariance, linalg::strips::for_each_strip};
 use kapprox::{Real, decompose::symmetric_eigenvalues};
 use kstore::MemoryPlan;
 

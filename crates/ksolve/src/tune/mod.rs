@@ -73,7 +73,7 @@ use crate::metric::{self, LearnedMetric, MetricRequest, RoundReport, RoundReques
 use crate::prepare::candidates;
 use crate::prepare::survey::{MAX_CLASS_INTEGERS, Survey, survey, warn_of_classes};
 use crate::request::{MetricSource, PassShape, Resources, TrainOptions};
-use crate::{Error, Folds, Result, Targets, Task, train::prepared};
+use crate::{Error, Folds, Result, Targets, Task, prepare::target_counts};
 use kapprox::Real;
 use kapprox::kernel::Kernel;
 use kapprox::landmark::RowSample;
@@ -446,7 +446,7 @@ const MIN_CLASS_ROWS: u64 = 20;
 /// The errors of reading the column.
 pub fn likely_classes(selected: &SelectedTable, run: &Run<'_>) -> Result<Option<usize>> {
     let Some(labels) = selected.labels() else { return Ok(None) };
-    let target_counts = match prepared::count_labels(&labels, &run.resources()) {
+    let target_counts = match target_counts::count_labels(&labels, &run.resources()) {
         Err(Error::Store(kstore::Error::TooManyLabels { .. })) => return Ok(None),
         found => found?,
     };

@@ -46,7 +46,10 @@ pub struct ModelSelection<'a> {
 
 impl std::fmt::Debug for ModelSelection<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ModelSelection").field("solver", &self.solver).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("ModelSelection")
+            .field("solver", &self.solver)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::prepare::stage_plans::{LOWER_RANK, choose_pass_shape, plan_solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
-use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
+use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, prepare::target_counts};
 use kapprox::{Real, kernel::Kernel};
 use kstore::{MemoryPlan, SelectedTable};
 use std::cmp::Ordering;
@@ -193,7 +193,7 @@ pub(super) fn plan<T: Real>(
     options: &TuneOptions,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, usize, bool)> {
-    let (t, folds) = prepared::count_targets(selected, &options.training, resources)?;
+    let (t, folds) = target_counts::count_targets(selected, &options.training, resources)?;
     let folds = if options.may_use_blocks { folds.max(metric::BLOCK_COUNT) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
     let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
@@ -232,5 +232,5 @@ pub(super) fn plan<T: Real>(
             && refined.bytes() <= resources.memory;
         plans.extend(refines.then_some(refined));
     }
-    Ok((pass_shape, prepared::check_plans(plans)?, refines))
+    Ok((pass_shape, target_counts::check_plans(plans)?, refines))
 }

@@ -1,0 +1,57 @@
+//! Counts of targets, folds and labels before a plan, and the check of the plan.
+
+use crate::request::{Resources, TrainOptions};
+use crate::{Classes, Folds, Result, Task};
+use kstore::pass::lanes::{self, LaneMemory};
+use kstore::statistics::{LABEL_BYTES, LabelCounts, MAX_CLASS_LABELS, MAX_GROUP_LABELS, Statistics};
+use kstore::{MemoryPlan, Pass, Reading, RowSource, SelectedTable, StatisticsFold};
+
+/// Number of rows of a tile of labels, which are narrow; a segment has 16 tiles, as in passes over
+/// whole rows.
+const LABEL_TILE_ROWS: usize = lanes::SEGMENT_ROWS as usize / 16;
+
+/// Returns the numbers of targets and of folds. First counts classes and fold labels, in a pass
+/// over these columns only.
+///
+/// The count includes rows that are later dropped because an input is missing. The survey counts
+/// the remaining rows and rejects too few labels.
+pub fn count_targets(
+    selected: &SelectedTable,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<(usize, usize)> {
+    let label_counts =
+        selected.labels().map(|labels| count_labels(&labels, resources)).transpose()?.unwrap_or_default();
+    let labels = |counts: &LabelCounts| counts.sorted().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
+    let t = match options.task {
+        Task::Classification => Classes::new(labels(&label_counts.classes)).map_or(1, |classes| classes.target_count()),
+        _ => selected.target_names().len(),
+    };
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &labels(&label_counts.groups));
+    Ok((t, folds.map_or(1, |folds| folds.count())))
+}
+
+/// Counts labels whatever the budget, with at least one lane, so that a rejected plan can report
+/// the required memory.
+pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
+    let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
+    let max_labels = MAX_CLASS_LABELS + labels.group_name().map_or(0, |_| MAX_GROUP_LABELS);
+    let lane =
+        LaneMemory { tile: LABEL_TILE_ROWS, name: "labels", bytes: max_labels * LABEL_BYTES, shared: Vec::new() };
+    let lanes = lanes::fitting_lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
+    let observer = resources.stage_over("labels", labels.range());
+    let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
+    let pass = Pass { tile: LABEL_TILE_ROWS, journal: resources.journal, ..pass };
+    let counts = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
+    counts.check_label_counts(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
+    Ok(counts)
+}
+
+/// Rejects a plan that exceeds the budget; returns the bytes of its largest stage.
+pub fn check_plans(mut plans: Vec<MemoryPlan>) -> Result<usize> {
+    // the largest stage first, because its terms show what to lower
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
+    let largest = plans.first().map_or(0, MemoryPlan::bytes);
+    plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
+    Ok(largest)
+}
