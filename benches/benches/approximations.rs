@@ -71,7 +71,7 @@ impl Case<'_> {
         let workers = self.data.pass.workers;
         for rank in self.ranks.chunks(1) {
             let start = Instant::now();
-            let (map, passes, evaluations) = match spec.builder::<f64>() {
+            let (map, passes, evaluations) = match spec.constructor::<f64>() {
                 // an exact kernel has no approximation error
                 MapConstructor::Exact => return,
                 MapConstructor::WithoutRows(make) => {
@@ -81,7 +81,8 @@ impl Case<'_> {
                     (map, 0, 0)
                 }
                 MapConstructor::OnLandmarks(make) => {
-                    let ask = kapprox::map::MapRequest { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
+                    let ask =
+                        kapprox::map::MapRequest { d, rank: rank[0], rows: self.data.count as usize, element_bytes: 8 };
                     let count = spec.shape(ask).expect("a map").landmarks.unwrap_or(rank[0]);
                     let scheme = landmark::by_name("rpcholesky").expect("a scheme").typed::<f64>();
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");

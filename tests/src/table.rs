@@ -2,7 +2,7 @@
 
 use kapprox::Kernel;
 use kfit::request::{Resources, TrainOptions};
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use ksolve::Model;
 use ksolve::Task;
 use ksolve::job::{LandmarkSource, NoStageObserver, Scaling};
@@ -48,7 +48,7 @@ pub fn solve<T: kapprox::Real>(
     name: &str,
     solver: &kfit::solver::Options,
     threads: usize,
-) -> Trained<T> {
+) -> TrainedModel<T> {
     try_solve(selected, options, name, solver, threads).unwrap()
 }
 
@@ -62,7 +62,7 @@ pub fn try_solve<T: kapprox::Real>(
     name: &str,
     solver: &kfit::solver::Options,
     threads: usize,
-) -> ksolve::Result<Trained<T>> {
+) -> ksolve::Result<TrainedModel<T>> {
     let workers = Workers::new(threads);
     let resources = Resources {
         memory: 1 << 30,
@@ -77,18 +77,18 @@ pub fn try_solve<T: kapprox::Real>(
 }
 
 /// Computes f(x) = Σ α_j k(x, z_j) + c from the formula, one value per output.
-pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
+pub fn predict<T: kapprox::Real>(trained: &TrainedModel<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
     combined(trained, kernel, x, &trained.model.coefficients, &trained.model.intercept)
 }
 
 /// Computes the components of x like [`predict`] computes the predictions.
-pub fn components<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
+pub fn components<T: kapprox::Real>(trained: &TrainedModel<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
     let head = trained.model.components.as_ref().unwrap();
     combined(trained, kernel, x, &head.weights, &head.intercept)
 }
 
 fn combined<T: kapprox::Real>(
-    trained: &Trained<T>,
+    trained: &TrainedModel<T>,
     kernel: &str,
     x: &[f64],
     coefficients: &faer::Mat<f64>,
@@ -106,6 +106,6 @@ fn combined<T: kapprox::Real>(
 }
 
 /// Returns a copy of the trained model.
-pub fn model(trained: &Trained<f64>) -> Model<f64> {
+pub fn model(trained: &TrainedModel<f64>) -> Model<f64> {
     trained.model.clone()
 }

@@ -38,11 +38,11 @@ fn eigen(matrix: MatRef<'_, f64>, vectors: Option<MatMut<'_, f64>>) -> Result<Ve
     let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(m, compute_vectors, Par::Seq, Default::default()));
     let stack = MemStack::new(&mut memory);
     self_adjoint_evd(matrix, values.as_mut(), vectors, Par::Seq, stack, Default::default())
-        .map_err(|_| no_convergence())?;
+        .map_err(|_| convergence_error())?;
     Ok(values.column_vector().iter().copied().collect())
 }
 
-fn no_convergence() -> Error {
+fn convergence_error() -> Error {
     Error::NotFinite {
         what: "the spectrum of a kernel matrix".to_string(),
         remedy: "scale the features or choose another kernel".to_string(),
@@ -63,7 +63,7 @@ pub fn thin_svd(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     let mut memory = MemBuffer::new(svd_scratch::<f64>(m, n, thin, thin, Par::Seq, Default::default()));
     let stack = MemStack::new(&mut memory);
     svd(a, values.as_mut(), Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, Default::default())
-        .map_err(|_| no_convergence())?;
+        .map_err(|_| convergence_error())?;
     Ok((u, values.column_vector().iter().copied().collect(), v))
 }
 
@@ -73,18 +73,18 @@ pub fn orthonormal_basis(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     let (m, n) = a.shape();
     let block = recommended_block_size::<f64>(m, n);
     let mut coefficients = Mat::zeros(block, m.min(n));
-    let mut memory = MemBuffer::new(qr_in_place_scratch::<f64>(m, n, block, Par::Seq, Default::default()));
-    qr_in_place(a.as_mut(), coefficients.as_mut(), Par::Seq, MemStack::new(&mut memory), Default::default());
+    let mut qr_memory = MemBuffer::new(qr_in_place_scratch::<f64>(m, n, block, Par::Seq, Default::default()));
+    qr_in_place(a.as_mut(), coefficients.as_mut(), Par::Seq, MemStack::new(&mut qr_memory), Default::default());
     let mut q = Mat::identity(m, m.min(n));
     let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(m, block, m.min(n));
-    let mut memory = MemBuffer::new(scratch);
+    let mut householder_memory = MemBuffer::new(scratch);
     householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
         a.as_ref(),
         coefficients.as_ref(),
         Conj::No,
         q.as_mut(),
         Par::Seq,
-        MemStack::new(&mut memory),
+        MemStack::new(&mut householder_memory),
     );
     let signs = (0..m.min(n)).map(|j| if a[(j, j)] < 0.0 { -1.0 } else { 1.0 }).collect();
     (q, signs)

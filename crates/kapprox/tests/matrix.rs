@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef, Side};
 use kapprox::Error;
-use kapprox::matrix::{self, Entries, FnEntries, PartialCholesky, SquaredDistances};
+use kapprox::matrix::{self, FnEntries, PartialCholesky, PsdMatrix, SquaredDistances};
 use kpass::Workers;
 
 /// Kernel matrix of three clouds of points, one far smaller. Only the matrix is approximated.
@@ -22,7 +22,7 @@ fn clouds(n: usize) -> Mat<f64> {
     Mat::from_fn(n, n, |i, j| (-squares(i, j) / 4.5).exp())
 }
 
-fn approximate(k: &dyn Entries, rank: usize, tolerance: f64, seed: Option<u64>) -> PartialCholesky {
+fn approximate(k: &dyn PsdMatrix, rank: usize, tolerance: f64, seed: Option<u64>) -> PartialCholesky {
     let workers = Workers::sequential();
     match seed {
         Some(seed) => matrix::rpcholesky(k, rank, tolerance, seed, &workers).expect("pivots"),
@@ -126,7 +126,7 @@ fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
     let function = FnEntries { n: 700, entry: |i: u64, j: u64| k[(i as usize, j as usize)] };
     let (rows, mapped) =
         (MatRef::from_row_major_slice(&rows, 700, 700), MatRef::from_row_major_slice(mapped, 700, 700));
-    let entries: [&dyn Entries; 4] = [&function, &k.as_ref(), &rows, &mapped];
+    let entries: [&dyn PsdMatrix; 4] = [&function, &k.as_ref(), &rows, &mapped];
     let one = matrix::rpcholesky(&function, 90, 0.0, 7, &Workers::sequential()).unwrap();
     for entries in entries {
         for threads in [2, 3] {
@@ -159,7 +159,7 @@ fn rounding_is_no_pivot() {
 #[test]
 fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
     let workers = Workers::new(2);
-    let both = |k: &dyn Entries| {
+    let both = |k: &dyn PsdMatrix| {
         [matrix::rpcholesky(k, 20, 0.0, 1, &workers), matrix::greedy(k, 20, 0.0, &workers)].map(Result::unwrap_err)
     };
     let negative = FnEntries {

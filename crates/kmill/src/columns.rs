@@ -3,8 +3,8 @@
 
 use crate::progress::Progress;
 use kreport::fit::Verbosity;
-use kreport::table::{Align, Table as Listing, count, join_with_commas};
-use kstore::encoding::{Categories, Code, Times};
+use kreport::table::{Align, AlignedTable as Listing, count, join_with_commas};
+use kstore::encoding::{Categories, Code, TimeFeatures};
 use kstore::{Missing, Reading, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
 use std::collections::HashSet;
 
@@ -69,29 +69,34 @@ fn excluded_columns(
     let is_role = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
     let blank = selected.blank_columns();
     let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
-    let why = |at: usize, name: &str| match &schema.columns[at].kind {
+    let why = |index: usize, name: &str| match &schema.columns[index].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
         _ if is_role(&selection.weight, name) => "row weights",
         _ if is_role(&selection.group, name) => "folds or groups",
         _ if is_role(&condition, name) => "row condition",
         _ if blank.iter().any(|blank| blank == name) => "no value in any row",
-        _ if schema.row_labels.contains(&at) => "the index of a pandas table",
-        _ if schema.label == Some(at) => "the label of the rows",
+        _ if schema.row_labels.contains(&index) => "the index of a pandas table",
+        _ if schema.label == Some(index) => "the label of the rows",
         _ if name == kstore::source::QUERY_COLUMN && selection.features.is_empty() => {
             "query groups; --features includes it"
         }
-        Kind::Text if requested.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
+        Kind::Text
+            if requested.iter().any(|requested_name| requested_name == name)
+                && selection.categories != Categories::None =>
+        {
             "text with too many values"
         }
-        Kind::Int { .. } | Kind::Float { .. } if requested.iter().any(|asked| asked == name) => "row counter",
+        Kind::Int { .. } | Kind::Float { .. } if requested.iter().any(|requested_name| requested_name == name) => {
+            "row counter"
+        }
         Kind::Text if selection.features.is_empty() => "text; --categories all includes it",
-        Kind::Time(_) if selection.times == Times::None => "time; --times cyclic includes it",
+        Kind::Time(_) if selection.times == TimeFeatures::None => "time; --times cyclic includes it",
         Kind::Binary => "binary",
         Kind::Other(_) => "unsupported type",
         _ => "excluded by --features",
     };
     let columns = schema.columns.iter().enumerate().filter(|(_, column)| !used.contains(column.name.as_str()));
-    columns.map(|(at, column)| (column.name.clone(), why(at, &column.name))).collect()
+    columns.map(|(index, column)| (column.name.clone(), why(index, &column.name))).collect()
 }
 
 /// Formats the columns in a line:
@@ -147,9 +152,9 @@ fn column_table(features: &[String], excluded: &[(String, &'static str)]) -> Lis
 /// reason.
 fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features: &[String]) -> Vec<(String, String)> {
     let schema = selected.table().schema();
-    let places = schema.index_by_name();
+    let index_by_name = schema.index_by_name();
     let is_integer = |name: &String| {
-        places.get(name.as_str()).is_some_and(|at| matches!(schema.columns[*at].kind, Kind::Int { .. }))
+        index_by_name.get(name.as_str()).is_some_and(|index| matches!(schema.columns[*index].kind, Kind::Int { .. }))
     };
     let names: Vec<String> = features
         .iter()

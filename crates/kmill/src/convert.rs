@@ -2,7 +2,7 @@
 //!
 //! Columns are copied without conversion to float64, so a 64-bit ID is preserved.
 
-use crate::args::{ConvertDataArgs, Run, RunArgs, parse};
+use crate::args::{ConvertDataArgs, RunArgs, RunSettings, parse};
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, open, output};
 use clap::Args;
@@ -55,8 +55,9 @@ struct TableColumns {
 impl TableColumns {
     fn new(selected: &SelectedTable, features: usize, path: &Path, precision: Option<ElementType>) -> Self {
         let schema = selected.table().schema();
-        let places = schema.index_by_name();
-        let stored_kind = |column: &OutputColumn| places.get(column.name.as_str()).map(|at| &schema.columns[*at].kind);
+        let index_by_name = schema.index_by_name();
+        let stored_kind =
+            |column: &OutputColumn| index_by_name.get(column.name.as_str()).map(|index| &schema.columns[*index].kind);
         let mut columns = selected.kept_columns();
         let (feature_columns, target_columns) = columns.split_at_mut(features);
         let npy = writer::is_matrix(path);
@@ -101,16 +102,16 @@ fn fits_f32(kind: &Kind) -> bool {
 }
 
 fn write_batch(out: &mut TableWriter, columns: &TableColumns, table: &Table, block: &RowBlock<'_, f64>) -> Result<()> {
-    let expected_columns = block.kept.iter().zip(&columns.columns);
-    let converted = expected_columns.map(|(have, wanted)| match have.kind() == wanted.kind {
+    let expected_columns = block.kept_columns.iter().zip(&columns.columns);
+    let converted = expected_columns.map(|(have, expected)| match have.kind() == expected.kind {
         true => Ok(None),
         false => have
-            .cast(wanted.kind)
+            .cast(expected.kind)
             .map(Some)
-            .map_err(|(row, value)| conversion_error(table, block.rows[row], wanted, value)),
+            .map_err(|(row, value)| conversion_error(table, block.rows[row], expected, value)),
     });
     let converted: Vec<Option<KeptColumn>> = converted.collect::<Result<_>>()?;
-    let value_pairs = block.kept.iter().zip(&converted);
+    let value_pairs = block.kept_columns.iter().zip(&converted);
     let batch: Vec<_> = value_pairs.map(|(have, cast)| OutputValues::Kept(cast.as_ref().unwrap_or(have))).collect();
     let (features, targets) = batch.split_at(columns.features);
     out.write(features, targets)
@@ -148,7 +149,7 @@ fn select_columns(args: &ConvertArgs) -> Result<(SelectedTable, usize)> {
 /// Returns the target that becomes the label, in formats whose rows start with a label: the named
 /// target, else the column `y` if it exists, else `None`.
 fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
-    let kind = |name: &str| table.schema().position(name).map(|at| &table.schema().columns[at].kind);
+    let kind = |name: &str| table.schema().position(name).map(|index| &table.schema().columns[index].kind);
     let has_default_label = || kind(TARGET_COLUMN).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
     if targets.is_empty() && has_default_label() && !dropped.iter().any(|name| name == TARGET_COLUMN) {
         targets.push(TARGET_COLUMN.to_string());
@@ -170,11 +171,12 @@ fn label_target(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> 
 /// Rejects columns that cannot be read, or not be written in the output format, and names all of
 /// them in one message.
 fn reject_unsupported(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
-    let (schema, places, path) = (table.schema(), table.schema().index_by_name(), &args.output);
+    let (schema, index_by_name, path) = (table.schema(), table.schema().index_by_name(), &args.output);
     // a time column that is requested by name is written as the number that stores it
     let are_named = writer::is_matrix(path) && !args.data.features.is_empty();
     let mut unsupported = Vec::new();
-    for column in names.iter().filter_map(|name| places.get(name.as_str()).map(|place| &schema.columns[*place])) {
+    for column in names.iter().filter_map(|name| index_by_name.get(name.as_str()).map(|index| &schema.columns[*index]))
+    {
         let is_supported = match &column.kind {
             Kind::Other(_) => false,
             Kind::Time(_) if are_named => true,
@@ -211,7 +213,12 @@ fn quote(word: &str) -> String {
 const TEXT_COPIES: usize = 3 + ksolve::job::TEXT_COPIES;
 
 /// Writes the selected rows, and returns their number and the files.
-fn write_rows(selected: &SelectedTable, columns: &TableColumns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
+fn write_rows(
+    selected: &SelectedTable,
+    columns: &TableColumns,
+    path: &Path,
+    run: &RunSettings,
+) -> Result<(u64, Vec<PathBuf>)> {
     let source = selected.rows::<f64>(Reading::default())?;
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);

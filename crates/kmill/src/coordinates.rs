@@ -1,6 +1,6 @@
 //! `kmill coordinates`: turns objects described by a pairwise matrix into rows of numbers.
 
-use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::features::MEMORY_ROUNDING;
 use crate::{Error, Result, allocator, open, output};
 use clap::Args;
@@ -37,7 +37,7 @@ pub(crate) struct CoordinatesArgs {
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1e-6", help_heading = "Learning")]
     pub(crate) tolerance: f64,
     /// Seed of the random choice of objects whose columns are used
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Learning")]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Learning")]
     pub(crate) seed: u64,
     /// Columns to copy to the output, before the coordinates, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
@@ -74,7 +74,7 @@ impl std::fmt::Display for CoordinatesReport {
     }
 }
 
-pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport> {
+pub(crate) fn run(args: &CoordinatesArgs, run: &RunSettings) -> Result<CoordinatesReport> {
     output::check_writable(&args.output)?;
     if !(args.tolerance >= 0.0 && args.tolerance < 1.0) {
         let why = "it is a fraction of the trace";

@@ -1,6 +1,6 @@
 //! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the equivalent commands.
 
-use crate::args::{Run, RunArgs, parse};
+use crate::args::{RunArgs, RunSettings, parse};
 use crate::generators::{FRIEDMAN1, Recipe};
 use crate::{Error, Result, evaluate, fit, generate, inspect, output, predict, usage};
 use clap::Args;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Number of training rows to generate; the test table has a fifth of it
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "100000")]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value = "100000")]
     pub(crate) rows: u64,
     /// Keep the tables, the model and the predictions in this folder [default: a temporary folder,
     /// removed at the end]
@@ -53,7 +53,7 @@ pub(crate) fn main(args: &DemoArgs) -> Result<()> {
     run_demo(args, folder, &run)
 }
 
-fn run_demo(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
+fn run_demo(args: &DemoArgs, folder: &Path, run: &RunSettings) -> Result<()> {
     let print_text = |text: String| if run.json { Ok(()) } else { output::print_text(text) };
     let (rows, test_rows) = (args.rows, (args.rows / 5).max(1));
     print_text(format!(
@@ -91,13 +91,13 @@ fn run_demo(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
 
 /// Reports the columns and rows of a file. The report shows the file name without its folder, as
 /// the commands do.
-fn describe_table(path: &Path, run: &Run) -> Result<inspect::TableReport> {
+fn describe_table(path: &Path, run: &RunSettings) -> Result<inspect::TableReport> {
     let mut report = inspect::table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
     Ok(report)
 }
 
-fn generate_table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
+fn generate_table(folder: &Path, name: &str, rows: u64, seed: u64, run: &RunSettings) -> Result<PathBuf> {
     let path = folder.join(name);
     let recipe = Recipe::new(&FRIEDMAN1, rows, seed, None, None)?;
     generate::write(&FRIEDMAN1, &recipe, (&path, ElementType::F32), &run.progress)?;

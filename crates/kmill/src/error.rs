@@ -68,8 +68,8 @@ impl Error {
     }
 
     /// Returns an [`Error::Option`].
-    pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
-        Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }
+    pub fn option(option: &'static str, value: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
+        Self::Option { option, given: value.to_string(), why: why.to_string(), remedy: remedy.to_string() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `kmill evaluate`: the scores of a model on a table that has the target.
 
-use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
+use crate::args::{MissingTargetArgs, RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Error, Result, open, output};
 use clap::Args;
 use kreport::evaluate::EvaluateReport;
@@ -57,7 +57,7 @@ pub(crate) struct EvaluateArgs {
     pub(crate) run: RunArgs,
 }
 
-pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
+pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }

@@ -1,6 +1,6 @@
 //! `kmill features`: writes the features of a map for every row of a table.
 
-use crate::args::{CategoryArgs, DiskArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
+use crate::args::{CategoryArgs, DiskArgs, MapArgs, RunArgs, RunSettings, SelectArgs, parse};
 use crate::pipeline::FitOptions;
 use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
@@ -66,10 +66,10 @@ pub(crate) struct FeaturesReport {
     pub(crate) output: PathBuf,
 }
 
-pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
+pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesReport> {
     let rows = Selection { sparse: true, ..open::selection(&args.data, &args.features, Vec::new()) };
     let rows = args.category.apply_to(rows);
-    let parameters = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
+    let parameters = args.tolerance.iter().fold(Options::new(), |options, text| options.set("tolerance", text));
     let mut options = FitOptions::for_solver(FEATURES_SOLVER, (rows, &args.data), &args.learn, parameters)?;
     output::check_writable(&args.output)?;
     if let Some(model) = &args.model {

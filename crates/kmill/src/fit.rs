@@ -1,6 +1,6 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::{DiskArgs, JobArgs, Run, RunArgs, parse};
+use crate::args::{DiskArgs, JobArgs, RunArgs, RunSettings, parse};
 use crate::{Result, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
@@ -41,7 +41,7 @@ pub(crate) struct FitArgs {
     pub(crate) run: RunArgs,
 }
 
-pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
+pub(crate) fn run(args: &FitArgs, run: &RunSettings) -> Result<FitReport> {
     let options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
     output::check_model(&args.output)?;
     if let Some(page) = &args.report {

@@ -24,12 +24,12 @@ pub(crate) struct GenerateArgs {
     #[arg(value_name = "NAME", value_parser = names())]
     pub(crate) name: String,
     /// Number of rows, such as 100000 or 1e6
-    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer)]
     pub(crate) rows: u64,
     #[arg(short, long, help = output::help("table"), value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Seed of the random numbers
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default:
     /// depends on the generator]

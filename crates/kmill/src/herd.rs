@@ -1,6 +1,6 @@
 //! `kmill herd`: selects a few rows whose mean in feature space approximates the mean of all rows.
 
-use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
+use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse};
 use crate::{Error, Result, open, output, writer};
 use clap::Args;
 use kapprox::{Kernel, Real};
@@ -46,7 +46,7 @@ pub(crate) struct HerdArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
     pub(crate) rank: usize,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Herding")]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Herding")]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]
@@ -72,7 +72,7 @@ pub(crate) struct HerdReport {
 
 const ROW_COLUMN: &str = "row";
 
-pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
+pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
     output::check_writable(&args.output)?;
     let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let selection = args.category.apply_to(open::selection(&args.data, &args.features, Vec::new()));
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     Ok(HerdReport { representatives, features, spent, output: args.output.clone() })
 }
 
-fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &Run) -> Result<Representatives> {
+fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &RunSettings) -> Result<Representatives> {
     let kernel = args.kernel.resolve_columns(&selected.feature_names())?;
     let options = TrainOptions {
         scaling: args.scale,

@@ -1,18 +1,18 @@
 //! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
-use crate::args::{Run, RunArgs, TextArgs};
+use crate::args::{RunArgs, RunSettings, TextArgs};
 use crate::{Result, columns::is_next_name, error::with_option_names, output};
 use clap::Args;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use kreport::importance::{bars, describe_metric, importance};
 use kreport::table::{
-    self, Align, MISSING_VALUE, Table as Listing, count, facts, optional_number, rounded_kernel, short_lambda,
+    self, Align, AlignedTable as Listing, MISSING_VALUE, count, facts, optional_number, rounded_kernel, short_lambda,
 };
 use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::bytes;
 use kstore::encoding::ColumnSummary;
 use kstore::pass::lanes::{self, LaneMemory};
-use kstore::statistics::Moments;
+use kstore::statistics::ColumnMoments;
 use kstore::{Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};
 use std::path::{Path, PathBuf};
 use std::{collections::HashMap, fmt};
@@ -84,7 +84,7 @@ pub(crate) struct ColumnStatistics {
 }
 
 impl ColumnStatistics {
-    fn new(moments: &Moments) -> Self {
+    fn new(moments: &ColumnMoments) -> Self {
         let if_counted = |value: f64| (moments.count > 0).then_some(value);
         Self {
             min: if_counted(moments.min),
@@ -164,7 +164,12 @@ impl TableReport {
 
 /// Opens a table. If statistics are requested or cheap, makes one pass over it. Fails if files
 /// cannot be read, or if the budget is too small for one tile (a block of rows).
-pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
+pub(crate) fn table<P: AsRef<Path>>(
+    paths: &[P],
+    text: &TextOptions,
+    stats: bool,
+    run: &RunSettings,
+) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
     table.note().iter().for_each(|note| run.progress.note(note));
     let columns = &table.schema().columns;
@@ -185,15 +190,17 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
         ColumnReport {
             name: column.name.clone(),
             kind: column.kind.to_string(),
-            values: content.filter(|_| column.kind == Kind::Text).map(|found| found.values.to_string()),
-            range: content.and_then(|found| found.times.clone()),
-            looks: match content.and_then(|found| found.resemblance.as_ref()) {
+            values: content
+                .filter(|_| column.kind == Kind::Text)
+                .map(|column_content| column_content.values.to_string()),
+            range: content.and_then(|column_content| column_content.times.clone()),
+            looks: match content.and_then(|column_content| column_content.resemblance.as_ref()) {
                 Some(looks) => Some(with_option_names(&looks.to_string())),
                 None => moments
                     .filter(|_| matches!(column.kind, Kind::Int { .. }))
                     .and_then(|moments| time_hint(moments, &column.name)),
             },
-            missing: missing.or(content.map(|found| found.missing)),
+            missing: missing.or(content.map(|column_content| column_content.missing)),
             statistics: moments.map(ColumnStatistics::new),
         }
     });
@@ -208,7 +215,7 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
 
 /// Returns a hint if all integers of a column lie in the range of times from 2001 to 2099, in some
 /// unit.
-fn time_hint(moments: &Moments, name: &str) -> Option<String> {
+fn time_hint(moments: &ColumnMoments, name: &str) -> Option<String> {
     let fits_unit = |unit: f64| moments.count > 1 && moments.min >= 1e9 * unit && moments.max < 4.1e9 * unit;
     let [seconds, millis, micros, nanos] = [1.0, 1e3, 1e6, 1e9].map(fits_unit);
     let units = [("seconds", seconds), ("milliseconds", millis), ("microseconds", micros), ("nanoseconds", nanos)];
@@ -227,7 +234,7 @@ fn column_names(table: &Table, is_wanted: impl Fn(&Kind) -> bool) -> Vec<String>
 }
 
 /// Computes the statistics of every numeric column, in file order.
-fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
+fn statistics(table: &Table, run: &RunSettings) -> Result<Statistics> {
     // there is no scaler here, so a missing value stays NaN, which the moments skip and count
     let features = column_names(table, Kind::is_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
@@ -243,12 +250,12 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
 }
 
 /// Returns the contents of text and time columns, by name.
-fn search_values(table: &Table, run: &Run) -> Result<HashMap<String, ColumnSummary>> {
+fn search_values(table: &Table, run: &RunSettings) -> Result<HashMap<String, ColumnSummary>> {
     let features = column_names(table, is_searched);
     let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
     let Some(search) = selected.column_search() else { return Ok(HashMap::new()) };
-    let found = run.job().run_search(&search, &selected)?;
-    Ok(search.columns().into_iter().zip(found.columns()).collect())
+    let search_result = run.job().run_search(&search, &selected)?;
+    Ok(search.columns().into_iter().zip(search_result.columns()).collect())
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -351,9 +358,9 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let model_bytes = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = MemoryPlan::for_process("inspection", run.memory, run.threads, 0);
         plan.term("the model", model_bytes, "fit a model of lower `rank`").check()?;
-        let predictor = ksolve::predict::Predictor::load_within(path, &run.job())?;
+        let predictor = ksolve::predict::Predictor::load_within_budget(path, &run.job())?;
         let (metadata, metric, components) = (predictor.metadata().clone(), predictor.metric(), predictor.components());
-        let (model, nodes, leaves) = (path.clone(), predictor.nodes(), predictor.leaves());
+        let (model, nodes, leaves) = (path.clone(), predictor.graph_size(), predictor.leaf_counts());
         let lambda_convention = ksolve::job::convention_of(&metadata.solver);
         let report = ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention };
         return output::print_report(&report, run.json);

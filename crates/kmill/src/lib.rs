@@ -41,7 +41,7 @@ mod writer;
 
 pub use error::{Error, Result};
 
-use args::{Run, RunArgs};
+use args::{RunArgs, RunSettings};
 use clap::{FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use std::{fmt::Display, process::ExitCode};
@@ -134,7 +134,7 @@ verbs! {
     Man(manual::ManArgs) => runs manual::pages,
 }
 
-fn reported<R: Serialize + Display>(args: &RunArgs, subcommand: impl FnOnce(&Run) -> Result<R>) -> Result<()> {
+fn reported<R: Serialize + Display>(args: &RunArgs, subcommand: impl FnOnce(&RunSettings) -> Result<R>) -> Result<()> {
     let run = args.resolve();
     output::print_report(&subcommand(&run)?, run.json)
 }

@@ -1,6 +1,6 @@
 //! Opens the tables and models given on the command line.
 
-use crate::args::{DataArgs, Run, SelectArgs};
+use crate::args::{DataArgs, RunSettings, SelectArgs};
 use crate::{Result, writer};
 use ksolve::predict::Predictor;
 use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
@@ -44,10 +44,11 @@ pub(crate) fn load_predictor(
     path: &Path,
     positive: Option<&str>,
     threshold: Option<f64>,
-    run: &Run,
+    run: &RunSettings,
 ) -> Result<Predictor> {
-    let predictor =
-        positive.into_iter().try_fold(Predictor::load_within(path, &run.job())?, Predictor::with_positive_class)?;
+    let predictor = positive
+        .into_iter()
+        .try_fold(Predictor::load_within_budget(path, &run.job())?, Predictor::with_positive_class)?;
     Ok(threshold.into_iter().try_fold(predictor, Predictor::with_threshold)?)
 }
 

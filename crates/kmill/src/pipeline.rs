@@ -1,6 +1,6 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
-use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
+use crate::args::{DiskArgs, JobArgs, MapArgs, RunSettings, SelectArgs, parse};
 use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
@@ -22,51 +22,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Debug)]
 pub(crate) struct FitOptions {
     pub(crate) paths: Vec<PathBuf>,
-    pub(crate) text: TextOptions,
+    pub(crate) text_options: TextOptions,
     /// Kernels whose weights in a sum are learned; `None` if no weights are learned.
-    pub(crate) combine: Option<Vec<Kernel>>,
+    pub(crate) kernels_to_combine: Option<Vec<Kernel>>,
     /// True if the solver is still to be chosen; a text target then means classification.
-    pub(crate) any_solver: bool,
+    pub(crate) solver_undecided: bool,
     /// Job, whose target may be one `.npy` file.
     pub(crate) fit: Fit,
 }
 
 impl FitOptions {
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let rows = Selection { sparse: true, ..open::training_selection(&job.data) };
-        Self::for_solver(&job.solver, (rows, &job.data.select), &job.map_args, job.parameters.0.clone())
+        let selection = Selection { sparse: true, ..open::training_selection(&job.data) };
+        Self::for_solver(&job.solver, (selection, &job.data.select), &job.map_args, job.parameters.0.clone())
     }
 
     /// Returns the options of a fit on these rows of a table, with these solver parameters.
     pub(crate) fn for_solver(
         solver: &str,
-        (rows, select): (Selection, &SelectArgs),
-        learn: &MapArgs,
+        (selection, select): (Selection, &SelectArgs),
+        map_args: &MapArgs,
         parameters: Options,
     ) -> Result<Self> {
-        let without_target = rows.targets.is_empty();
+        let without_target = selection.targets.is_empty();
         let fit = Fit::solver(solver)?
             .options(parameters)
-            .rows(rows)
-            .clip(!learn.no_clip)
-            .metric(learn.metric.clone().unwrap_or_default())
-            .kernel(learn.kernel.clone())
-            .map(learn.map.clone())
-            .seed(learn.seed)
-            .precision(learn.precision);
-        let fit = learn.landmarks.iter().cloned().fold(fit, Fit::landmarks);
-        let fit = learn.scale.into_iter().fold(fit, Fit::scaling);
-        let fit = learn.rank.into_iter().fold(fit, Fit::rank);
-        let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
+            .rows(selection)
+            .clip(!map_args.no_clip)
+            .metric(map_args.metric.clone().unwrap_or_default())
+            .kernel(map_args.kernel.clone())
+            .map(map_args.map.clone())
+            .seed(map_args.seed)
+            .precision(map_args.precision);
+        let fit = map_args.landmarks.iter().cloned().fold(fit, Fit::landmarks);
+        let fit = map_args.scale.into_iter().fold(fit, Fit::scaling);
+        let fit = map_args.rank.into_iter().fold(fit, Fit::rank);
+        let fit = map_args.candidates.into_iter().fold(fit, Fit::candidates);
         if fit.task()?.has_target() && without_target {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
         Ok(Self {
             paths: select.paths.clone(),
-            text: select.text.text_options(),
-            combine: None,
-            any_solver: false,
+            text_options: select.text.text_options(),
+            kernels_to_combine: None,
+            solver_undecided: false,
             fit,
         })
     }
@@ -74,7 +74,7 @@ impl FitOptions {
     /// Sets the kernels whose weights are to be learned.
     #[must_use]
     pub(crate) fn with_combination(self, kernels: Option<&parse::Kernels>) -> Self {
-        Self { combine: kernels.cloned(), ..self }
+        Self { kernels_to_combine: kernels.cloned(), ..self }
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
@@ -82,18 +82,18 @@ impl FitOptions {
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
         let rows = self.fit.row_selection();
         // it is not known yet whether the kernels to combine support sparse rows
-        let text = match self.combine {
-            None => self.fit.reading(&rows, self.text.clone()),
-            Some(_) => self.text.clone(),
+        let text = match self.kernels_to_combine {
+            None => self.fit.reading(&rows, self.text_options.clone()),
+            Some(_) => self.text_options.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
         // a file of landmarks is then read as sparse rows too
         if table.schema().has_sparse() {
-            self.text = self.text.clone().sparse();
+            self.text_options = self.text_options.clone().sparse();
         }
         let is_decided = !self.fit.family().reads(&parameter::TASK) || self.fit.has_option(parameter::TASK.name);
         let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));
-        let holds_labels = matches!((kind, self.any_solver), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
+        let holds_labels = matches!((kind, self.solver_undecided), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
         if !is_decided && targets.len() == 1 && holds_labels {
             self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         }
@@ -102,9 +102,10 @@ impl FitOptions {
 
     /// Returns the selection. If the solver is not chosen yet and the target has few distinct
     /// integers, the target is a class.
-    fn detect_classes(&mut self, table: &Table, selection: Selection, run: &Run) -> Result<Selection> {
+    fn detect_classes(&mut self, table: &Table, selection: Selection, run: &RunSettings) -> Result<Selection> {
         let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
-        let is_decided = !self.any_solver || self.fit.has_option(parameter::TASK.name) || selection.targets.len() != 1;
+        let is_decided =
+            !self.solver_undecided || self.fit.has_option(parameter::TASK.name) || selection.targets.len() != 1;
         if is_decided || !matches!(selection.targets.first().and_then(kind), Some(Kind::Int { .. })) {
             return Ok(selection);
         }
@@ -120,17 +121,17 @@ impl FitOptions {
 
     /// Returns the job with its additional files opened.
     pub(crate) fn job(&self, selected: &SelectedTable) -> Result<Fit> {
-        Ok(self.fit.clone().opened(selected, &self.text)?)
+        Ok(self.fit.clone().opened(selected, &self.text_options)?)
     }
 }
 
 /// Returns the report of a fit, with the resources of the run.
-pub(crate) fn fit_report(mut fit: job::FitReport, run: &Run, table: &Table, model: Option<&Path>) -> FitReport {
+pub(crate) fn fit_report(mut fit: job::FitReport, run: &RunSettings, table: &Table, model: Option<&Path>) -> FitReport {
     if let Some(method) = &mut fit.method {
         method.why = with_option_names(&method.why);
     }
-    let (spent, verbosity) = (run.resource_report(table.bytes_read()), run.progress.verbosity());
-    FitReport { model: model.map(ModelFile::at), verbosity, ..FitReport::new(fit, spent, run.threads) }
+    let (resource_report, verbosity) = (run.resource_report(table.bytes_read()), run.progress.verbosity());
+    FitReport { model: model.map(ModelFile::from_path), verbosity, ..FitReport::new(fit, resource_report, run.threads) }
 }
 
 /// Shows the stages of a run until its steps begin; afterwards shows the steps instead of their
@@ -177,7 +178,7 @@ impl Observer for SilentObserver {
 /// Fits a model and saves it. The page of its report is not written, but must not replace an input.
 pub(crate) fn fit_and_save(
     options: &FitOptions,
-    run: &Run,
+    run: &RunSettings,
     (path, page): (&PathBuf, Option<&PathBuf>),
     args: &DiskArgs,
 ) -> Result<FitReport> {
@@ -196,7 +197,7 @@ pub(crate) fn fit_and_save(
 pub(crate) fn fit_model(
     options: &FitOptions,
     selected: &SelectedTable,
-    run: &Run,
+    run: &RunSettings,
     destination: (&Path, bool),
     args: &DiskArgs,
 ) -> Result<Fitted> {
@@ -207,7 +208,7 @@ pub(crate) fn fit_model(
 fn fit_with_combination(
     options: &FitOptions,
     selected: &SelectedTable,
-    run: &Run,
+    run: &RunSettings,
     (path, save): (&Path, bool),
     args: &DiskArgs,
 ) -> Result<(Fitted, Option<Combination>)> {
@@ -215,15 +216,15 @@ fn fit_with_combination(
     let learn_combination = |kernels: &Vec<Kernel>| {
         fit.learn_combination(kernels, selected, &scratch.iter().fold(run.job(), job::Run::scratch))
     };
-    let combination = options.combine.as_ref().map(learn_combination).transpose()?;
+    let combination = options.kernels_to_combine.as_ref().map(learn_combination).transpose()?;
     combination.iter().flat_map(Combination::report_lines).for_each(|line| run.progress.note(&line));
-    let fit = combination.iter().fold(fit, |fit, found| fit.kernel(found.kernel.clone()));
+    let fit = combination.iter().fold(fit, |fit, combined| fit.kernel(combined.kernel.clone()));
     let checkpoint = Checkpoint {
         folder: path.with_added_extension("checkpoint"),
         interval: args.checkpoint_every,
         resume: args.resume(),
         listener: &run.progress,
-        notes: vec![("reading of text files".to_string(), options.text.to_string())],
+        notes: vec![("reading of text files".to_string(), options.text_options.to_string())],
     };
     let engine = args.engine.open()?;
     let job = run.job().checkpoint(checkpoint);
@@ -231,7 +232,7 @@ fn fit_with_combination(
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
     let mut fitted = fitted.map_err(|error| explain_column_error(error, selected))?;
-    fitted.report.passes += combination.as_ref().map_or(0, |found| found.passes);
+    fitted.report.passes += combination.as_ref().map_or(0, |combined| combined.passes);
     Ok((fitted, combination))
 }
 
@@ -251,7 +252,7 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 
 /// Opens the table, selects the rows and columns of the fit, and searches the values of its
 /// categories.
-pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<SelectedTable> {
+pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
     let selection = options.detect_classes(&table, selection, run)?;
     let requested = table.select(&selection)?;

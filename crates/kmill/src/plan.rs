@@ -1,7 +1,7 @@
 //! `kmill plan`: the resources that a fit would need, without running it; `kmill fit --verbose`
 //! prints the same before it starts.
 
-use crate::args::{JobArgs, Run, RunArgs, ScratchArgs, parse};
+use crate::args::{JobArgs, RunArgs, RunSettings, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};
 use crate::{Result, output};
 use clap::Args;
@@ -33,12 +33,12 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     Ok(report.0.stages.into_iter().try_for_each(|stage| stage.plan.check().map(drop))?)
 }
 
-fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
+fn run(args: &PlanArgs, run: &RunSettings) -> Result<PlanReport> {
     let mut options = FitOptions::new(&args.job)?.with_combination(args.combine.as_ref());
     let selected = pipeline::select(&mut options, run)?;
     let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
     let job = scratch.iter().fold(run.job(), job::Run::scratch);
-    let forecast = match &options.combine {
+    let forecast = match &options.kernels_to_combine {
         Some(kernels) => fit.plan_combination(kernels, &selected, &job)?,
         None => fit.plan(&selected, &job)?,
     };

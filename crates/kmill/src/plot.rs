@@ -1,7 +1,7 @@
 //! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a
 //! table; or of the rows alone.
 
-use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::output::{self, FileKind};
 use crate::{Error, Result};
 use clap::Args;
@@ -45,7 +45,7 @@ pub(crate) struct PlotArgs {
     pub(crate) run: RunArgs,
 }
 
-pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+pub(crate) fn run(args: &PlotArgs, run: &RunSettings) -> Result<PlotReport> {
     let PlotArgs { model, data, x, y, component, colour, output, .. } = args;
     output::check_writable(output)?;
     let why = "its extension is not that of a picture";

@@ -1,9 +1,9 @@
 //! `kmill predict`: the predictions of a model for a table, in row order.
 
-use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Result, open, output, writer};
 use clap::Args;
-use kreport::table::{Align, Table, count, number};
+use kreport::table::{Align, AlignedTable, count, number};
 use ksolve::predict::{AnomalousRow, Extras};
 use kstore::Selection;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ struct PredictReport<'a> {
 }
 
 /// Writes the predictions of a model and returns the number of rows, and with --top the rows.
-pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<AnomalousRow>)> {
+pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<AnomalousRow>)> {
     output::check_writable(&args.output)?;
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default())?;
@@ -110,9 +110,9 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<AnomalousRo
 }
 
 /// Returns a table of the most anomalous rows, up to one terminal page.
-fn anomaly_table(anomalies: &[AnomalousRow]) -> Table {
+fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
     let headings = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
-    let mut table = Table::new(headings);
+    let mut table = AlignedTable::new(headings);
     for AnomalousRow { row, score, reasons } in anomalies.iter().take(MAX_SHOWN) {
         let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         table.push_row([row.to_string(), number(*score, 4), reasons.join("; ")]);
@@ -124,10 +124,10 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
     let (rows, anomalies) = run(args, &context)?;
     if context.json {
-        let strange = args.top.map(|_| &anomalies[..]);
+        let shown_anomalies = args.top.map(|_| &anomalies[..]);
         return output::print_json(&PredictReport {
             written: writer::WrittenFiles { rows, files: std::slice::from_ref(&args.output) },
-            strange,
+            strange: shown_anomalies,
         });
     }
     if !anomalies.is_empty() {

@@ -1,7 +1,7 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a sharded fit, on several machines or at several
 //! times.
 
-use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
+use crate::args::{JobArgs, RunArgs, RunSettings, TextArgs, parse};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
@@ -47,7 +47,7 @@ pub(crate) struct StatsArgs {
     #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row", "after"])]
     pub(crate) part: Option<(u64, u64)>,
     /// DATA is the part of the whole table that begins at this stored row
-    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer)]
     pub(crate) first_row: Option<u64>,
     /// DATA continues the rows of these statistics, such as the merged statistics of the day before
     #[arg(long, value_name = "STATS", conflicts_with = "first_row")]
@@ -142,7 +142,7 @@ impl fmt::Display for ShardReport {
     }
 }
 
-pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
+pub(crate) fn prepare(args: &PrepareArgs, run: &RunSettings) -> Result<ShardReport> {
     let mut options = FitOptions::new(&args.job)?;
     output::check_writable(&args.output)?;
     let (table, selection) = options.open()?;
@@ -155,7 +155,7 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
-pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
+pub(crate) fn stats(args: &StatsArgs, run: &RunSettings) -> Result<ShardReport> {
     let job = PreparedJob::open(&args.job)?;
     output::check_writable(&args.output)?;
     let text = job.reading(args.text.text_options());
@@ -185,7 +185,7 @@ pub(crate) fn merge_shards(args: &MergeArgs) -> Result<()> {
     output::print_report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
 
-pub(crate) fn solve(args: &SolveArgs, run: &Run) -> Result<FitReport> {
+pub(crate) fn solve(args: &SolveArgs, run: &RunSettings) -> Result<FitReport> {
     output::check_model(&args.output)?;
     output::protect_inputs([&args.output], [args.job.as_path(), args.statistics.as_path()])?;
     let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &run.job())?;

@@ -1,7 +1,7 @@
 //! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on
 //! each other?
 
-use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
+use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
 use crate::{Error, Result, open, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
@@ -76,7 +76,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
     pub(crate) permutations: u64,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Test")]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Test")]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
@@ -135,7 +135,7 @@ impl TestSamples {
     }
 }
 
-pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
+pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let family = statistic::by_name(&args.statistic);
     let family = family.expect("the parser accepts only the names of registered statistics");
     check_landmarks(args)?;
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     }
 }
 
-fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
+fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let rows = match family.compares {
         SampleKind::Samples => two_samples(args, &run.job())?,
         SampleKind::Columns => two_column_sets(args, &run.job())?,
@@ -308,10 +308,10 @@ impl fmt::Display for TestReport {
             (gamma, "by the gamma distribution of the same mean and variance".to_string()),
         ];
         let mut title = "p-value";
-        for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
+        for (value, method) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
             // below the resolution of the limit distributions
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
-            lines.push((title, format!("{value} {of}")));
+            lines.push((title, format!("{value} {method}")));
             title = "";
         }
         write!(f, "{}\n{}", facts(lines), facts(self.spent.facts(Some(*passes), None)))

@@ -1,6 +1,6 @@
 //! `kmill update`: continues the training of a model, row by row.
 
-use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
+use crate::args::{MissingTargetArgs, RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Result, open, output};
 use clap::Args;
 use kreport::table::{count, facts, number};
@@ -60,9 +60,9 @@ impl std::fmt::Display for UpdateReport {
     }
 }
 
-pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
+pub(crate) fn run(args: &UpdateArgs, run: &RunSettings) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
-    let mut predictor = ksolve::predict::Predictor::load_within(&args.model, &run.job())?;
+    let mut predictor = ksolve::predict::Predictor::load_within_budget(&args.model, &run.job())?;
     let names = if args.target.is_empty() { predictor.metadata().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };

@@ -103,21 +103,21 @@ mod tests {
     use clap::Parser;
 
     /// Calls `on` with every leaf, and the number of questions before it.
-    fn leaves(node: &Node, asked: usize, on: &mut dyn FnMut(&str, &str, usize)) {
+    fn leaves(node: &Node, depth: usize, on: &mut dyn FnMut(&str, &str, usize)) {
         match node {
-            Node::Use { solver, options, .. } => on(solver, &fit_command(solver, options), asked),
-            Node::Ask { yes, no, .. } => [yes, no].into_iter().for_each(|next| leaves(next, asked + 1, on)),
+            Node::Use { solver, options, .. } => on(solver, &fit_command(solver, options), depth),
+            Node::Ask { yes, no, .. } => [yes, no].into_iter().for_each(|next| leaves(next, depth + 1, on)),
         }
     }
 
     #[test]
     fn five_questions_lead_to_a_line_that_is_understood() {
         let mut seen = Vec::new();
-        leaves(&START, 0, &mut |solver, line, asked| {
+        leaves(&START, 0, &mut |solver, line, depth| {
             let Command::Fit(fit) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
             assert_eq!(fit.job.solver, solver);
             crate::pipeline::FitOptions::new(&fit.job).unwrap();
-            assert!(asked <= 5 && !seen.contains(&solver.to_string()), "{solver}");
+            assert!(depth <= 5 && !seen.contains(&solver.to_string()), "{solver}");
             seen.push(solver.to_string());
         });
         assert_eq!(seen.len(), 10);

@@ -36,7 +36,7 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
         return Err(Error::RankTooLarge { rank: *rank, features: p });
     }
     let largest = ranks.iter().copied().max().unwrap_or(0);
-    let moments = CentredMoments::new(gram, largest);
+    let moments = CentredProducts::new(gram, largest);
     let target_norm = ideal_kernel_norm(&moments);
     // contribution of row i of the lower triangle: the squared norm at rank r is the sum of the
     // first r contributions
@@ -54,7 +54,7 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
 
 /// Computes ‖ỸᵀỸ‖: for one target its centred square, for codes of classes of sizes n_c
 /// 4‖diag(n_c) − n_c n_d/n‖.
-fn ideal_kernel_norm(moments: &CentredMoments<'_>) -> f64 {
+fn ideal_kernel_norm(moments: &CentredProducts<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {
         // a difference that is tiny compared with the sum of squares may be rounding
@@ -70,7 +70,7 @@ fn ideal_kernel_norm(moments: &CentredMoments<'_>) -> f64 {
 
 /// Centred products of the leading features and of targets, summed over folds in order.
 #[derive(Debug)]
-pub struct CentredMoments<'a> {
+pub struct CentredProducts<'a> {
     folds: &'a [FoldGram],
     p: usize,
     pub n: f64,
@@ -78,7 +78,7 @@ pub struct CentredMoments<'a> {
     pub sy: Vec<f64>,
 }
 
-impl<'a> CentredMoments<'a> {
+impl<'a> CentredProducts<'a> {
     pub fn new(gram: &'a GramState, leading: usize) -> Self {
         let moments = Self { folds: gram.folds(), p: gram.features(), n: gram.rows() as f64, s: vec![], sy: vec![] };
         let s = (0..leading).map(|i| moments.sum(|fold| fold.s[i])).collect();
@@ -130,17 +130,17 @@ mod tests {
         let y = Mat::from_fn(n, 1, |i, _| (i as f64 * 0.9).cos() + 2.0);
         let labels: Vec<usize> = (0..n).map(|i| (i * i) % 3).collect();
         let classes = Classes::new((0..3).map(Label::Int).collect()).unwrap();
-        let codes = Mat::from_fn(n, 3, |i, j| classes.target_code(labels[i] as u32, j).unwrap());
+        let codes = Mat::from_fn(n, 3, |i, j| classes.target_value(labels[i] as u32, j).unwrap());
         let numeric = centred_alignments(&state(phi.as_ref(), y.as_ref()), &[2, 6], false).unwrap();
         let coded = centred_alignments(&state(phi.as_ref(), codes.as_ref()), &[2, 6], true).unwrap();
-        for (at, rank) in [2, 6].into_iter().enumerate() {
+        for (index, rank) in [2, 6].into_iter().enumerate() {
             let leading = phi.subcols(0, rank);
             let k = leading * leading.transpose();
             let l = &y * y.transpose();
             let expected = centred_alignment(k.as_ref(), l.as_ref());
-            assert!((numeric[at].unwrap() - expected).abs() < 1e-12, "{rank}: {numeric:?} {expected}");
+            assert!((numeric[index].unwrap() - expected).abs() < 1e-12, "{rank}: {numeric:?} {expected}");
             let expected = centred_alignment(k.as_ref(), ideal(&labels).as_ref());
-            assert!((coded[at].unwrap() - expected).abs() < 1e-12, "{rank}: {coded:?} {expected}");
+            assert!((coded[index].unwrap() - expected).abs() < 1e-12, "{rank}: {coded:?} {expected}");
         }
     }
 

@@ -51,7 +51,7 @@ impl Targets {
             Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
             Self::Classes(classes) => {
                 let code = block.classes.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
-                classes.target_code(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
+                classes.target_value(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
             }
         }
     }

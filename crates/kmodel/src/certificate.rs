@@ -320,31 +320,31 @@ mod tests {
     #[test]
     fn threads_give_the_same_bits_and_parts_the_same_sums() {
         let (phi, diag) = features(1000, 29);
-        let of = |from: usize, rows: usize, threads: usize| {
+        let state_of_rows = |from: usize, rows: usize, threads: usize| {
             let mut state = CertificateState::new(29);
             let phi = phi.as_ref().subrows(from, rows);
             state.update(phi, &diag[from..from + rows], None, &mut Vec::new(), &Workers::new(threads));
             state
         };
-        assert_eq!(of(0, 1000, 1), of(0, 1000, 2));
-        assert_eq!(of(0, 1000, 1), of(0, 1000, 8));
-        let mut merged = of(0, 333, 1);
-        merged.merge(&of(333, 667, 1));
-        let (whole, merged) = (of(0, 1000, 1).certificate(20), merged.certificate(20));
-        assert!((whole.trace_error - merged.trace_error).abs() < 1e-14);
+        assert_eq!(state_of_rows(0, 1000, 1), state_of_rows(0, 1000, 2));
+        assert_eq!(state_of_rows(0, 1000, 1), state_of_rows(0, 1000, 8));
+        let mut merged = state_of_rows(0, 333, 1);
+        merged.merge(&state_of_rows(333, 667, 1));
+        let (expected, merged) = (state_of_rows(0, 1000, 1).certificate(20), merged.certificate(20));
+        assert!((expected.trace_error - merged.trace_error).abs() < 1e-14);
     }
 
     #[test]
     fn features_that_exceed_the_kernel_are_rejected() {
-        let of = |excess: f64, missing: f64| {
+        let certificate_of = |excess: f64, missing: f64| {
             let mut state = CertificateState::new(1);
             let phi = Mat::from_fn(2, 1, |_, _| 1.0f64);
             state.update(phi.as_ref(), &[1.0 - excess, 1.0 + missing], None, &mut Vec::new(), &Workers::sequential());
             state.checked_certificate(1)
         };
-        assert!(of(1e-7, 0.0).is_ok(), "rounding");
-        assert!(of(1e-3, 0.1).is_ok(), "less than is missing anyway");
-        let refused = of(1e-3, 1e-4).unwrap_err().to_string();
+        assert!(certificate_of(1e-7, 0.0).is_ok(), "rounding");
+        assert!(certificate_of(1e-3, 0.1).is_ok(), "less than is missing anyway");
+        let refused = certificate_of(1e-3, 1e-4).unwrap_err().to_string();
         assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("`landmarks`"), "{refused}");
     }
 

@@ -139,7 +139,7 @@ impl FoldRule {
     /// fit (`None`).
     pub fn is_training(self, held_out: Option<usize>, fold: usize) -> bool {
         let before = |held_out: usize| self.forward_gap.is_none_or(|gap| fold + gap < held_out);
-        self.excluded != Some(fold) && held_out.is_none_or(|held| held != fold && before(held))
+        self.excluded != Some(fold) && held_out.is_none_or(|held_fold| held_fold != fold && before(held_fold))
     }
 }
 
@@ -216,7 +216,7 @@ impl Folds {
                 let (keys, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
                 order.sort_by_key(|group| keys.word(*group as u64));
                 let mut folds = vec![0; groups.len()];
-                order.into_iter().enumerate().for_each(|(place, group)| folds[group] = place % k);
+                order.into_iter().enumerate().for_each(|(position, group)| folds[group] = position % k);
                 Self::Groups { k: *k, folds }
             }
         };
@@ -358,10 +358,15 @@ mod tests {
         let spec = FoldSpec::parse("groups:5:subject").unwrap();
         assert_eq!((spec.to_string().as_str(), spec.column()), ("groups:5:subject", Some("subject")));
         let folds = Folds::new(&spec, 3, 0..100, &labels).unwrap();
-        let of: Vec<usize> = (0..13).map(|group| folds.fold_of(u64::from(group) * 7, group).unwrap()).collect();
-        assert_eq!((folds.fold_of(99, 4).unwrap(), folds.count()), (of[4], 5), "the row does not matter");
-        let sizes: Vec<usize> = (0..5).map(|fold| of.iter().filter(|other| **other == fold).count()).collect();
-        assert!(sizes.iter().all(|size| (2..=3).contains(size)) && of[..5] != [0, 1, 2, 3, 4], "{of:?}");
+        let fold_of_group: Vec<usize> =
+            (0..13).map(|group| folds.fold_of(u64::from(group) * 7, group).unwrap()).collect();
+        assert_eq!((folds.fold_of(99, 4).unwrap(), folds.count()), (fold_of_group[4], 5), "the row does not matter");
+        let sizes: Vec<usize> =
+            (0..5).map(|fold| fold_of_group.iter().filter(|other| **other == fold).count()).collect();
+        assert!(
+            sizes.iter().all(|size| (2..=3).contains(size)) && fold_of_group[..5] != [0, 1, 2, 3, 4],
+            "{fold_of_group:?}"
+        );
         assert!(matches!(folds.fold_of(7, 13), Err(Error::UnknownGroup { row: 7 })));
         let few = Folds::new(&spec, 3, 0..100, &labels[..4]).unwrap_err().to_string();
         assert!(few.contains("4 values"), "{few}");
@@ -378,8 +383,9 @@ mod tests {
         }
         // scikit-learn 1.9, TimeSeriesSplit(n_splits=3, gap=2) of ten rows in blocks of two
         let folds = Folds::new(&FoldSpec::parse("forward:3+1").unwrap(), 0, 0..10, &[]).unwrap();
-        let (rule, of) = (folds.rule(), |row| folds.fold_of(row, 0).unwrap());
-        let learned = |held: usize| Vec::from_iter((0..10).filter(|row| rule.is_training(Some(held), of(*row))));
+        let (rule, fold_of_row) = (folds.rule(), |row| folds.fold_of(row, 0).unwrap());
+        let learned =
+            |held_out: usize| Vec::from_iter((0..10).filter(|row| rule.is_training(Some(held_out), fold_of_row(*row))));
         assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.is_held_out(*fold))), [2, 3, 4]);
         assert_eq!([2, 3, 4].map(learned), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
         assert!((0..5).all(|fold| rule.is_training(None, fold)));

@@ -306,13 +306,13 @@ fn add_moments<T: Real>(
     let right = MatRef::from_column_major_slice(&scratch.targets, b, t + 1);
     let panel_size = MOMENT_PANEL_COLUMNS * (t + 1);
     scratch.products.resize(p * (t + 1), 0.0);
-    let wide = &scratch.widened;
+    let widened_pool = &scratch.widened;
     for_each_strip(workers, &mut scratch.products, panel_size, |panel, out| {
         let width = out.len() / (t + 1);
         if t < MIN_TARGETS_TO_WIDEN {
             return dot_products(phi.subcols(panel * MOMENT_PANEL_COLUMNS, width), right, out);
         }
-        wide.with(Vec::new, |wide| {
+        widened_pool.with(Vec::new, |wide| {
             wide.resize(wide.len().max(b * width), 0.0);
             copy_as_f64(phi.subcols(panel * MOMENT_PANEL_COLUMNS, width), &mut wide[..b * width]);
             let left = MatRef::from_column_major_slice(&wide[..b * width], b, width);

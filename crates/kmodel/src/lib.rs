@@ -48,7 +48,7 @@ pub use feature_fold::{BinFold, FeatureFold};
 pub use folds::{FoldRule, FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
 pub use model::{AnyModel, Intercept, LinearHead, Model, ModelMetadata, PredictScratch};
-pub use moments::{MomentScratch, Moments, RidgeFold, RidgeState};
+pub use moments::{MomentBinFold, MomentScratch, RidgeFold, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;
 pub use task::{Classes, Link, Task};

@@ -12,11 +12,11 @@ use kstore::Workers;
 /// certificate of every rank from the same features.
 ///
 /// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
-pub type RidgeFold<'a, T> = FeatureFold<'a, T, Moments<'a, T>>;
+pub type RidgeFold<'a, T> = FeatureFold<'a, T, MomentBinFold<'a, T>>;
 
 /// The moments that [`RidgeFold`] accumulates.
 #[derive(Debug)]
-pub struct Moments<'a, T> {
+pub struct MomentBinFold<'a, T> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
     folds: usize,
@@ -50,7 +50,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
         let certify = map.is_projection();
         let (count, fold_rule) = (folds.count(), folds.rule());
-        let moments = Moments { map, targets, folds: count, fold_rule, certify, target_features: None };
+        let moments = MomentBinFold { map, targets, folds: count, fold_rule, certify, target_features: None };
         Self::over(map, folds, targets, moments)
     }
 
@@ -77,7 +77,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     }
 }
 
-impl<T: Real> BinFold<T> for Moments<'_, T> {
+impl<T: Real> BinFold<T> for MomentBinFold<'_, T> {
     type State = RidgeState;
     type Scratch = MomentScratch<T>;
 

@@ -115,12 +115,12 @@ mod tests {
             let (a, b) = fit(rows.iter().map(|(f, is)| (*f, *is, 1.0)));
             // either deviation is about 0.03 here
             assert!((a * size - slope).abs() < 0.15 && (b - shift).abs() < 0.15, "{size}: {a} {b}");
-            let (own, others) =
+            let (positives, negatives) =
                 rows.iter().fold((0.0, 0.0), |(o, r), (_, is)| if *is { (o + 1.0, r) } else { (o, r + 1.0) });
-            let gradient = |of: &dyn Fn(f64) -> f64| {
+            let gradient = |factor: &dyn Fn(f64) -> f64| {
                 let each = rows.iter().map(|(f, is)| {
-                    let t = if *is { (own + 1.0) / (own + 2.0) } else { 1.0 / (others + 2.0) };
-                    of(*f) * (t - logistic(-(a * f + b)))
+                    let t = if *is { (positives + 1.0) / (positives + 2.0) } else { 1.0 / (negatives + 2.0) };
+                    factor(*f) * (t - logistic(-(a * f + b)))
                 });
                 each.sum::<f64>() / 20_000.0
             };

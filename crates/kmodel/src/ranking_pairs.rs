@@ -205,9 +205,9 @@ impl Group<'_> {
         let (order, mut seen, mut counts) = (argsort(scores), self.sums(), PairCounts::default());
         // from the highest score down, equal scores together
         for tied in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
-            let below = |seen: &GradeSums| tied.iter().map(|at| seen.below(self.grade(*at)).0).sum::<f64>();
+            let below = |seen: &GradeSums| tied.iter().map(|position| seen.below(self.grade(*position)).0).sum::<f64>();
             let discordant = below(&seen);
-            tied.iter().for_each(|at| seen.add(self.grade(*at), 0.0));
+            tied.iter().for_each(|position| seen.add(self.grade(*position), 0.0));
             counts.discordant += discordant;
             counts.tied += below(&seen) - discordant;
         }
@@ -267,11 +267,12 @@ mod tests {
         assert_eq!(groups.rows(), [1, 3, 5, 7, 0, 2, 6, 8]);
         let (scores, values) = (groups.gather(|row| SCORES[row]), groups.gather(|row| 1.0 + row as f64));
         let both: Vec<(f64, f64)> = scores.iter().copied().zip(values).collect();
-        let found = groups.map_groups(&both, &Workers::sequential(), |group, both, found: &mut [[(f64, f64); 2]]| {
-            let (scores, values): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
-            group.sums_within_margin(&scores, &values, 1.0, found);
-        });
-        for (place, row) in groups.rows().iter().map(|row| *row as usize).enumerate() {
+        let pair_sums =
+            groups.map_groups(&both, &Workers::sequential(), |group, both, found: &mut [[(f64, f64); 2]]| {
+                let (scores, values): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
+                group.sums_within_margin(&scores, &values, 1.0, found);
+            });
+        for (position, row) in groups.rows().iter().map(|row| *row as usize).enumerate() {
             let same = |other: &usize| *other != 4 && other % 2 == row % 2;
             let sums = |takes: &dyn Fn(usize) -> bool| {
                 let taken = (0..9).filter(|other| same(other) && takes(*other));
@@ -279,14 +280,14 @@ mod tests {
             };
             let below = sums(&|other| GRADES[other] < GRADES[row] && SCORES[row] - SCORES[other] < 1.0);
             let above = sums(&|other| GRADES[other] > GRADES[row] && SCORES[other] - SCORES[row] < 1.0);
-            assert_eq!(found[place], [below, above], "row {row}");
+            assert_eq!(pair_sums[position], [below, above], "row {row}");
         }
     }
 
     #[test]
     fn pairs_are_counted_by_the_order_of_their_scores() {
         let groups = two_groups();
-        let found = groups.pair_counts(&groups.gather(|row| SCORES[row]), &Workers::sequential());
+        let counts = groups.pair_counts(&groups.gather(|row| SCORES[row]), &Workers::sequential());
         let mut expected = PairCounts::default();
         for (a, b) in (0..9).flat_map(|a| (0..9).map(move |b| (a, b))) {
             if a != 4 && b != 4 && a % 2 == b % 2 && GRADES[a] > GRADES[b] {
@@ -295,7 +296,7 @@ mod tests {
                 expected.tied += f64::from(u8::from(SCORES[a] == SCORES[b]));
             }
         }
-        assert_eq!(found, expected);
+        assert_eq!(counts, expected);
         assert!(expected.discordant > 0.0 && expected.tied > 0.0, "{expected:?}");
         assert_eq!(
             Groups::new(0, |_| true, |_| 0, |_| 0.0).pair_counts(&[], &Workers::sequential()).error_rate(),

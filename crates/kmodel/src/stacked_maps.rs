@@ -31,7 +31,8 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
         let (mut parts, mut needs_f64): (Vec<Mat<f64>>, bool) = (Vec::new(), false);
         for map in &self.0 {
             let p = map.dims().1;
-            let Expansion::Landmarks { landmarks, coefficients, wide } = map.expand(weights.subrows(first, p), workers)
+            let Expansion::Landmarks { landmarks, coefficients, needs_f64: wide } =
+                map.expand(weights.subrows(first, p), workers)
             else {
                 return Expansion::Features { coefficients: weights.to_owned() };
             };
@@ -45,7 +46,7 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
             parts.iter().flat_map(|part| (0..part.nrows()).map(move |i| (i, part))).collect();
         let coefficients = Mat::from_fn(starts.len(), weights.ncols(), |i, j| starts[i].1[(starts[i].0, j)]);
         let landmarks = LandmarkSet { points, rows, d: self.dims().0, passes: 0, evaluations: 0 };
-        Expansion::Landmarks { landmarks, coefficients, wide: needs_f64 }
+        Expansion::Landmarks { landmarks, coefficients, needs_f64 }
     }
 
     fn footprint(&self) -> Footprint {

@@ -181,7 +181,7 @@ impl Classes {
 
     /// Returns target `j` of a row with class code `code`: +1 or −1; `None` if the class has no
     /// label, or is not in pair `j` of one-vs-one classes.
-    pub fn target_code(&self, code: u32, j: usize) -> Option<f64> {
+    pub fn target_value(&self, code: u32, j: usize) -> Option<f64> {
         let code = code as usize;
         if self.one_vs_one {
             let (first, second) = Self::pairs(self.labels.len()).nth(j)?;
@@ -227,7 +227,7 @@ mod tests {
         let two = classes(2);
         assert_eq!(two.target_count(), 1);
         assert_eq!(
-            (two.target_code(0, 0), two.target_code(1, 0), two.target_code(2, 0)),
+            (two.target_value(0, 0), two.target_value(1, 0), two.target_value(2, 0)),
             (Some(-1.0), Some(1.0), None)
         );
         assert_eq!([0.3, -0.3, 0.0].map(|score| two.decide([score])), [1, 0, 0]);
@@ -237,8 +237,8 @@ mod tests {
     fn more_classes_are_one_against_the_rest() {
         let three = classes(3);
         assert_eq!(three.target_count(), 3);
-        assert_eq!((0..3).map(|j| three.target_code(1, j).unwrap()).collect::<Vec<_>>(), [-1.0, 1.0, -1.0]);
-        assert_eq!(three.target_code(kstore::LabelCodes::UNKNOWN, 0), None);
+        assert_eq!((0..3).map(|j| three.target_value(1, j).unwrap()).collect::<Vec<_>>(), [-1.0, 1.0, -1.0]);
+        assert_eq!(three.target_value(kstore::LabelCodes::UNKNOWN, 0), None);
         assert_eq!(three.decide([-1.0, 0.2, 0.1]), 1);
         assert_eq!(three.decide([0.5, 0.2, 0.5]), 0, "the first of equal scores wins");
         assert_eq!(three.decide([-3.0, -2.0, -2.0]), 1);
@@ -249,7 +249,7 @@ mod tests {
         let three = classes(3).one_vs_one();
         assert_eq!(three.target_count(), 3);
         assert_eq!(Classes::pairs(4).collect::<Vec<_>>(), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
-        assert_eq!((0..3).map(|j| three.target_code(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
+        assert_eq!((0..3).map(|j| three.target_value(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
         // 1 beats 0, 0 beats 2, 1 beats 2
         assert_eq!(three.decide([0.1, -9.0, -0.1]), 1);
         // each class wins once: the first is chosen

@@ -150,7 +150,7 @@ impl Error {
     #[doc(hidden)]
     pub fn unless_absent<V>(result: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match result {
-            Ok(found) => Ok(Some(found)),
+            Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Self::io(action, path)(error)),
         }
@@ -213,8 +213,8 @@ pub struct BadLine {
 impl std::fmt::Display for BadLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let column = self.column.as_ref().map_or(String::new(), |column| format!(", column {column:?}"));
-        let (path, place) = (self.path.display(), place(self.row, Some(self.line)));
-        write!(f, "{path}: {place}{column}: expected {}, found {}; {}", self.expected, self.found, self.remedy)
+        let (path, position) = (self.path.display(), place(self.row, Some(self.line)));
+        write!(f, "{path}: {position}{column}: expected {}, found {}; {}", self.expected, self.found, self.remedy)
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Identity {
     /// Device and inode number, which change if another file takes the name. A copy or another
     /// mount changes them too, so they are not part of a checkpoint.
     #[serde(skip)]
-    place: (u64, u64),
+    file_id: (u64, u64),
 }
 
 /// Returns the metadata of a regular file on a disk. Opening a pipe would wait for a writer, and a
@@ -93,7 +93,7 @@ impl Identity {
         regular_metadata(path)?;
         let file = File::open(path).map_err(io_error)?;
         let metadata = file.metadata().map_err(io_error)?;
-        Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })
+        Ok(Self { modified: modified(&metadata), file_id: place(&metadata), ..Self::of_content(path, &file)? })
     }
 
     /// Returns the identity of the content of an open file: its length and digest. `path` is not
@@ -110,14 +110,14 @@ impl Identity {
         file.take(TAIL_BYTES).read_to_end(&mut ends).map_err(io_error)?;
         file.rewind().map_err(io_error)?;
         let digest = Digest::of(&ends);
-        Ok(Self { path: path.to_path_buf(), length, modified: 0, digest, place: (0, 0) })
+        Ok(Self { path: path.to_path_buf(), length, modified: 0, digest, file_id: (0, 0) })
     }
 
     /// Returns the identity of a remote object, from its address, its length and the version that
     /// its store reports.
     pub fn of_object(address: &Path, length: u64, version: &str) -> Self {
         let digest = Digest::of(version.as_bytes());
-        Self { path: address.to_path_buf(), length, modified: 0, digest, place: (0, 0) }
+        Self { path: address.to_path_buf(), length, modified: 0, digest, file_id: (0, 0) }
     }
 
     /// Checks that the path still names the same file, and that the file was not modified.
@@ -138,7 +138,7 @@ impl Identity {
         if let Some(change) = self.difference(&current) {
             return changed(change);
         }
-        if self.place != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
+        if self.file_id != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
     }
 
     /// Returns the difference between this identity and the current one of the file, without the
@@ -184,8 +184,8 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
         };
-        let whole = vec![7u8; 300_000];
-        put(&whole, old);
+        let content = vec![7u8; 300_000];
+        put(&content, old);
         let identity = Identity::of(&path).unwrap();
         identity.check().unwrap();
         assert_eq!(identity.difference(&Identity::of(&path).unwrap()), None);
@@ -193,22 +193,22 @@ mod tests {
             let error = identity.check().unwrap_err();
             assert!(matches!(&error, Error::FileChanged { .. }) && error.to_string().contains(change), "{error}");
         };
-        put(&whole[..299_999], old);
+        put(&content[..299_999], old);
         expect_change("it had 300000 bytes and has 299999");
-        put(&whole, SystemTime::now());
+        put(&content, SystemTime::now());
         expect_change("it was written to");
         // same length and time, other bytes: the digest detects them at both ends of the file only
-        for (at, is_detected) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
-            let mut other = whole.clone();
-            other[at] = 8;
+        for (offset, is_detected) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
+            let mut other = content.clone();
+            other[offset] = 8;
             put(&other, old);
-            assert_eq!(identity.difference(&Identity::of(&path).unwrap()).is_some(), is_detected, "{at}");
+            assert_eq!(identity.difference(&Identity::of(&path).unwrap()).is_some(), is_detected, "{offset}");
         }
         let other = folder.path().join("b");
-        put(&whole, old);
+        put(&content, old);
         std::fs::rename(&path, &other).unwrap();
         expect_change("it was removed");
-        put(&whole, old);
+        put(&content, old);
         expect_change("another file replaced it");
         std::fs::rename(&other, &path).unwrap();
         identity.check().unwrap();

@@ -98,7 +98,7 @@ impl KeptValues {
         match self {
             Self::F32(v) => Some(v[row].into()),
             Self::F64(v) => Some(v[row]),
-            _ => self.integer(row).map(|whole| whole as f64),
+            _ => self.integer(row).map(|integer| integer as f64),
         }
     }
 }
@@ -149,7 +149,7 @@ impl KeptColumn {
     }
 
     /// Returns, for each row, true if it has a value; `None` if all rows have one.
-    pub fn valid(&self) -> Option<&[bool]> {
+    pub fn validity(&self) -> Option<&[bool]> {
         self.valid.as_deref()
     }
 
@@ -235,18 +235,18 @@ impl KeptColumn {
         let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
         for row in 0..self.len() {
             let at_row = |value: String| (row, value);
-            let whole = self.values.integer(row);
+            let integer = self.values.integer(row);
             match (&mut cast.values, &self.values, self.values.number(row)) {
-                (KeptValues::F32(to), _, Some(number)) => to.push(match whole {
-                    Some(whole) => check_exact(whole, 24, "float32").map_err(at_row)? as f32,
+                (KeptValues::F32(to), _, Some(number)) => to.push(match integer {
+                    Some(integer) => check_exact(integer, 24, "float32").map_err(at_row)? as f32,
                     None => to_f32(number).map_err(at_row)?,
                 }),
-                (KeptValues::F64(to), _, Some(number)) => to.push(match whole {
-                    Some(whole) => check_exact(whole, 53, "float64").map_err(at_row)? as f64,
+                (KeptValues::F64(to), _, Some(number)) => to.push(match integer {
+                    Some(integer) => check_exact(integer, 53, "float64").map_err(at_row)? as f64,
                     None => number,
                 }),
                 (KeptValues::I64(to), KeptValues::I64(_) | KeptValues::Bool(_), _) => {
-                    to.extend(whole.map(|value| value as i64));
+                    to.extend(integer.map(|value| value as i64));
                 }
                 (KeptValues::Bool(to), KeptValues::Bool(from), _) => to.push(from[row]),
                 (KeptValues::Text(to), KeptValues::Text(from), _)

@@ -21,7 +21,7 @@ pub fn category_columns(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
 }
 
 fn positions_where(names: &[impl AsRef<str>], predicate: impl Fn(&str) -> bool) -> Vec<usize> {
-    (0..names.len()).filter(|place| predicate(names[*place].as_ref())).collect()
+    (0..names.len()).filter(|index| predicate(names[*index].as_ref())).collect()
 }
 
 /// Returns the end of a message about a missing column: the most similar name, or the names that

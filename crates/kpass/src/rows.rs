@@ -21,7 +21,7 @@ impl Label {
     pub fn digest(&self) -> u64 {
         match self {
             Self::Bool(truth) => u64::from(*truth),
-            Self::Int(whole) => crate::Digest::u64_of(&whole.to_le_bytes()),
+            Self::Int(integer) => crate::Digest::u64_of(&integer.to_le_bytes()),
             Self::Text(text) => crate::Digest::u64_of(text.as_bytes()),
         }
     }
@@ -81,7 +81,7 @@ pub struct RowBlock<'a, T> {
     /// Fold column, if the folds come from a column.
     pub groups: Option<LabelCodes<'a>>,
     /// Columns that are copied to the output.
-    pub kept: &'a [KeptColumn],
+    pub kept_columns: &'a [KeptColumn],
 }
 
 impl<T> RowBlock<'_, T> {
@@ -121,7 +121,7 @@ pub struct RowBuf<T> {
     /// Dictionary of the fold column; grows while labels are being discovered.
     pub group_labels: Option<Arc<Vec<Label>>>,
     /// Columns that are copied to the output.
-    pub kept: Vec<KeptColumn>,
+    pub kept_columns: Vec<KeptColumn>,
 }
 
 impl<T: Real> RowBuf<T> {
@@ -147,7 +147,7 @@ impl<T: Real> RowBuf<T> {
         self.weight.clear();
         self.classes.clear();
         self.groups.clear();
-        self.kept.iter_mut().for_each(KeptColumn::clear);
+        self.kept_columns.iter_mut().for_each(KeptColumn::clear);
     }
     /// Returns the rows as a block.
     pub fn block(&self, shape: &TableShape) -> RowBlock<'_, T> {
@@ -160,7 +160,7 @@ impl<T: Real> RowBuf<T> {
             weight: shape.has_weights.then_some(&self.weight[..]),
             classes: self.class_labels.as_ref().map(|l| LabelCodes { codes: &self.classes, labels: l }),
             groups: self.group_labels.as_ref().map(|l| LabelCodes { codes: &self.groups, labels: l }),
-            kept: &self.kept,
+            kept_columns: &self.kept_columns,
         }
     }
 }

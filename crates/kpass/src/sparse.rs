@@ -96,15 +96,15 @@ impl<'a> SparseRows<'a> {
     /// Writes a row in the layout of a block, without entries that are 0. Returns false if a value
     /// is not finite in `T`, or if the row has too many entries for `out`.
     pub fn pack<T: Real>(&self, row: usize, out: &mut [T]) -> bool {
-        let (places, values) = self.row(row);
+        let (indices, values) = self.row(row);
         let max_entries = out.len() / 2;
         let (out_indices, out_values) = out.split_at_mut(max_entries);
         let (mut count, mut all_finite) = (0, true);
-        for (place, value) in places.iter().zip(values).filter(|(_, value)| **value != 0.0) {
-            let Some((to_place, to_value)) = out_indices.get_mut(count).zip(out_values.get_mut(count)) else {
+        for (index, value) in indices.iter().zip(values).filter(|(_, value)| **value != 0.0) {
+            let Some((to_index, to_value)) = out_indices.get_mut(count).zip(out_values.get_mut(count)) else {
                 return false;
             };
-            (*to_place, *to_value) = (T::from_f64(f64::from(*place)), T::from_f64(*value));
+            (*to_index, *to_value) = (T::from_f64(f64::from(*index)), T::from_f64(*value));
             all_finite &= to_value.is_finite();
             count += 1;
         }
@@ -158,8 +158,8 @@ impl SparseColumn {
 
     /// Appends some rows of a chunk.
     pub fn extend(&mut self, chunk: &SparseRows<'_>, rows: impl Iterator<Item = usize>) {
-        for (places, values) in rows.map(|row| chunk.row(row)) {
-            self.indices.extend_from_slice(places);
+        for (indices, values) in rows.map(|row| chunk.row(row)) {
+            self.indices.extend_from_slice(indices);
             self.values.extend_from_slice(values);
             self.end_row();
         }
@@ -195,12 +195,12 @@ impl SparseColumn {
         sort: bool,
     ) -> Result<(), String> {
         let start = self.indices.len();
-        for (at, value) in (first..).zip(values) {
-            let index = indices(at).ok_or("a row with a missing index")?;
-            let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
+        for (position, value) in (first..).zip(values) {
+            let index = indices(position).ok_or("a row with a missing index")?;
+            let column = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
             let most = self.shape.width.saturating_sub(1);
-            let place = place.ok_or_else(|| format!("a row with index {index} (expected 0 to {most})"))?;
-            self.push_entry(place, *value);
+            let column = column.ok_or_else(|| format!("a row with index {index} (expected 0 to {most})"))?;
+            self.push_entry(column, *value);
         }
         if sort && self.indices[start..].windows(2).any(|pair| pair[1] < pair[0]) {
             self.sort(start);
@@ -219,26 +219,26 @@ impl SparseColumn {
     fn sort(&mut self, start: usize) {
         let entries = self.indices[start..].iter().copied().zip(self.values[start..].iter().copied());
         let mut entries: Vec<(u32, f64)> = entries.collect();
-        entries.sort_by_key(|(place, _)| *place);
+        entries.sort_by_key(|(index, _)| *index);
         let sorted_slots = self.indices[start..].iter_mut().zip(&mut self.values[start..]);
-        sorted_slots.zip(entries).for_each(|((place, value), entry)| (*place, *value) = entry);
+        sorted_slots.zip(entries).for_each(|((index, value), entry)| (*index, *value) = entry);
     }
 }
 
 /// Returns the column indices and the values of the entries of a row in a block, without padding.
 pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
-    let (places, values) = row.split_at(row.len() / 2);
-    let count = places.partition_point(|place| place.to_f64() >= 0.0);
-    (&places[..count], &values[..count])
+    let (indices, values) = row.split_at(row.len() / 2);
+    let count = indices.partition_point(|index| index.to_f64() >= 0.0);
+    (&indices[..count], &values[..count])
 }
 
 /// Returns the rows, each padded from `width` to `new_width`, which must not be smaller.
 pub fn widen_rows<T: Real>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
     let mut widened = Vec::with_capacity(rows.len() / width.max(1) * new_width);
     for row in rows.chunks_exact(width.max(1)) {
-        let (places, values) = entries(row);
-        let padding = new_width / 2 - places.len();
-        widened.extend_from_slice(places);
+        let (indices, values) = entries(row);
+        let padding = new_width / 2 - indices.len();
+        widened.extend_from_slice(indices);
         widened.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), padding));
         widened.extend_from_slice(values);
         widened.extend(std::iter::repeat_n(T::default(), padding));

@@ -28,7 +28,7 @@ pub const LABEL_TEXT_BYTES: usize = LABEL_BYTES / 2;
 /// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a
 /// row of weight 2 counts like two equal rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moments {
+pub struct ColumnMoments {
     /// Number of values.
     pub count: u64,
     /// Sum of the weights of their rows; `count` without weights.
@@ -46,7 +46,7 @@ pub struct Moments {
     pub is_integer: bool,
 }
 
-impl Default for Moments {
+impl Default for ColumnMoments {
     fn default() -> Self {
         Self {
             count: 0,
@@ -60,7 +60,7 @@ impl Default for Moments {
     }
 }
 
-impl Moments {
+impl ColumnMoments {
     /// Returns the standard deviation of the population.
     pub fn deviation(&self) -> f64 {
         if self.count == 0 { 0.0 } else { (self.m2 / self.weight).sqrt() }
@@ -164,11 +164,11 @@ pub struct Statistics {
     /// Number of rows.
     pub rows: u64,
     /// Moments of each input.
-    pub inputs: Vec<Moments>,
+    pub inputs: Vec<ColumnMoments>,
     /// Moments of each numeric target.
-    pub targets: Vec<Moments>,
+    pub targets: Vec<ColumnMoments>,
     /// Moments of the weights; empty if all rows weigh 1.
-    pub weights: Vec<Moments>,
+    pub weights: Vec<ColumnMoments>,
     /// Number of rows whose weight is not a whole number.
     pub fractional_weights: u64,
     /// Labels of the class column; empty if there is none.
@@ -180,7 +180,7 @@ pub struct Statistics {
 impl Statistics {
     /// Returns the statistics of an empty table.
     pub fn new(shape: &TableShape) -> Self {
-        let none = Moments::default();
+        let none = ColumnMoments::default();
         let [inputs, targets] = [shape.inputs, shape.targets].map(|count| vec![none; count]);
         Self { inputs, targets, weights: vec![none; usize::from(shape.has_weights)], ..Self::default() }
     }
@@ -212,7 +212,7 @@ crate::persist!(Statistics {
 });
 
 /// Stores the counts in one array, and weight, mean, m2, min and max of every column in another.
-impl Persist for Vec<Moments> {
+impl Persist for Vec<ColumnMoments> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put_owned("count", self.iter().map(|m| m.count).collect());
         out.put_owned("moments", self.iter().flat_map(|m| [m.weight, m.mean, m.m2, m.min, m.max]).collect());
@@ -224,7 +224,7 @@ impl Persist for Vec<Moments> {
         from.fill("moments", &mut moments)?;
         let numbers = moments.as_chunks::<5>().0;
         for ((column, count), &[weight, mean, m2, min, max]) in self.iter_mut().zip(counts).zip(numbers) {
-            *column = Moments { count, weight, mean, m2, min, max, is_integer: false };
+            *column = ColumnMoments { count, weight, mean, m2, min, max, is_integer: false };
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl StatisticsFold {
     /// Returns the bytes of a state without labels.
     pub fn state_bytes(&self) -> usize {
         let TableShape { inputs: features, targets, has_weights: weighted, .. } = self.shape;
-        size_of::<Statistics>() + (features + targets + usize::from(weighted)) * size_of::<Moments>()
+        size_of::<Statistics>() + (features + targets + usize::from(weighted)) * size_of::<ColumnMoments>()
     }
 }
 
@@ -321,7 +321,7 @@ impl<T: Real> Fold<T> for StatisticsFold {
 
 impl StatisticsScratch {
     /// Computes the moments of a row-major tile, and merges them into `columns`.
-    fn add_tile<V: Real>(&mut self, x: &[V], columns: &mut [Moments]) {
+    fn add_tile<V: Real>(&mut self, x: &[V], columns: &mut [ColumnMoments]) {
         let d = columns.len();
         if d == 0 || x.is_empty() {
             return;
@@ -358,14 +358,14 @@ impl StatisticsScratch {
         self.merge_tile(x, columns);
     }
 
-    fn merge_tile<V: Real>(&self, x: &[V], columns: &mut [Moments]) {
+    fn merge_tile<V: Real>(&self, x: &[V], columns: &mut [ColumnMoments]) {
         let d = columns.len();
-        let mut tile: Vec<Moments> = (0..d)
-            .map(|c| Moments {
+        let mut tile: Vec<ColumnMoments> = (0..d)
+            .map(|c| ColumnMoments {
                 weight: self.weight[c],
                 mean: self.shift[c] + self.sum[c],
                 m2: self.squares[c],
-                ..Moments::default()
+                ..ColumnMoments::default()
             })
             .collect();
         for row in x.chunks_exact(d) {

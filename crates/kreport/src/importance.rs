@@ -1,6 +1,6 @@
 //! Importance of columns, as shown to users.
 
-use crate::table::{Align, Table, count, join_with_commas, number, percent};
+use crate::table::{Align, AlignedTable, count, join_with_commas, number, percent};
 use kfit::metric::MetricTestErrors;
 use ksolve::job::MetricReport;
 use std::collections::{HashMap, HashSet};
@@ -26,8 +26,8 @@ pub fn describe_metric(metric: &MetricReport) -> String {
     };
     let features = format!("{source}, {} features", count(metric.features as u64));
     if let Some(MetricTestErrors { rows, with, without, .. }) = &metric.judged {
-        let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
-        return format!("{features} (mse {with} on {rows} validation rows, {without} without a metric)");
+        let (rows, metric_error, plain_error) = (count(*rows), number(*with, 4), number(*without, 4));
+        return format!("{features} (mse {metric_error} on {rows} validation rows, {plain_error} without a metric)");
     }
     // the metric of every round was learned from the rows of all folds
     if mse_by_form.is_empty() { features } else { format!("{features} (mse of the rounds: {mse_by_form})") }
@@ -37,7 +37,8 @@ pub fn describe_metric(metric: &MetricReport) -> String {
 pub type ColumnShare = (String, f64, String);
 
 /// Returns the column that a feature is derived from, such as `city` for `city=Bonn` or `date` for
-/// `date.hour.sin`: the longest matching name in `coded_columns`, or the feature itself if none matches.
+/// `date.hour.sin`: the longest matching name in `coded_columns`, or the feature itself if none
+/// matches.
 fn column_of<'f>(feature: &'f str, coded_columns: &[&'f str]) -> &'f str {
     let is_source = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
     coded_columns.iter().copied().filter(|name| is_source(name)).max_by_key(|name| name.len()).unwrap_or(feature)
@@ -78,8 +79,8 @@ pub fn slopes(features: &[(String, f64)], coded_columns: &[&str]) -> Vec<ColumnS
 }
 
 /// Returns a table of importances, each with a bar.
-pub fn bars(title: &str, columns: &[ColumnShare]) -> Table {
-    let mut table = Table::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
+pub fn bars(title: &str, columns: &[ColumnShare]) -> AlignedTable {
+    let mut table = AlignedTable::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
     for (name, fraction, text) in columns.iter().take(SHOWN_IN_TABLE) {
         table.push_row([name.clone(), text.clone(), "#".repeat((fraction * BAR_LENGTH).round() as usize)]);
     }

@@ -54,9 +54,13 @@ pub fn write_table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) ->
         Number(KeptColumn),
     }
     let values_of = |(_, column): &(&str, Column<R>)| match column {
-        Column::Text(of) => Values::Text(rows.iter().map(|row| of(row).unwrap_or_default()).collect()),
-        Column::Integer(of) => Values::Integer(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
-        Column::Number(of) => Values::Number(KeptColumn::from_options(&rows.iter().map(of).collect::<Vec<_>>())),
+        Column::Text(getter) => Values::Text(rows.iter().map(|row| getter(row).unwrap_or_default()).collect()),
+        Column::Integer(getter) => {
+            Values::Integer(rows.iter().map(|row| getter(row).try_into().unwrap_or(i64::MAX)).collect())
+        }
+        Column::Number(getter) => {
+            Values::Number(KeptColumn::from_options(&rows.iter().map(getter).collect::<Vec<_>>()))
+        }
     };
     let output_column = |(name, column): &(&str, Column<R>)| match column {
         Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),

@@ -38,12 +38,12 @@ fn truncate(text: String, max_width: usize) -> String {
         used_width < max_width
     };
     let end = text.char_indices().take(MAX_MARKS * max_width - 1).take_while(fits).last();
-    format!("{}…", &text[..end.map_or(0, |(at, letter)| at + letter.len_utf8())])
+    format!("{}…", &text[..end.map_or(0, |(index, letter)| index + letter.len_utf8())])
 }
 
 /// Rows of cells, with columns as wide as their widest cell. Cells above the maximum width are cut.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct AlignedTable {
     /// Headings of the columns.
     pub headings: Vec<String>,
     alignments: Vec<Align>,
@@ -51,7 +51,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl AlignedTable {
     /// Returns a table with these headings; the heading line is omitted if all are empty.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
         let (headings, alignments): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
@@ -74,7 +74,7 @@ fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> V
     cells
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for AlignedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_headings = self.headings.iter().any(|name| !name.is_empty());
         let lines = has_headings.then_some(&self.headings).into_iter().chain(&self.rows);
@@ -119,7 +119,7 @@ impl fmt::Display for Grid {
             (Some(_), true) => format!("{text}*"),
             (Some(_), false) => format!("{text} "),
         };
-        let mut table = Table::new(
+        let mut table = AlignedTable::new(
             heads.enumerate().map(|(i, head)| (if i == 0 { head.clone() } else { pad(head, false) }, Align::Right)),
         );
         for (i, (name, cells)) in self.rows.iter().enumerate() {
@@ -234,8 +234,8 @@ pub fn seconds(seconds: f64) -> String {
 }
 
 /// Returns a table of names and values, without headings.
-pub fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
-    let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
+pub fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> AlignedTable {
+    let mut facts = AlignedTable::new([("", Align::Left), ("", Align::Left)]);
     pairs.into_iter().for_each(|(name, value)| facts.push_row([name.to_string(), value]));
     facts
 }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn cells_hold_no_control_characters() {
-        let mut table = Table::new([("a\n", Align::Left), ("b", Align::Left)]);
+        let mut table = AlignedTable::new([("a\n", Align::Left), ("b", Align::Left)]);
         table.push_row(["\u{1b}[2J", "größe\t"]);
         assert_eq!(table.to_string(), "  a\\n        b\n  \\u{1b}[2J  größe\\t\n");
     }
@@ -278,7 +278,7 @@ mod tests {
     fn cells_are_cut_at_the_width_of_their_column() {
         for letter in ["x", "ö", "漢", "e\u{301}", "\u{301}", "👩\u{200d}🔬"] {
             let long = letter.repeat(70_000);
-            let mut table = Table::new([("name", Align::Left), (&long, Align::Right), ("value", Align::Left)]);
+            let mut table = AlignedTable::new([("name", Align::Left), (&long, Align::Right), ("value", Align::Left)]);
             table.push_row([&long[..], "1", &long]);
             table.push_row(["short", "2", "漢"]);
             let text = table.to_string();
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn long_numbers_of_an_expression_are_rounded() {
-        for (typed, shown) in [
+        for (typed, expected) in [
             ("gaussian(sigma=5.80593116055527)", "gaussian(sigma=5.806)"),
             ("0.3079123*gaussian(sigma=1) + 1", "0.3079*gaussian(sigma=1) + 1"),
             ("matern(nu=2.5, sigma=0.1234)", "matern(nu=2.5, sigma=0.1234)"),
@@ -332,7 +332,7 @@ mod tests {
             ("gaussian(sigma=1.2345678e-7)", "gaussian(sigma=1.2345678e-7)"),
             ("größe", "größe"),
         ] {
-            assert_eq!(rounded_kernel(typed), shown);
+            assert_eq!(rounded_kernel(typed), expected);
         }
     }
 

@@ -4,7 +4,7 @@ use crate::fit::{FitReport, ResourceReport};
 use crate::output::Column::{self, Integer, Number, Text};
 use crate::page::{self, Page, Section};
 use crate::table::{
-    self, Align, Grid, Table, count, number, optional_number, percent, rounded_kernel, shortest_number,
+    self, Align, AlignedTable, Grid, count, number, optional_number, percent, rounded_kernel, shortest_number,
 };
 use kfit::metric::RoundReport;
 use ksolve::job::{MetricSource, Scaling};
@@ -227,8 +227,9 @@ impl TuneReport {
 
     /// Returns the solvers that were tried, with their mean error and its standard deviation over
     /// folds.
-    fn leaderboard(&self) -> Option<Table> {
-        let mut contenders: Vec<&ContenderReport> = self.contenders.iter().filter(|found| found.was_tried()).collect();
+    fn leaderboard(&self) -> Option<AlignedTable> {
+        let mut contenders: Vec<&ContenderReport> =
+            self.contenders.iter().filter(|contender| contender.was_tried()).collect();
         if contenders.len() < 2 {
             return None;
         }
@@ -238,7 +239,7 @@ impl TuneReport {
             (self.measure_name(), Align::Right),
             ("+-", Align::Right),
         ];
-        let mut table = Table::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
+        let mut table = AlignedTable::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
         let mean = |contender: &ContenderReport| contender.mean.unwrap_or(f64::INFINITY);
         contenders.sort_by(|a, b| b.errors.len().cmp(&a.errors.len()).then(mean(a).total_cmp(&mean(b))));
         for contender in contenders {

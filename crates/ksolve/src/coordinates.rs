@@ -21,7 +21,7 @@ use crate::model::{Basis, BasisTransform, FEATURES_SOLVER};
 use crate::request::StageObserver;
 use crate::{Certificate, Error, Intercept, Model, ModelMetadata, Result, Task, job::Run};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
-use kapprox::matrix::{Entries, FnEntries, PartialCholesky, SquaredDistances, rpcholesky};
+use kapprox::matrix::{FnEntries, PartialCholesky, PsdMatrix, SquaredDistances, rpcholesky};
 use kstore::{MemoryPlan, Reading, RowBuf, RowSource, Scaler, SelectedTable, TableRows};
 
 /// The meaning of the matrix entries.
@@ -102,19 +102,19 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
         let value = values[i as usize * n + j as usize];
         if kind == MatrixKind::Distances { value * value } else { value }
     };
-    let given = FnEntries { n: n as u64, entry };
+    let entries = FnEntries { n: n as u64, entry };
     let _stage = watch.stage("pivots", None);
     // the matrix is in memory, so every entry is checked
-    let checked = |given: &dyn Entries| {
-        let cholesky = rpcholesky(given, rank, tolerance, seed, workers)?;
-        cholesky.check(given, tolerance, workers).map(|()| cholesky)
+    let checked = |entries: &dyn PsdMatrix| {
+        let cholesky = rpcholesky(entries, rank, tolerance, seed, workers)?;
+        cholesky.check(entries, tolerance, workers).map(|()| cholesky)
     };
     let (cholesky, means, first) = match kind {
-        MatrixKind::Kernel => (checked(&given).map_err(|error| indefinite_error(error, kind))?, None, Vec::new()),
+        MatrixKind::Kernel => (checked(&entries).map_err(|error| indefinite_error(error, kind))?, None, Vec::new()),
         _ => {
-            let given = SquaredDistances::new(given)?;
-            let (cholesky, means) = checked(&given).map_err(|error| indefinite_error(error, kind))?.centred();
-            (cholesky, Some(means), given.first().to_vec())
+            let distances = SquaredDistances::new(entries)?;
+            let (cholesky, means) = checked(&distances).map_err(|error| indefinite_error(error, kind))?.centred();
+            (cholesky, Some(means), distances.first().to_vec())
         }
     };
     if cholesky.pivots.is_empty() {
@@ -154,11 +154,11 @@ fn load(
     source: &TableRows<f64>,
     selected: &SelectedTable,
     kind: MatrixKind,
-    watch: &dyn StageObserver,
+    stage_observer: &dyn StageObserver,
 ) -> Result<Vec<f64>> {
     let n = selected.shape().inputs;
     let mut values = Vec::with_capacity(n * n);
-    let observer = watch.stage("the matrix", selected.row_count_if_known());
+    let observer = stage_observer.stage("the matrix", selected.row_count_if_known());
     let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(TILE));
     while values.len() <= n * n && cursor.next(&mut tile)? {
         values.extend_from_slice(&tile.x);
@@ -177,8 +177,8 @@ fn load(
     let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
     let wrong =
         |value: &f64| !value.is_finite() || kind != MatrixKind::Kernel && *value < -SYMMETRY_TOLERANCE * largest;
-    if let Some(at) = values.iter().position(wrong) {
-        let (i, j, value) = (at / n, at % n, values[at]);
+    if let Some(index) = values.iter().position(wrong) {
+        let (i, j, value) = (index / n, index % n, values[index]);
         let why = match value.is_finite() {
             true => format!(
                 "row {i} has {value} for object {j}, but distances are at least 0; correct it, or use `of` kernel if the numbers are kernel values"
@@ -192,9 +192,9 @@ fn load(
     let differs =
         |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRY_TOLERANCE * largest;
     if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differs) {
-        let (there, back) = (values[i * n + j], values[j * n + i]);
+        let (forward, back) = (values[i * n + j], values[j * n + i]);
         let why = format!(
-            "row {i} has {there} for object {j}, but row {j} has {back} for object {i}; expected a symmetric matrix"
+            "row {i} has {forward} for object {j}, but row {j} has {back} for object {i}; expected a symmetric matrix"
         );
         return Err(Error::option("features", &selected.feature_names()[j], why));
     }
@@ -244,7 +244,7 @@ fn model(
         overshoot: 0.0,
         floor: f64::EPSILON * ((r + 1) as f64).sqrt(),
     };
-    let card = ModelMetadata {
+    let metadata = ModelMetadata {
         task: Task::Components,
         solver: FEATURES_SOLVER.to_string(),
         kernel: if squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
@@ -261,7 +261,7 @@ fn model(
         ..ModelMetadata::default()
     };
     Model {
-        metadata: card,
+        metadata,
         basis: Basis::Landmarks { points, rows },
         transform: BasisTransform::default(),
         coefficients,

@@ -5,18 +5,18 @@ use crate::convert::{self, TILE_ROWS};
 use crate::encoding::{Coding, TimeReader};
 use crate::labels::{LabelEncoder, LabelFault};
 use crate::sink::kept_kind;
-use crate::source::{ColumnView, FileCursor, Positions, Strided, Values};
+use crate::source::{ColumnView, FileCursor, RowIndices, StridedColumn, Values};
 use crate::table_rows::{OpenFile, TableRows};
 use crate::{Error, KeptColumn, Real, Result, kept_column, missing::Missing, rows::grow};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
 /// Reads numbers unchanged, and text as 1, or NaN if it is missing.
-fn load_or_one(view: &ColumnView<'_>, at: Positions<'_>, out: &mut [f64]) {
+fn load_or_one(view: &ColumnView<'_>, row_indices: RowIndices<'_>, out: &mut [f64]) {
     if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
-        return view.load(at, out);
+        return view.load(row_indices, out);
     }
     for (i, out) in out.iter_mut().enumerate() {
-        *out = if view.is_null(at.get(i)) { f64::NAN } else { 1.0 };
+        *out = if view.is_null(row_indices.get(i)) { f64::NAN } else { 1.0 };
     }
 }
 
@@ -40,13 +40,13 @@ impl<T: Real> TableRows<T> {
         if !self.selected.drops_missing_targets() {
             return Ok(None);
         }
-        let (at, rows) = among.map_or((Positions::From(0), rows), |list| (Positions::At(list), list.len()));
+        let (row_indices, rows) = among.map_or((RowIndices::From(0), rows), |list| (RowIndices::At(list), list.len()));
         let (mut lacking, mut loaded) = (Vec::new(), [0.0; TILE_ROWS]);
         for slot in self.target_slots() {
             let view = open_file.cursor.view(slot)?;
             for start in (0..rows).step_by(TILE_ROWS) {
                 let loaded = &mut loaded[..TILE_ROWS.min(rows - start)];
-                load_or_one(&view, at.skip(start), loaded);
+                load_or_one(&view, row_indices.skip(start), loaded);
                 if loaded.iter().any(|value| value.is_nan()) {
                     lacking.resize(rows, false);
                     lacking[start..].iter_mut().zip(&*loaded).for_each(|(lacks, value)| *lacks |= value.is_nan());
@@ -55,7 +55,7 @@ impl<T: Real> TableRows<T> {
         }
         let count = lacking.iter().filter(|lacks| **lacks).count();
         self.rows_without_target.fetch_add(count as u64, Ordering::Relaxed);
-        let with_target = || (0..rows).filter(|i| !lacking[*i]).map(|i| at.get(i) as u32).collect();
+        let with_target = || (0..rows).filter(|i| !lacking[*i]).map(|i| row_indices.get(i) as u32).collect();
         Ok((count > 0).then(with_target))
     }
 
@@ -70,7 +70,7 @@ impl<T: Real> TableRows<T> {
             for (rows, bad) in selected_rows.chunks(TILE_ROWS).zip(incomplete.chunks_mut(TILE_ROWS)) {
                 let loaded = &mut loaded[..rows.len()];
                 match self.time_reader(slot) {
-                    None => load_or_one(view, Positions::At(rows), loaded),
+                    None => load_or_one(view, RowIndices::At(rows), loaded),
                     // an invalid time is an error when it is read
                     Some(_) => loaded.iter_mut().zip(rows).for_each(|(out, row)| {
                         *out = if TimeReader::is_missing(view, *row as usize) { f64::NAN } else { 1.0 };
@@ -103,8 +103,8 @@ impl<T: Real> TableRows<T> {
     /// value in every row.
     pub(crate) fn required_views<'o>(&self, open_file: &'o OpenFile<'_>) -> Result<Vec<ColumnView<'o>>> {
         let complete = self.selected.kept_required.iter().enumerate().filter(|(_, complete)| **complete);
-        let kept = complete.map(|(i, _)| open_file.cursor.view(self.first_kept_slot() + i));
-        (0..self.first_kept_slot()).map(|slot| open_file.cursor.view(slot)).chain(kept).collect()
+        let kept_views = complete.map(|(i, _)| open_file.cursor.view(self.first_kept_slot() + i));
+        (0..self.first_kept_slot()).map(|slot| open_file.cursor.view(slot)).chain(kept_views).collect()
     }
 
     pub(crate) fn kept_text_slots(&self) -> impl Iterator<Item = usize> {
@@ -125,7 +125,7 @@ impl<T: Real> TableRows<T> {
         cursor: &'o dyn FileCursor,
     ) -> Result<Vec<ColumnView<'o>>> {
         let (d, size) = (self.selected.features.len(), size_of::<T>());
-        let feature = |slot: usize| Strided { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
+        let feature = |slot: usize| StridedColumn { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
         let features = (0..d).map(|slot| Ok(ColumnView { values: Values::Strided(feature(slot)), nulls: None }));
         features.chain((d..self.first_kept_slot()).map(|slot| cursor.view(slot))).collect()
     }
@@ -145,20 +145,20 @@ impl<T: Real> Chunk<'_, '_, T> {
     /// Writes the features of `rows` rows to `x`, and appends their targets and weights.
     pub(crate) fn append_numbers(
         &self,
-        at: Positions<'_>,
+        row_indices: RowIndices<'_>,
         rows: usize,
         x: &mut [T],
         targets_and_weights: TargetsAndWeights<'_>,
     ) -> Result<()> {
         let columns = &self.views[..self.source.selected.features.len()];
-        let all_finite = match (&self.source.expansion, &self.source.selected.coding) {
-            (Some(expansion), Coding::Encoded(_, unseen)) => {
+        let all_finite = match (&self.source.feature_writer, &self.source.selected.coding) {
+            (Some(feature_writer), Coding::Encoded(_, unseen)) => {
                 let first = self.open_file.part.start + self.open_file.chunk_start;
-                expansion.write_features(columns, &self.source.affine, (at, first), unseen, x)
+                feature_writer.write_features(columns, &self.source.affine, (row_indices, first), unseen, x)
             }
-            _ => convert::write_features(columns, &self.source.affine, at, x),
+            _ => convert::write_features(columns, &self.source.affine, row_indices, x),
         };
-        self.append_targets_and_weights(all_finite, at, rows, x, targets_and_weights)
+        self.append_targets_and_weights(all_finite, row_indices, rows, x, targets_and_weights)
     }
 
     /// Appends the targets and weights of rows whose features are already in `x`; `features_finite`
@@ -166,7 +166,7 @@ impl<T: Real> Chunk<'_, '_, T> {
     pub(crate) fn append_targets_and_weights(
         &self,
         features_finite: bool,
-        at: Positions<'_>,
+        row_indices: RowIndices<'_>,
         rows: usize,
         x: &mut [T],
         (y, weight): TargetsAndWeights<'_>,
@@ -175,19 +175,19 @@ impl<T: Real> Chunk<'_, '_, T> {
         let (targets, more) = self.views[selected.features.len()..].split_at(selected.targets.len());
         let (weights, labels) = more.split_at(usize::from(selected.weight.is_some()));
         let mut all_finite = features_finite;
-        all_finite &= convert::write_targets(targets, at, rows, grow(y, rows * targets.len()));
-        all_finite &= convert::write_targets(weights, at, rows, grow(weight, rows * weights.len()));
-        all_finite &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
-        if all_finite { Ok(()) } else { self.fill_missing(at, rows, x) }
+        all_finite &= convert::write_targets(targets, row_indices, rows, grow(y, rows * targets.len()));
+        all_finite &= convert::write_targets(weights, row_indices, rows, grow(weight, rows * weights.len()));
+        all_finite &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(row_indices.get(i))));
+        if all_finite { Ok(()) } else { self.fill_missing(row_indices, rows, x) }
     }
 
     /// Replaces missing features if the selection fills them; the first bad value in row order is
     /// an error.
     #[cold]
-    fn fill_missing(&self, at: Positions<'_>, rows: usize, x: &mut [T]) -> Result<()> {
+    fn fill_missing(&self, row_indices: RowIndices<'_>, rows: usize, x: &mut [T]) -> Result<()> {
         let (columns, d) = (self.source.selected.features.len(), self.source.selected.shape().inputs);
         for i in 0..rows {
-            let row = at.get(i);
+            let row = row_indices.get(i);
             for (slot, view) in self.views.iter().enumerate() {
                 let feature = (slot < columns).then(|| self.source.first_feature(slot));
                 // a finite feature is not read again: a feature that was decoded directly into `x`
@@ -197,7 +197,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                 }
                 let value = match self.source.time_reader(slot).map(|time| (time.instant(view, row), time.remedy())) {
                     None => single_value(view, row),
-                    Some((Ok(found), _)) => found.map_or(f64::NAN, |instant| instant.days()),
+                    Some((Ok(instant), _)) => instant.map_or(f64::NAN, |instant| instant.days()),
                     Some((Err(text), remedy)) => return Err(self.error_at(slot, row, text, remedy)),
                 };
                 match feature {
@@ -226,12 +226,12 @@ impl<T: Real> Chunk<'_, '_, T> {
         &self,
         slot: usize,
         coders: [(&mut Option<LabelEncoder>, &mut Vec<u32>); 2],
-        at: Positions<'_>,
+        row_indices: RowIndices<'_>,
         rows: usize,
     ) -> Result<()> {
         let coders = coders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
         for (slot, (coder, codes)) in (slot..).zip(coders) {
-            coder.encode(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
+            coder.encode(&self.views[slot], row_indices, rows, codes).map_err(|(row, fault)| match fault {
                 LabelFault::Fraction(value) if !value.is_finite() => {
                     self.bad_value(slot, &self.views[slot], row, value)
                 }
@@ -249,23 +249,28 @@ impl<T: Real> Chunk<'_, '_, T> {
 
     /// Appends the kept columns of some rows; a missing number in a column that must be complete is
     /// an error.
-    pub(crate) fn append_kept(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
+    pub(crate) fn append_kept(
+        &self,
+        row_indices: RowIndices<'_>,
+        rows: usize,
+        kept_columns: &mut Vec<KeptColumn>,
+    ) -> Result<()> {
         let first = self.source.first_kept_slot();
         let columns = &self.source.selected.keep;
-        if kept.len() != columns.len() {
+        if kept_columns.len() != columns.len() {
             let kinds = columns.iter().map(|column| &self.source.selected.table.schema().columns[*column].kind);
-            *kept = kinds.map(|kind| KeptColumn::new(kept_kind(kind))).collect();
+            *kept_columns = kinds.map(|kind| KeptColumn::new(kept_kind(kind))).collect();
         }
         let mut missing = None;
-        for (i, kept) in kept.iter_mut().enumerate() {
-            let (slot, before) = (first + i, kept.len());
-            let loaded = kept_column::append_rows(kept, &self.open_file.cursor.view(slot)?, at, rows);
+        for (i, column) in kept_columns.iter_mut().enumerate() {
+            let (slot, before) = (first + i, column.len());
+            let loaded = kept_column::append_rows(column, &self.open_file.cursor.view(slot)?, row_indices, rows);
             loaded.map_err(|(row, value)| {
                 self.error_at(slot, row, value, "exclude the column, or store it with one type in all files")
             })?;
             if self.source.selected.kept_required[i] {
-                let here = kept.first_invalid(before).map(|place| (at.get(place), slot));
-                missing = missing.into_iter().chain(here).min();
+                let first_missing = column.first_invalid(before).map(|index| (row_indices.get(index), slot));
+                missing = missing.into_iter().chain(first_missing).min();
             }
         }
         let Some((row, slot)) = missing else { return Ok(()) };
@@ -316,6 +321,6 @@ impl<T: Real> Chunk<'_, '_, T> {
 /// Returns the value of one row; for a text column 1, or NaN if it is missing.
 fn single_value(view: &ColumnView<'_>, row: usize) -> f64 {
     let mut value = [0.0];
-    load_or_one(view, Positions::From(row), &mut value);
+    load_or_one(view, RowIndices::From(row), &mut value);
     value[0]
 }

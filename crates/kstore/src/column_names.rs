@@ -22,12 +22,12 @@ impl Table {
     /// # Ok::<(), kstore::Error>(())
     /// ```
     #[doc(hidden)]
-    pub fn names(&self, given: &[String]) -> Vec<String> {
+    pub fn names(&self, parts: &[String]) -> Vec<String> {
         const MAX_PIECES: usize = 8;
-        let (places, mut rest, mut names) = (self.schema().index_by_name(), given, Vec::new());
+        let (index_by_name, mut rest, mut names) = (self.schema().index_by_name(), parts, Vec::new());
         while !rest.is_empty() {
             let mut pieces = 1..=rest.len().min(MAX_PIECES);
-            let pieces = pieces.find(|most| places.contains_key(&*rest[..*most].join(","))).unwrap_or(1);
+            let pieces = pieces.find(|most| index_by_name.contains_key(&*rest[..*most].join(","))).unwrap_or(1);
             names.push(rest[..pieces].join(","));
             rest = &rest[pieces..];
         }
@@ -42,34 +42,35 @@ impl Table {
     /// A name or pattern that matches no column.
     #[doc(hidden)]
     pub fn matching_columns(&self, patterns: &[String]) -> Result<Vec<String>> {
-        let (columns, places) = (&self.schema().columns, self.schema().index_by_name());
+        let (columns, index_by_name) = (&self.schema().columns, self.schema().index_by_name());
         let patterns = &self.names(patterns);
-        let (included, mut seen) = self.split_exclusions(patterns, &places)?;
-        let found = match included[..] {
+        let (included, mut seen) = self.split_exclusions(patterns, &index_by_name)?;
+        let matching = match included[..] {
             [] if !patterns.is_empty() => (0..columns.len()).collect(),
             _ => included
                 .into_iter()
-                .map(|text| self.resolve_pattern(text, &places))
+                .map(|text| self.resolve_pattern(text, &index_by_name))
                 .collect::<Result<Vec<_>>>()?
                 .concat(),
         };
-        Ok(found.into_iter().filter(|at| seen.insert(*at)).map(|at| columns[at].name.clone()).collect())
+        Ok(matching.into_iter().filter(|at| seen.insert(*at)).map(|at| columns[at].name.clone()).collect())
     }
 
     /// Returns the columns of a name, of a list column, or of a pattern.
-    fn resolve_pattern(&self, text: &str, places: &ColumnIndices<'_>) -> Result<Vec<usize>> {
+    fn resolve_pattern(&self, text: &str, index_by_name: &ColumnIndices<'_>) -> Result<Vec<usize>> {
         let schema = self.schema();
-        if let Some(column) = places.get(text) {
+        if let Some(column) = index_by_name.get(text) {
             return Ok(vec![*column]);
         }
         let block = schema.list_columns(text);
         if !block.is_empty() {
             return Ok(block);
         }
-        let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
+        let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column_error(text))?;
         let names = schema.columns.iter().enumerate();
-        let found: Vec<usize> = names.filter(|(_, column)| pattern.matches(&column.name)).map(|(at, _)| at).collect();
-        if found.is_empty() { Err(self.no_such_column(text)) } else { Ok(found) }
+        let matching: Vec<usize> =
+            names.filter(|(_, column)| pattern.matches(&column.name)).map(|(index, _)| index).collect();
+        if matching.is_empty() { Err(self.no_such_column_error(text)) } else { Ok(matching) }
     }
 
     /// Splits names into the included names and patterns, and the excluded columns. A column whose
@@ -77,12 +78,12 @@ impl Table {
     fn split_exclusions<'n>(
         &self,
         names: &'n [String],
-        places: &ColumnIndices<'_>,
+        index_by_name: &ColumnIndices<'_>,
     ) -> Result<(Vec<&'n str>, HashSet<usize>)> {
         let (mut included, mut excluded) = (Vec::new(), HashSet::new());
         for name in names {
-            match name.strip_prefix('!').filter(|_| !places.contains_key(name.as_str())) {
-                Some(unwanted) => excluded.extend(self.resolve_pattern(unwanted, places)?),
+            match name.strip_prefix('!').filter(|_| !index_by_name.contains_key(name.as_str())) {
+                Some(unwanted) => excluded.extend(self.resolve_pattern(unwanted, index_by_name)?),
                 None => included.push(name.as_str()),
             }
         }
@@ -93,25 +94,26 @@ impl Table {
     /// skipped if it matches a pattern, and is an error if it is named.
     pub(crate) fn kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
-        let is_storable = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
-        let (places, names) = (self.schema().index_by_name(), self.names(names));
-        let (included, mut seen) = self.split_exclusions(&names, &places)?;
-        let mut kept = Vec::new();
+        let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
+        let (index_by_name, names) = (self.schema().index_by_name(), self.names(names));
+        let (included, mut seen) = self.split_exclusions(&names, &index_by_name)?;
+        let mut kept_columns = Vec::new();
         for text in included {
-            let found = match places.get(text) {
-                Some(at) if is_storable(*at) => vec![*at],
-                Some(at) => {
+            let matching = match index_by_name.get(text) {
+                Some(index) if is_storable(*index) => vec![*index],
+                Some(index) => {
                     let expected = "only numbers, booleans, times, text, bytes and sparse rows can be kept; remove the column from `keep`";
-                    return Err(self.wrong_type(*at, expected));
+                    return Err(self.wrong_type(*index, expected));
                 }
                 None => {
-                    let kept_by_pattern = |at: &usize| is_storable(*at) && self.schema().sparse_shape(*at).is_none();
-                    self.resolve_pattern(text, &places)?.into_iter().filter(kept_by_pattern).collect()
+                    let kept_by_pattern =
+                        |index: &usize| is_storable(*index) && self.schema().sparse_shape(*index).is_none();
+                    self.resolve_pattern(text, &index_by_name)?.into_iter().filter(kept_by_pattern).collect()
                 }
             };
-            kept.extend(found.into_iter().filter(|at| seen.insert(*at)));
+            kept_columns.extend(matching.into_iter().filter(|index| seen.insert(*index)));
         }
-        Ok(kept)
+        Ok(kept_columns)
     }
 
     /// Returns the feature columns of names and patterns. A name selects its column even if it has
@@ -122,12 +124,12 @@ impl Table {
         never_features: &[usize],
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
-        let (names, places) = (self.names(&request.selection.features), self.schema().index_by_name());
-        let (included, mut seen) = self.split_exclusions(&names, &places)?;
+        let (names, index_by_name) = (self.names(&request.selection.features), self.schema().index_by_name());
+        let (included, mut seen) = self.split_exclusions(&names, &index_by_name)?;
         let included = if included.is_empty() { vec![ALL_FEATURES] } else { included };
         let mut features = Vec::new();
         for name in included {
-            let columns = match places.get(name).copied() {
+            let columns = match index_by_name.get(name).copied() {
                 Some(column) if never_features.contains(&column) => {
                     let expected =
                         "it is the target, which cannot be a feature too; remove it from `features`".to_string();
@@ -141,7 +143,7 @@ impl Table {
                 }
                 None if name == ALL_FEATURES => self.default_features(roles, request)?,
                 None => match self.schema().list_columns(name) {
-                    block if block.is_empty() => self.matching_features(name, roles, &places, request)?,
+                    block if block.is_empty() => self.matching_features(name, roles, &index_by_name, request)?,
                     block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
                 },
             };
@@ -160,13 +162,18 @@ impl Table {
         &self,
         name: &str,
         roles: &[usize],
-        places: &ColumnIndices<'_>,
+        index_by_name: &ColumnIndices<'_>,
         request: &ColumnRequest<'_>,
     ) -> Result<Vec<usize>> {
         let Schema { columns, label, .. } = self.schema();
-        let fits = |at: &usize| *label != Some(*at) && (columns[*at].kind.is_numeric() || request.encodes(self, *at));
-        let found = self.resolve_pattern(name, places)?.into_iter().filter(|at| fits(at) && !roles.contains(at));
-        let found: Vec<usize> = found.collect();
-        if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }
+        let fits = |index: &usize| {
+            *label != Some(*index) && (columns[*index].kind.is_numeric() || request.encodes(self, *index))
+        };
+        let matching = self
+            .resolve_pattern(name, index_by_name)?
+            .into_iter()
+            .filter(|index| fits(index) && !roles.contains(index));
+        let matching: Vec<usize> = matching.collect();
+        if matching.is_empty() { Err(self.no_such_column_error(name)) } else { Ok(matching) }
     }
 }

@@ -32,7 +32,10 @@ const OPERATORS: [(&str, Operator, [bool; 3]); 6] = [
 
 impl Operator {
     fn definition(self) -> (&'static str, [bool; 3]) {
-        OPERATORS.iter().find(|(_, own, _)| *own == self).map_or(("", [false; 3]), |(sign, _, holds)| (sign, *holds))
+        OPERATORS
+            .iter()
+            .find(|(_, operator, _)| *operator == self)
+            .map_or(("", [false; 3]), |(sign, _, holds)| (sign, *holds))
     }
 }
 
@@ -71,17 +74,17 @@ impl Condition {
             text: text.to_string(),
             expected: format!("{expected}; write one column, one of == != < <= > >= and a value, like 'fold != 3'"),
         };
-        let found = text.char_indices().find_map(|(at, _)| {
-            OPERATORS.iter().find(|(sign, ..)| text[at..].starts_with(sign)).map(|found| (at, found))
+        let first_operator = text.char_indices().find_map(|(index, _)| {
+            OPERATORS.iter().find(|(sign, ..)| text[index..].starts_with(sign)).map(|definition| (index, definition))
         });
-        let Some((at, (sign, operator, _))) = found else {
+        let Some((index, (sign, operator, _))) = first_operator else {
             return Err(syntax(if text.contains('=') {
                 "equality is written =="
             } else {
                 "the comparison operator is missing"
             }));
         };
-        let (column, value) = (text[..at].trim(), text[at + sign.len()..].trim());
+        let (column, value) = (text[..index].trim(), text[index + sign.len()..].trim());
         if column.is_empty() {
             return Err(syntax("the column before the operator is missing"));
         }
@@ -127,12 +130,12 @@ impl Condition {
                 let dated = || wrong(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
                 let instant = dates::parse(&self.value, dates::stored_form(time)).ok_or_else(dated)?;
                 match instant.to_units(dates::units_per_day(time)) {
-                    (whole, 0.0) => Comparand::Integer(whole),
-                    (whole, part) => Comparand::Number(whole as f64 + part),
+                    (integer, 0.0) => Comparand::Integer(integer),
+                    (integer, part) => Comparand::Number(integer as f64 + part),
                 }
             }
             Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
-                (Ok(whole), Some(_)) => Comparand::Integer(whole),
+                (Ok(integer), Some(_)) => Comparand::Integer(integer),
                 (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),
             },
             Kind::Float { bits } => {
@@ -237,8 +240,8 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
         expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is exclusive"),
     };
     let (start, end) = text.split_once("..").ok_or_else(|| syntax("the .. between first and last row is missing"))?;
-    let side = |side: &str, without: u64| match side.trim().replace('_', "").as_str() {
-        "" => Ok(without),
+    let side = |side: &str, default_row: u64| match side.trim().replace('_', "").as_str() {
+        "" => Ok(default_row),
         digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::truncated(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;

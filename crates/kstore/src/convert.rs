@@ -1,6 +1,6 @@
 //! Converts typed columns to row-major blocks of the working precision.
 
-use crate::source::{ColumnView, Element, Positions, Strided, Values};
+use crate::source::{ColumnView, Element, RowIndices, StridedColumn, Values};
 use crate::{Real, Scaler};
 use kpass::scaler::inverse_scale;
 
@@ -53,19 +53,19 @@ impl Affine {
         &self,
         view: &ColumnView<'a>,
         i: usize,
-        at: Positions<'_>,
+        row_indices: RowIndices<'_>,
         out: &'a mut [T],
     ) -> &'a [T] {
         let (centre, factor) = (self.scaler.centre[i], self.factors[i]);
-        if let (Positions::From(start), Some(values), 0.0, 1.0) =
-            (at, unscaled_slice(view).filter(|_| !self.scaler.is_nonlinear()), centre, factor)
+        if let (RowIndices::From(start), Some(values), 0.0, 1.0) =
+            (row_indices, unscaled_slice(view).filter(|_| !self.scaler.is_nonlinear()), centre, factor)
         {
             // the conversion to f64 and back would be exact: bit-identical
             return &values[start..start + out.len()];
         }
         let mut loaded = [0.0; TILE_ROWS];
         let loaded = &mut loaded[..out.len()];
-        view.load(at, loaded);
+        view.load(row_indices, loaded);
         let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
         match self.scaler.is_nonlinear() {
             false => values.for_each(|(out, value)| *out = T::from_f64(value)),
@@ -79,11 +79,11 @@ impl Affine {
 pub(crate) fn write_features<T: Real>(
     views: &[ColumnView<'_>],
     affine: &Affine,
-    at: Positions<'_>,
+    row_indices: RowIndices<'_>,
     out: &mut [T],
 ) -> bool {
-    if let (Positions::From(start), Some(block)) =
-        (at, row_major_block(views).filter(|_| !affine.scaler.is_nonlinear()))
+    if let (RowIndices::From(start), Some(block)) =
+        (row_indices, row_major_block(views).filter(|_| !affine.scaler.is_nonlinear()))
     {
         return copy_row_major(block, affine, start, out);
     }
@@ -93,7 +93,7 @@ pub(crate) fn write_features<T: Real>(
     for (group, first) in views.chunks(GROUP_COLUMNS).zip((0..d).step_by(GROUP_COLUMNS)) {
         let mut columns = [&[][..]; GROUP_COLUMNS];
         for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
-            *column = affine.scaled_column(view, first + k, at, &mut computed[..rows]);
+            *column = affine.scaled_column(view, first + k, row_indices, &mut computed[..rows]);
         }
         transpose(&columns, group.len(), d, first, out);
     }
@@ -122,7 +122,7 @@ fn transpose<T: Real>(columns: &[&[T]; GROUP_COLUMNS], count: usize, d: usize, f
 }
 
 /// Returns the first column if the columns are adjacent in row-major bytes of f32 or f64.
-fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<Strided<'a>> {
+fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<StridedColumn<'a>> {
     let strided = |view: &ColumnView<'a>| match view.values {
         Values::Strided(values) if view.nulls.is_none() => Some(values),
         _ => None,
@@ -130,14 +130,16 @@ fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<Strided<'a>> {
     let first = strided(views.first()?)?;
     let size = first.element.size();
     let is_adjacent = |(i, view): (usize, &ColumnView<'a>)| {
-        let own = |v: &Strided<'_>| std::ptr::eq(v.bytes, first.bytes) && v.stride == first.stride;
-        strided(view).filter(own).is_some_and(|v| v.offset == first.offset + i * size && v.element == first.element)
+        let is_same_block = |v: &StridedColumn<'_>| std::ptr::eq(v.bytes, first.bytes) && v.stride == first.stride;
+        strided(view)
+            .filter(is_same_block)
+            .is_some_and(|v| v.offset == first.offset + i * size && v.element == first.element)
     };
-    let known = matches!(first.element, Element::F32 | Element::F64);
-    (known && views.iter().enumerate().all(is_adjacent)).then_some(first)
+    let is_float = matches!(first.element, Element::F32 | Element::F64);
+    (is_float && views.iter().enumerate().all(is_adjacent)).then_some(first)
 }
 
-fn copy_row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
+fn copy_row_major<T: Real>(block: StridedColumn<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
     match block.element {
         Element::F32 => copy_rows::<T, 4>(block, affine, start, out, |raw| f32::from_le_bytes(raw).into()),
         _ => copy_rows::<T, 8>(block, affine, start, out, f64::from_le_bytes),
@@ -146,7 +148,7 @@ fn copy_row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, ou
 
 #[inline(always)]
 fn copy_rows<T: Real, const N: usize>(
-    block: Strided<'_>,
+    block: StridedColumn<'_>,
     affine: &Affine,
     start: usize,
     out: &mut [T],
@@ -168,12 +170,17 @@ fn copy_rows<T: Real, const N: usize>(
 }
 
 /// Writes targets of `rows` rows, at most one tile, to `out`; returns false if any is not finite.
-pub(crate) fn write_targets(views: &[ColumnView<'_>], at: Positions<'_>, rows: usize, out: &mut [f64]) -> bool {
+pub(crate) fn write_targets(
+    views: &[ColumnView<'_>],
+    row_indices: RowIndices<'_>,
+    rows: usize,
+    out: &mut [f64],
+) -> bool {
     let t = views.len();
     let mut loaded = [0.0; TILE_ROWS];
     let mut all_finite = true;
     for (k, view) in views.iter().enumerate() {
-        view.load(at, &mut loaded[..rows]);
+        view.load(row_indices, &mut loaded[..rows]);
         for (value, row) in loaded[..rows].iter().zip(out.chunks_exact_mut(t)) {
             all_finite &= value.is_finite();
             row[k] = *value;

@@ -56,8 +56,8 @@ impl Instant {
     /// units are too coarse.
     pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {
         let unit = DAY_NANOS / per_day;
-        let whole = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);
-        (whole, (self.nanos % unit) as f64 / unit as f64)
+        let units = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);
+        (units, (self.nanos % unit) as f64 / unit as f64)
     }
 
     /// Returns the fraction of the day that has passed. As a quotient of two integers it does not
@@ -84,8 +84,12 @@ impl Instant {
 /// to 2400 as hours x 100 + minutes; returns `None` for any other number.
 pub(crate) fn decode_number(value: f64, form: TimeForm) -> Option<Instant> {
     if form == TimeForm::YearMonthDay {
-        let whole = (value.fract() == 0.0 && (19_000_000.0..21_000_000.0).contains(&value)).then_some(value as i64)?;
-        return Some(Instant { day: epoch_day(whole / 10_000, whole / 100 % 100, whole % 100)?, nanos: 0 });
+        let date_number =
+            (value.fract() == 0.0 && (19_000_000.0..21_000_000.0).contains(&value)).then_some(value as i64)?;
+        return Some(Instant {
+            day: epoch_day(date_number / 10_000, date_number / 100 % 100, date_number % 100)?,
+            nanos: 0,
+        });
     }
     let fine =
         form == TimeForm::HourMinute && value.fract() == 0.0 && (0.0..=2400.0).contains(&value) && value % 100.0 < 60.0;
@@ -150,8 +154,8 @@ pub(crate) fn parse(text: &str, form: TimeForm) -> Option<Instant> {
 /// counts seconds, milliseconds, microseconds or nanoseconds since 1970. From 1973 to 2286 the
 /// number of digits identifies the unit.
 pub(crate) fn parse_timestamp(text: &str, form: TimeForm) -> Option<i64> {
-    let whole = text.parse::<i64>().ok().filter(|_| !text.starts_with('+'));
-    match (whole, text.trim_start_matches('-').len()) {
+    let integer = text.parse::<i64>().ok().filter(|_| !text.starts_with('+'));
+    match (integer, text.trim_start_matches('-').len()) {
         (Some(seconds), 9 | 10) => seconds.checked_mul(1_000_000),
         (Some(millis), 12 | 13) => millis.checked_mul(1_000),
         (Some(micros), 15 | 16) => Some(micros),
@@ -172,8 +176,8 @@ const WEEKDAYS: &str = "monday tuesday wednesday thursday friday saturday sunday
 /// in `names` and the rest of the text.
 fn parse_name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
     let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
-    let is_start = |of: &&str| of.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-    Some((names.split(' ').position(|of| name.len() >= 3 && is_start(&of))?, rest))
+    let is_start = |candidate: &&str| candidate.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    Some((names.split(' ').position(|candidate| name.len() >= 3 && is_start(&candidate))?, rest))
 }
 
 /// Reads a date with the name of its month, such as `14 Jan 2021`, `14-Jan-21`, `January 14, 2021`
@@ -183,7 +187,7 @@ fn parse_named_month(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         let next = rest.trim_start_matches([' ', '-', '/', '.', ',']);
         (next.len() < rest.len()).then_some(next)
     }
-    let month = |text| parse_name(text, MONTHS).map(|(at, rest)| (at as i64 + 1, rest));
+    let month = |text| parse_name(text, MONTHS).map(|(index, rest)| (index as i64 + 1, rest));
     match form {
         TimeForm::DayFirst => {
             let (day, _, rest) = parse_digits(text)?;
@@ -227,7 +231,7 @@ fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str
         return Some((epoch_day(year, month, day)?, rest)).filter(|_| (1800..2200).contains(&year));
     }
     let (week, _, rest) =
-        parse_digits(rest.strip_prefix('-').unwrap_or(rest).strip_prefix('W')?).filter(|found| found.1 == 2)?;
+        parse_digits(rest.strip_prefix('-').unwrap_or(rest).strip_prefix('W')?).filter(|parsed| parsed.1 == 2)?;
     let day =
         rest.strip_prefix('-').and_then(parse_digits).filter(|(day, length, _)| (1..=7).contains(day) && *length == 1);
     let (day, rest) = day.map_or((1, rest), |(day, _, rest)| (day, rest));
@@ -247,14 +251,14 @@ fn parse_digits(text: &str) -> Option<(i64, usize, &str)> {
 
 /// Reads the date at the beginning of a text; returns the day and the rest of the text.
 fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
-    if let Some(found) = parse_named_month(text, form) {
-        return Some(found);
+    if let Some(date) = parse_named_month(text, form) {
+        return Some(date);
     }
     let (a, a_digits, rest) = parse_digits(text)?;
     if form == TimeForm::YearFirst
-        && let Some(found) = parse_compact(a, a_digits, rest)
+        && let Some(date) = parse_compact(a, a_digits, rest)
     {
-        return Some(found);
+        return Some(date);
     }
     let mark = rest.chars().next().filter(|mark| matches!(mark, '-' | '/' | '.'))?;
     let (b, b_digits, rest) = parse_digits(&rest[1..])?;

@@ -50,16 +50,17 @@ impl<T: Real> TableRows<T> {
                 rows.for_each(|i| gathered.push(&block, i));
             }
         }
-        let missing = |place: &usize| *place >= gathered.len() || gathered.row(*place) != sorted_rows[*place];
-        if let Some(place) = (0..sorted_rows.len()).find(missing) {
-            let why = format!("row {} is not among the selected rows", sorted_rows[place]);
+        let missing =
+            |position: &usize| *position >= gathered.len() || gathered.row(*position) != sorted_rows[*position];
+        if let Some(position) = (0..sorted_rows.len()).find(missing) {
+            let why = format!("row {} is not among the selected rows", sorted_rows[position]);
             return Err(self.selected().table().empty_error(why));
         }
         // every row was found, and both lists are sorted
-        let places: Vec<usize> = rows.iter().map(|row| sorted_rows.partition_point(|have| have < row)).collect();
-        let x = places.iter().flat_map(|place| &gathered.x()[place * d..][..d]).copied().collect();
-        let y = places.iter().flat_map(|place| &gathered.y()[place * t..][..t]).copied().collect();
-        let weight = gathered.weights().map(|weights| places.iter().map(|place| weights[*place]).collect());
+        let positions: Vec<usize> = rows.iter().map(|row| sorted_rows.partition_point(|have| have < row)).collect();
+        let x = positions.iter().flat_map(|position| &gathered.x()[position * d..][..d]).copied().collect();
+        let y = positions.iter().flat_map(|position| &gathered.y()[position * t..][..t]).copied().collect();
+        let weight = gathered.weights().map(|weights| positions.iter().map(|position| weights[*position]).collect());
         MemoryRows::new(x, d)?.with_targets(y, t)?.with_weights(weight)?.with_row_numbers(rows.to_vec())
     }
 }

@@ -1,7 +1,7 @@
 //! Appends values of a chunk to a kept column, which is copied to the output.
 
 use crate::KeptColumn;
-use crate::source::view::{ColumnView, Positions, Values};
+use crate::source::view::{ColumnView, RowIndices, Values};
 use crate::sparse::ENTRY_BYTES;
 use crate::text_limit::text_bytes;
 use kpass::KeptValues;
@@ -11,20 +11,20 @@ use kpass::KeptValues;
 pub(crate) fn append_rows(
     column: &mut KeptColumn,
     view: &ColumnView<'_>,
-    at: Positions<'_>,
+    row_indices: RowIndices<'_>,
     count: usize,
 ) -> Result<(), (usize, String)> {
     let before = column.len();
     let (values, valid) = column.parts_mut();
-    let rows = (0..count).map(|i| at.get(i));
+    let rows = (0..count).map(|i| row_indices.get(i));
     match values {
         KeptValues::F64(values) => {
             values.resize(before + count, f64::NAN);
-            view.load(at, &mut values[before..]);
+            view.load(row_indices, &mut values[before..]);
         }
         KeptValues::F32(values) => {
             let mut doubles = vec![f64::NAN; count];
-            view.load(at, &mut doubles);
+            view.load(row_indices, &mut doubles);
             values.extend(doubles.iter().map(|value| *value as f32));
         }
         KeptValues::I64(values) => append_integers(values, view, rows.clone(), "int64")?,
@@ -59,8 +59,9 @@ fn append_integers<V: TryFrom<i128>>(
     kind: &str,
 ) -> Result<(), (usize, String)> {
     for row in rows {
-        let whole = if view.is_null(row) { 0 } else { view.integer(row).unwrap_or(0) };
-        values.push(V::try_from(whole).map_err(|_| (row, format!("{whole}, which is out of the range of {kind}")))?);
+        let integer = if view.is_null(row) { 0 } else { view.integer(row).unwrap_or(0) };
+        values
+            .push(V::try_from(integer).map_err(|_| (row, format!("{integer}, which is out of the range of {kind}")))?);
     }
     Ok(())
 }

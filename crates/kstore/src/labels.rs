@@ -1,7 +1,7 @@
 //! Encodes label columns as codes into a dictionary.
 
 use crate::rows::{Label, LabelCodes};
-use crate::source::{ColumnView, Positions, Values};
+use crate::source::{ColumnView, RowIndices, Values};
 use crate::statistics::LABEL_TEXT_BYTES;
 use std::{collections::HashMap, sync::Arc};
 
@@ -38,8 +38,8 @@ impl LabelEncoder {
         let (integers, texts) = (HashMap::new(), HashMap::new());
         let mut encoder =
             Self { labels, integers, texts, booleans: [None; 2], fixed: dictionary.is_some(), limit, bytes: 0 };
-        let known = Arc::clone(&encoder.labels);
-        (0..).zip(known.iter()).for_each(|(code, label)| encoder.register(label.clone(), code));
+        let known_labels = Arc::clone(&encoder.labels);
+        (0..).zip(known_labels.iter()).for_each(|(code, label)| encoder.register(label.clone(), code));
         encoder
     }
 
@@ -59,12 +59,12 @@ impl LabelEncoder {
     pub(crate) fn encode(
         &mut self,
         view: &ColumnView<'_>,
-        at: Positions<'_>,
+        row_indices: RowIndices<'_>,
         count: usize,
         out: &mut Vec<u32>,
     ) -> Result<(), (usize, LabelFault)> {
         for i in 0..count {
-            let row = at.get(i);
+            let row = row_indices.get(i);
             out.push(self.encode_row(view, row).map_err(|fault| (row, fault))?);
         }
         Ok(())
@@ -102,8 +102,8 @@ impl LabelEncoder {
 
 /// Returns a number as an integer, or a fault if it is not an integer of 64 bits.
 pub(crate) fn integer(view: &ColumnView<'_>, row: usize) -> Result<i64, LabelFault> {
-    if let Some(whole) = view.integer(row) {
-        return i64::try_from(whole).map_err(|_| LabelFault::Fraction(whole as f64));
+    if let Some(integer) = view.integer(row) {
+        return i64::try_from(integer).map_err(|_| LabelFault::Fraction(integer as f64));
     }
     let value = view.number(row);
     exact_integer(value).ok_or(LabelFault::Fraction(value))

@@ -51,13 +51,13 @@ fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
     }
 }
 
-fn walk(at: PathBuf, steps: &[Step], paths: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(path: PathBuf, steps: &[Step], paths: &mut Vec<PathBuf>) -> Result<()> {
     match steps {
-        [] if at.is_file() => paths.push(at),
+        [] if path.is_file() => paths.push(path),
         [] => {}
-        [Step::Fixed(name), rest @ ..] => walk(at.join(name), rest, paths)?,
+        [Step::Fixed(name), rest @ ..] => walk(path.join(name), rest, paths)?,
         [Step::Name(name), rest @ ..] => {
-            for entry in entries(&at)? {
+            for entry in entries(&path)? {
                 let matches = |entry: &str| {
                     name.matches(entry) && (!unsupported::is_hidden(entry) || unsupported::is_hidden(name.as_str()))
                 };
@@ -67,8 +67,8 @@ fn walk(at: PathBuf, steps: &[Step], paths: &mut Vec<PathBuf>) -> Result<()> {
             }
         }
         [Step::Folders, rest @ ..] => {
-            walk(at.clone(), rest, paths)?;
-            for entry in entries(&at)? {
+            walk(path.clone(), rest, paths)?;
+            for entry in entries(&path)? {
                 // a link to a parent folder would cause an endless loop
                 let hidden = entry.file_name().is_some_and(|entry| unsupported::is_hidden(&entry.to_string_lossy()));
                 if entry.is_dir() && !entry.is_symlink() && !hidden {
@@ -83,12 +83,14 @@ fn walk(at: PathBuf, steps: &[Step], paths: &mut Vec<PathBuf>) -> Result<()> {
 /// Returns the paths in a folder, prefixed with `folder` as given; an empty list if the folder does
 /// not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    if !here.is_dir() {
+    let directory = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if !directory.is_dir() {
         return Ok(Vec::new());
     }
-    let entries = std::fs::read_dir(here).map_err(Error::io("read", here))?;
-    entries.map(|entry| entry.map(|entry| folder.join(entry.file_name())).map_err(Error::io("read", here))).collect()
+    let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
+    entries
+        .map(|entry| entry.map(|entry| folder.join(entry.file_name())).map_err(Error::io("read", directory)))
+        .collect()
 }
 
 /// Returns the files that a path, folder or pattern names; at least one.
@@ -155,8 +157,8 @@ fn not_found(path: &Path) -> Error {
                 |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
             let near = nearest(&stem(name), stems.iter().map(String::as_str));
-            let at = near.and_then(|near| stems.iter().position(|stem| stem == near));
-            at.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
+            let index = near.and_then(|near| stems.iter().position(|stem| stem == near));
+            index.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
         }
     };
     Error::NotFound { path: path.to_path_buf(), hint }

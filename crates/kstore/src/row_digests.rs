@@ -8,7 +8,7 @@
 //! forgery.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
-use crate::source::{ColumnView, Positions, Values};
+use crate::source::{ColumnView, RowIndices, Values};
 use crate::{Digest, Result, convert::TILE_ROWS, key::mix, sparse::SparseRows, vectorised};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,23 +57,23 @@ impl RowDigests {
 
     /// Returns the digest of a piece; 0 for a piece that does not exist.
     pub fn piece_digest(&self, piece: u64) -> u64 {
-        let place = usize::try_from(piece).ok();
-        place.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
+        let index = usize::try_from(piece).ok();
+        index.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds `rows`, at most one tile, which are at positions `at` of a chunk with these columns.
-    pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
+    /// Adds `rows`, at most one tile, which are at `row_indices` of a chunk with these columns.
+    pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, rows: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
         let (mut values, mut sums) = ([0.0; TILE_ROWS], [0; TILE_ROWS]);
         let (values, sums) = (&mut values[..rows.len()], &mut sums[..rows.len()]);
         for (view, key) in views.iter().zip(keys) {
-            load_values(view, at, values);
+            load_values(view, row_indices, values);
             add_products(values, *key, sums);
         }
-        let (own, mut sums) = (&rows[..rows.partition_point(|row| *row < self.rows)], sums.iter());
-        for piece in own.chunk_by(|a, b| a / PIECE_ROWS == b / PIECE_ROWS) {
+        let (rows_in_table, mut sums) = (&rows[..rows.partition_point(|row| *row < self.rows)], sums.iter());
+        for piece in rows_in_table.chunk_by(|a, b| a / PIECE_ROWS == b / PIECE_ROWS) {
             let rows = piece.iter().zip(&mut sums);
             let sum = rows.fold(0u64, |all, (row, sum)| all.wrapping_add(mix(sum ^ mix(*row))));
             self.sums[(piece[0] / PIECE_ROWS) as usize].fetch_add(sum, Ordering::Relaxed);
@@ -95,16 +95,16 @@ fn add_products(values: &[f64], key: u64, sums: &mut [u64]) {
 
 /// Reads values as numbers: the digest of a text or sparse row, and the same NaN for every missing
 /// value.
-fn load_values(view: &ColumnView<'_>, at: Positions<'_>, values: &mut [f64]) {
+fn load_values(view: &ColumnView<'_>, row_indices: RowIndices<'_>, values: &mut [f64]) {
     if let Values::Sparse(rows) = view.values {
         return values
             .iter_mut()
             .enumerate()
-            .for_each(|(i, value)| *value = f64::from_bits(sparse_row_digest(&rows, at.get(i))));
+            .for_each(|(i, value)| *value = f64::from_bits(sparse_row_digest(&rows, row_indices.get(i))));
     }
-    view.load(at, values);
+    view.load(row_indices, values);
     for (i, value) in values.iter_mut().enumerate().filter(|(_, value)| value.is_nan()) {
-        let row = at.get(i);
+        let row = row_indices.get(i);
         *value = match view.bytes(row).filter(|_| !view.is_null(row)) {
             Some(text) => f64::from_bits(Digest::u64_of(text)),
             None => f64::NAN,
@@ -113,8 +113,8 @@ fn load_values(view: &ColumnView<'_>, at: Positions<'_>, values: &mut [f64]) {
 }
 
 fn sparse_row_digest(rows: &SparseRows<'_>, row: usize) -> u64 {
-    let (places, values) = rows.row(row);
-    places.iter().zip(values).fold(0, |digest, (place, value)| mix(mix(digest ^ u64::from(*place)) ^ value.to_bits()))
+    let (indices, values) = rows.row(row);
+    indices.iter().zip(values).fold(0, |digest, (index, value)| mix(mix(digest ^ u64::from(*index)) ^ value.to_bits()))
 }
 
 pub(crate) fn column_key(column: &str) -> u64 {

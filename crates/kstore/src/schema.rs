@@ -29,7 +29,8 @@ pub enum Kind {
     /// Byte strings, which can only be copied to the output.
     Binary,
     /// Dates, times of day, timestamps and durations, with their Arrow type. As features they are
-    /// converted as [`crate::encoding::Times`] describes; elsewhere they are the stored integers.
+    /// converted as [`crate::encoding::TimeFeatures`] describes; elsewhere they are the stored
+    /// integers.
     #[serde(skip)]
     Time(DataType),
     /// Sparse rows: many numeric columns in a single column. They are features if a
@@ -123,7 +124,7 @@ impl Schema {
     #[doc(hidden)]
     pub fn index_by_name(&self) -> HashMap<&str, usize> {
         let columns = self.columns.iter().enumerate().rev();
-        columns.map(|(place, column)| (column.name.as_str(), place)).collect()
+        columns.map(|(index, column)| (column.name.as_str(), index)).collect()
     }
 
     /// Returns the index of the column `name`.

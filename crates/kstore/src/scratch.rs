@@ -189,7 +189,7 @@ impl<T: Real> CacheWriter<T> {
         for (i, coded) in [&block.classes, &block.groups].into_iter().enumerate() {
             let Some(LabelCodes { codes, labels }) = coded else { continue };
             append(&mut self.arrays[LABEL_CODES + i], codes)?;
-            if self.labels[i].as_ref().is_none_or(|known| known.len() < labels.len()) {
+            if self.labels[i].as_ref().is_none_or(|stored_labels| stored_labels.len() < labels.len()) {
                 self.labels[i] = Some(Arc::new(labels.to_vec()));
             }
         }
@@ -203,15 +203,16 @@ impl<T: Real> CacheWriter<T> {
         let ordered = block.rows.is_sorted_by(|a, b| a < b)
             && block.rows.first().is_none_or(|first| self.last.is_none_or(|last| last < *first))
             && block.rows.iter().all(|row| self.range.contains(row));
-        let known = [block.classes.is_some(), block.groups.is_some()];
-        let labelled = self.count == 0 || known == self.labels.each_ref().map(Option::is_some);
+        let has_labels = [block.classes.is_some(), block.groups.is_some()];
+        let labelled = self.count == 0 || has_labels == self.labels.each_ref().map(Option::is_some);
         if fits && ordered && labelled && n as u64 <= self.remaining() {
             return Ok(());
         }
         let text = format!("{n} rows with {} feature values and {} target values", block.x.len(), block.y.len());
-        let left = self.remaining();
-        let expected =
-            format!("at most {left} rows of {shape:?} in ascending order, with the same label columns in all blocks");
+        let remaining_rows = self.remaining();
+        let expected = format!(
+            "at most {remaining_rows} rows of {shape:?} in ascending order, with the same label columns in all blocks"
+        );
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 

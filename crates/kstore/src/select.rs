@@ -1,7 +1,7 @@
 //! The selected columns and rows of a table, and the roles of columns.
 
 use crate::condition::{BoundCondition, Condition, format_rows};
-use crate::encoding::{Categories, Coding, ColumnRequest, Encoding, Times, Weighting};
+use crate::encoding::{Categories, Coding, ColumnRequest, Encoding, TimeFeatures, Weighting};
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
@@ -74,8 +74,8 @@ pub struct Selection {
     /// column.
     pub hash: Option<u32>,
     /// Features that columns of dates and times become.
-    #[serde(skip_serializing_if = "Times::is_default")]
-    pub times: Times,
+    #[serde(skip_serializing_if = "TimeFeatures::is_default")]
+    pub times: TimeFeatures,
     /// Whether sparse rows are features.
     #[serde(skip)]
     pub sparse: bool,
@@ -366,16 +366,18 @@ impl SelectedTable {
     /// Marks the integer columns in statistics of these rows.
     #[doc(hidden)]
     pub fn mark_integers(&self, statistics: &mut Statistics) {
-        let whole = |column: &usize| {
+        let holds_integers = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
-        let of_times = |place: usize| self.lookups().is_some_and(|coded| coded.time_reader(place).is_some());
+        let holds_times = |index: usize| self.lookups().is_some_and(|coded| coded.time_reader(index).is_some());
         let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::column_of_feature);
         let features = statistics.inputs.iter_mut().zip(columns);
-        features.for_each(|(moments, place)| moments.is_integer = !of_times(place) && whole(&self.features[place]));
+        features.for_each(|(moments, index)| {
+            moments.is_integer = !holds_times(index) && holds_integers(&self.features[index])
+        });
         let targets = statistics.targets.iter_mut().zip(&self.targets);
         let weights = statistics.weights.iter_mut().zip(&self.weight);
-        targets.chain(weights).for_each(|(moments, column)| moments.is_integer = whole(column));
+        targets.chain(weights).for_each(|(moments, column)| moments.is_integer = holds_integers(column));
         let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
         statistics.inputs.iter_mut().zip(flags).for_each(|(moments, flag)| moments.is_integer |= flag);
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, ops::Range};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct FilePart {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) start: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Part {
     identities: Vec<Identity>,
 }
 
-impl Part {
+impl FilePart {
     pub(crate) fn end(&self) -> u64 {
         self.start + self.file.metadata().rows
     }
@@ -33,10 +33,10 @@ impl Part {
     /// reading always agrees.
     fn agrees_with(&self, reading: &TextReading) -> bool {
         let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
-        let alike = |(name, column_type): (&String, _)| {
+        let has_same_type = |(name, column_type): (&String, _)| {
             file_reading.types.get(name) == Some(column_type) || schema.position(name).is_none()
         };
-        file_reading.is_default() || reading.types.iter().all(alike)
+        file_reading.is_default() || reading.types.iter().all(has_same_type)
     }
 
     /// Checks that the files have not changed since they were opened.
@@ -71,11 +71,11 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 /// to find their rows. A clone shares the files and the counter of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
-    parts: Arc<Vec<Part>>,
+    parts: Arc<Vec<FilePart>>,
     schema: Arc<Schema>,
     /// Message for files whose columns differ.
     difference: Option<String>,
-    target: Option<PathBuf>,
+    target_path: Option<PathBuf>,
     pub(crate) bytes_read: Arc<AtomicU64>,
     pub(crate) digests: Option<Arc<RowDigests>>,
 }
@@ -101,43 +101,48 @@ impl Table {
                 None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
-                    remote::find(scheme, path)?.into_iter().map(|found| (PathBuf::from(&found.address), Some(found))),
+                    remote::find(scheme, path)?
+                        .into_iter()
+                        .map(|object| (PathBuf::from(&object.address), Some(object))),
                 ),
             }
         }
-        let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
-        let nothing = files.iter().all(|(path, found)| found.is_none() && is_empty_text(path));
+        let (mut parts, mut start, mut bytes_scanned) = (Vec::<FilePart>::new(), 0, 0);
+        let all_empty = files.iter().all(|(path, remote_file)| remote_file.is_none() && is_empty_text(path));
         for (path, remote_file) in files {
-            let address = remote_file.as_ref().map(|found| PathBuf::from(remote::redacted(&found.address)));
+            let address = remote_file.as_ref().map(|object| PathBuf::from(remote::redacted(&object.address)));
             let (file, identity) = match remote_file {
                 // an empty text file adds no row
-                None if !nothing && is_empty_text(&path) => {
+                None if !all_empty && is_empty_text(&path) => {
                     (Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
                 None if path == Path::new(source::STDIN) && paths.len() == 1 => source::open_standard_input(options)?,
                 None => open(&path, options)?,
-                Some(found) => source::open_remote(&found, options).map_err(remote::or_interrupted)?,
+                Some(object) => source::open_remote(&object, options).map_err(remote::or_interrupted)?,
             };
             let path = address.unwrap_or(path);
-            let part = Part { path, file, start, identities: vec![identity] };
-            scanned += part.file.metadata().bytes_scanned;
+            let part = FilePart { path, file, start, identities: vec![identity] };
+            bytes_scanned += part.file.metadata().bytes_scanned;
             start = part.end();
             parts.push(part);
         }
-        let values: Vec<_> = parts.iter().map(|part| hive_partitions::partition_values(&part.path)).collect();
-        for (part, constants) in
-            parts.iter_mut().zip(hive_partitions::partition_columns(&values)).filter(|(_, some)| !some.is_empty())
+        let partition_values: Vec<_> = parts.iter().map(|part| hive_partitions::partition_values(&part.path)).collect();
+        for (part, constants) in parts
+            .iter_mut()
+            .zip(hive_partitions::partition_columns(&partition_values))
+            .filter(|(_, some)| !some.is_empty())
         {
             part.file = Arc::new(ExtendedFile::new(&part.path, Arc::clone(&part.file), constants));
         }
         // all files are read with the same column types
         let mut reading = TextReading::default();
         parts.iter().for_each(|part| reading.extend(&part.file.reading()));
-        let is_new = reading.types.iter().any(|(name, of)| options.reading.types.get(name) != Some(of));
-        if is_new && parts.iter().any(|part| !part.agrees_with(&reading)) {
+        let has_new_types =
+            reading.types.iter().any(|(name, column_type)| options.reading.types.get(name) != Some(column_type));
+        if has_new_types && parts.iter().any(|part| !part.agrees_with(&reading)) {
             return Self::open_with(paths, &options.clone().with_reading(reading));
         }
-        let sparse = |part: &Part| part.file.metadata().schema.has_sparse();
+        let sparse = |part: &FilePart| part.file.metadata().schema.has_sparse();
         if options.sparse == SparseRule::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
             return Self::open_with(paths, &options.clone().sparse());
         }
@@ -151,21 +156,21 @@ impl Table {
         let (schema, difference) = union_schema::union_schema(&files, options.without_header)?;
         // a column that is text in one file is read as text in all files
         let is_new = |name: &&str| !options.types.contains_key(*name) && !options.reading.types.contains_key(*name);
-        let texts = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(is_new);
-        let types: BTreeMap<_, _> = texts.map(|name| (name.to_string(), ColumnType::Text)).collect();
+        let text_columns = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(is_new);
+        let types: BTreeMap<_, _> = text_columns.map(|name| (name.to_string(), ColumnType::Text)).collect();
         if !types.is_empty() {
             let options = options.clone().with_reading(TextReading { types, ..TextReading::default() });
             return Ok(Self { difference, ..Self::open_with(paths, &options)? });
         }
         let schema = Arc::new(schema);
         parts.iter_mut().for_each(|part| part.file = ExtendedFile::with_schema(&part.path, &part.file, &schema));
-        let table = Self { difference, bytes_read: Arc::new(scanned.into()), ..Self::new(parts, schema) };
+        let table = Self { difference, bytes_read: Arc::new(bytes_scanned.into()), ..Self::new(parts, schema) };
         table.check_types(options).map(|()| table)
     }
 
-    fn new(parts: Vec<Part>, schema: Arc<Schema>) -> Self {
-        let (bytes_read, difference, target, digests) = Default::default();
-        Self { parts: Arc::new(parts), schema, difference, target, bytes_read, digests }
+    fn new(parts: Vec<FilePart>, schema: Arc<Schema>) -> Self {
+        let (bytes_read, difference, target_path, digests) = Default::default();
+        Self { parts: Arc::new(parts), schema, difference, target_path, bytes_read, digests }
     }
 
     /// Rejects types for columns that do not exist, and types that a self-describing format does
@@ -191,7 +196,7 @@ impl Table {
     /// Every read must return the same rows.
     pub fn from_file(name: &str, file: Arc<dyn TableFile>) -> Self {
         let schema = Arc::new(file.metadata().schema.clone());
-        let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
+        let part = FilePart { path: name.into(), file, start: 0, identities: Vec::new() };
         Self::new(vec![part], schema)
     }
 
@@ -247,15 +252,15 @@ impl Table {
             );
             return Err(Error::Syntax { what: "`first_row`", text: first.to_string(), expected });
         }
-        let stub = |rows: Range<u64>| Part {
+        let stub = |rows: Range<u64>| FilePart {
             path: self.first_path(),
             start: rows.start,
             file: Arc::new(AbsentRows::new(self.schema().clone(), rows)),
             identities: Vec::new(),
         };
-        let own = self.parts.iter().map(|part| Part { start: part.start + first, ..part.clone() });
-        let (before, behind) = ((first > 0).then(|| stub(0..first)), (end < rows).then(|| stub(end..rows)));
-        Ok(Self { parts: Arc::new(before.into_iter().chain(own).chain(behind).collect()), ..self })
+        let shifted_parts = self.parts.iter().map(|part| FilePart { start: part.start + first, ..part.clone() });
+        let (before, after) = ((first > 0).then(|| stub(0..first)), (end < rows).then(|| stub(end..rows)));
+        Ok(Self { parts: Arc::new(before.into_iter().chain(shifted_parts).chain(after).collect()), ..self })
     }
 
     /// Adds a column `y` from a file with one numeric column and as many rows as the table.
@@ -285,19 +290,19 @@ impl Table {
             );
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
-        let join = |part: &Part| {
+        let join = |part: &FilePart| {
             let numbers =
                 AddedColumn::Numbers { file: Arc::clone(&target_file), path: path.clone(), start: part.start };
             let column = (source::TARGET_COLUMN.to_string(), numbers);
             let joined = ExtendedFile::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
-            Part { file: Arc::new(joined), identities, ..part.clone() }
+            FilePart { file: Arc::new(joined), identities, ..part.clone() }
         };
-        let parts: Vec<Part> = self.parts.iter().map(join).collect();
+        let parts: Vec<FilePart> = self.parts.iter().map(join).collect();
         let mut schema = Schema::clone(&self.schema);
         schema.columns.push(Column { name: source::TARGET_COLUMN.to_string(), kind: Kind::Float { bits: 64 } });
         let schema = Arc::new(schema);
-        Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
+        Ok(Self { parts: Arc::new(parts), schema, target_path: Some(path), ..self })
     }
 
     /// Returns the columns.
@@ -307,7 +312,7 @@ impl Table {
 
     /// Returns the number of rows in all files.
     pub fn stored_rows(&self) -> u64 {
-        self.parts.last().map_or(0, Part::end)
+        self.parts.last().map_or(0, FilePart::end)
     }
 
     /// Returns the files without the target file, in the order of reading.
@@ -318,15 +323,15 @@ impl Table {
     /// Returns the file of the column `y`, if there is one.
     #[doc(hidden)]
     pub fn target_file(&self) -> Option<&Path> {
-        self.target.as_deref()
+        self.target_path.as_deref()
     }
 
     /// Returns the identities of the files when they were opened, each once, the target file last.
     #[doc(hidden)]
     pub fn identities(&self) -> Vec<Identity> {
-        let own = self.parts.iter().filter_map(|part| part.identities.first());
+        let file_identities = self.parts.iter().filter_map(|part| part.identities.first());
         let target = self.parts.first().and_then(|part| part.identities.get(1));
-        own.chain(target).cloned().collect()
+        file_identities.chain(target).cloned().collect()
     }
 
     /// Returns the bytes on disk, without the target file.
@@ -395,7 +400,7 @@ impl Table {
         self.difference.as_deref()
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[FilePart] {
         &self.parts
     }
 
@@ -405,14 +410,14 @@ impl Table {
 
     /// Returns the index of a column, or an error that suggests another name.
     pub(crate) fn column(&self, name: &str) -> Result<usize> {
-        self.schema.position(name).ok_or_else(|| self.no_such_column(name))
+        self.schema.position(name).ok_or_else(|| self.no_such_column_error(name))
     }
 
     pub(crate) fn empty_error(&self, why: impl Into<String>) -> Error {
         Error::Empty { what: self.first_path().display().to_string(), why: why.into() }
     }
 
-    pub(crate) fn no_such_column(&self, name: &str) -> Error {
+    pub(crate) fn no_such_column_error(&self, name: &str) -> Error {
         Error::NoSuchColumn { path: self.first_path(), name: name.to_string(), hint: self.schema.hint(name) }
     }
 }

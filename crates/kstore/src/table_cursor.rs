@@ -1,7 +1,7 @@
 //! The selected rows of a table as a source for passes.
 
 use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, resized_slice};
-use crate::source::{ColumnView, Positions};
+use crate::source::{ColumnView, RowIndices};
 use crate::statistics::{LABEL_BYTES, MAX_CLASS_LABELS, MAX_GROUP_LABELS};
 use crate::table_rows::{OpenFile, TableRows};
 use crate::text_limit::{TILE_TEXT_BYTES, text_bytes};
@@ -96,8 +96,8 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
 
 /// Returns the positions of the next `count` selected rows of a chunk, from index `start` of
 /// `selected_rows` on; without `selected_rows`, all rows are selected.
-fn positions(selected_rows: Option<&[u32]>, start: usize, count: usize) -> Positions<'_> {
-    selected_rows.map_or(Positions::From(start), |picked| Positions::At(&picked[start..start + count]))
+fn positions(selected_rows: Option<&[u32]>, start: usize, count: usize) -> RowIndices<'_> {
+    selected_rows.map_or(RowIndices::From(start), |picked| RowIndices::At(&picked[start..start + count]))
 }
 
 impl<T: Real> TableCursor<'_, T> {
@@ -195,14 +195,14 @@ impl<T: Real> TableCursor<'_, T> {
         }
         let views: Vec<ColumnView<'_>> =
             slots.iter().map(|slot| open_file.cursor.view(*slot)).collect::<Result<_>>()?;
-        let at = positions(self.selected_rows.as_deref(), self.rows_returned, count);
+        let row_indices = positions(self.selected_rows.as_deref(), self.rows_returned, count);
         let (limit, mut total_bytes) = (source.reading.texts, self.tile_text_bytes);
         for i in 0..count {
-            let lengths = views.iter().map(|view| text_bytes(view, at.get(i)));
+            let lengths = views.iter().map(|view| text_bytes(view, row_indices.get(i)));
             let bytes: usize = lengths.clone().sum();
             if bytes > limit.max_row_bytes {
                 let longest = slots.iter().zip(lengths).max_by_key(|(_, bytes)| *bytes).map_or(0, |(slot, _)| *slot);
-                let row = open_file.chunk_start + at.get(i) as u64;
+                let row = open_file.chunk_start + row_indices.get(i) as u64;
                 return Err(limit.large_row_error(&open_file.part.path, row, &source.column_name(longest), bytes));
             }
             if total_bytes + bytes > TILE_TEXT_BYTES && !(empty && i == 0) {
@@ -218,34 +218,34 @@ impl<T: Real> TableCursor<'_, T> {
     fn fill(&mut self, buf: &mut RowBuf<T>, count: usize) -> Result<()> {
         let source = self.source;
         let Some(open_file) = &self.open_file else { return Ok(()) };
-        let at = positions(self.selected_rows.as_deref(), self.rows_returned, count);
+        let row_indices = positions(self.selected_rows.as_deref(), self.rows_returned, count);
         let base = open_file.part.start + open_file.chunk_start;
-        match at {
-            Positions::From(start) => buf.rows.extend(base + start as u64..base + (start + count) as u64),
-            Positions::At(list) => buf.rows.extend(list.iter().map(|row| base + u64::from(*row))),
+        match row_indices {
+            RowIndices::From(start) => buf.rows.extend(base + start as u64..base + (start + count) as u64),
+            RowIndices::At(list) => buf.rows.extend(list.iter().map(|row| base + u64::from(*row))),
         }
         let chunk = Chunk { source, open_file, views: source.views(open_file)? };
         let d = source.shape().inputs;
         let rows_before = buf.rows.len() - count;
         for done in (0..count).step_by(TILE_ROWS) {
-            let (at, rows) = (at.skip(done), TILE_ROWS.min(count - done));
+            let (row_indices, rows) = (row_indices.skip(done), TILE_ROWS.min(count - done));
             let (x, weighed) = (resized_slice(&mut buf.x, (rows_before + done) * d, rows * d), buf.weight.len());
-            chunk.append_numbers(at, rows, x, (&mut buf.y, &mut buf.weight))?;
+            chunk.append_numbers(row_indices, rows, x, (&mut buf.y, &mut buf.weight))?;
             if let Some(unit) = source.reading.weight_unit {
                 buf.weight[weighed..].iter_mut().for_each(|weight| *weight /= unit);
             }
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.append_labels(source.selected.class_slot(), coders, at, rows)?;
+            chunk.append_labels(source.selected.class_slot(), coders, row_indices, rows)?;
             if let Some(digests) = &source.selected.table.digests {
                 digests.add(
                     &chunk.views,
                     &source.digest_keys,
-                    at,
+                    row_indices,
                     &buf.rows[rows_before + done..rows_before + done + rows],
                 );
             }
         }
-        chunk.append_kept(at, count, &mut buf.kept)
+        chunk.append_kept(row_indices, count, &mut buf.kept_columns)
     }
 
     /// Reads rows of the open file directly into the buffer. Returns false if the file or the
@@ -271,8 +271,8 @@ impl<T: Real> TableCursor<'_, T> {
         let views = source.views_of_row_major(&copy, &*open_file.cursor)?;
         let with_target = source.rows_with_target(open_file, None, read)?;
         let (kept_positions, read) = match &with_target {
-            None => (Positions::From(0), read),
-            Some(list) => (Positions::At(list), list.len()),
+            None => (RowIndices::From(0), read),
+            Some(list) => (RowIndices::At(list), list.len()),
         };
         for (to, from) in with_target.iter().flatten().map(|row| *row as usize).enumerate() {
             x.copy_within(from * d..(from + 1) * d, to * d);
@@ -280,18 +280,18 @@ impl<T: Real> TableCursor<'_, T> {
         buf.rows.extend((0..read).map(|i| base + kept_positions.get(i) as u64));
         let chunk = Chunk { source, open_file, views };
         for (done, x) in (0..read).step_by(TILE_ROWS).zip(x.chunks_mut(TILE_ROWS * d)) {
-            let (at, rows) = (kept_positions.skip(done), TILE_ROWS.min(read - done));
+            let (row_indices, rows) = (kept_positions.skip(done), TILE_ROWS.min(read - done));
             chunk.append_targets_and_weights(
                 all_finite || T::all_finite(x),
-                at,
+                row_indices,
                 rows,
                 x,
                 (&mut buf.y, &mut buf.weight),
             )?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.append_labels(source.selected.class_slot(), coders, at, rows)?;
+            chunk.append_labels(source.selected.class_slot(), coders, row_indices, rows)?;
         }
-        chunk.append_kept(kept_positions, read, &mut buf.kept)?;
+        chunk.append_kept(kept_positions, read, &mut buf.kept_columns)?;
         Ok(true)
     }
 }

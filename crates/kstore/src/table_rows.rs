@@ -1,12 +1,12 @@
 //! The selected rows of a table, and how they are read.
 
-use crate::encoding::{Expansion, Role, TimeReader};
+use crate::encoding::{FeatureWriter, Role, TimeReader};
 use crate::missing::Missing;
 use crate::select::SelectedTable;
 use crate::source::{BoxedCursor, Element};
 use crate::sparse::MAX_F32_COLUMNS;
 use crate::text_limit::TextLimit;
-use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Label, table::Part};
+use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Label, table::FilePart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
@@ -37,7 +37,7 @@ pub struct TableRows<T> {
     pub(crate) columns: Vec<usize>,
     pub(crate) digest_keys: Vec<u64>,
     pub(crate) affine: Affine,
-    pub(crate) expansion: Option<Expansion<T>>,
+    pub(crate) feature_writer: Option<FeatureWriter<T>>,
     /// Whether features can be read from a file directly into a tile: no scaling, and all rows of
     /// the file selected.
     pub(crate) can_read_directly: bool,
@@ -62,8 +62,8 @@ impl<T: Real> TableRows<T> {
             let text = format!("of {} features", scaler.inputs());
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table has {d} features") });
         }
-        let wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MAX_F32_COLUMNS);
-        if let Some(shape) = wide {
+        let too_wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MAX_F32_COLUMNS);
+        if let Some(shape) = too_wide {
             let expected = format!(
                 "f32 can number at most {MAX_F32_COLUMNS} columns, and these are {}; use `precision` f64",
                 shape.width
@@ -72,12 +72,13 @@ impl<T: Real> TableRows<T> {
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
         let allow_missing = selected.missing == Missing::Indicator;
-        let expansion = selected.lookups().map(|coded| Expansion::new(Arc::clone(coded), &affine, allow_missing));
+        let feature_writer =
+            selected.lookups().map(|coded| FeatureWriter::new(Arc::clone(coded), &affine, allow_missing));
         let can_read_directly = selected.table.digests.is_none()
             && affine.is_identity()
             && selected.selects_all_rows()
             && selected.keep.is_empty()
-            && expansion.is_none();
+            && feature_writer.is_none();
         let files = selected.table.parts().iter().map(|part| &part.file);
         let filter = selected.filter.as_ref();
         let candidates = filter.map(|(column, bound)| files.map(|file| file.candidate_rows(*column, bound)).collect());
@@ -89,7 +90,7 @@ impl<T: Real> TableRows<T> {
             digest_keys,
             selected,
             affine,
-            expansion,
+            feature_writer,
             can_read_directly,
             candidates,
             reading,
@@ -122,7 +123,7 @@ impl<T: Real> TableRows<T> {
 
 pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
-    pub(crate) part: &'a Part,
+    pub(crate) part: &'a FilePart,
     pub(crate) chunk_start: u64,
     pub(crate) chunk_rows: usize,
     /// Row number within the file at which the cursor ends (exclusive).

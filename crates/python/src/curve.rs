@@ -42,7 +42,7 @@ pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<
     let cells = run_watched(py, show, |progress| {
         let selected = run.resolve_categories(&table.0.select(&curve.rows)?)?;
         let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
-        let run = progress.of(&run);
+        let run = progress.attach_to(&run);
         match precision {
             ElementType::F32 => cells::<f32>(&selected, &options, &run.resources()),
             ElementType::F64 => cells::<f64>(&selected, &options, &run.resources()),

@@ -94,7 +94,7 @@ impl<T: Element + Real> Borrowed<T> {
 
 impl Borrowed<u32> {
     /// Borrows integers; negative integers become numbers above `i32::MAX`.
-    pub(crate) fn places(array: &Bound<'_, PyArray1<i32>>) -> PyResult<Self> {
+    pub(crate) fn indices(array: &Bound<'_, PyArray1<i32>>) -> PyResult<Self> {
         Self::new(array)
     }
 }

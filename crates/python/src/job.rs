@@ -64,7 +64,7 @@ pub(crate) fn fit(
     let engine = states.map(|states| engine(states, patience)).transpose()?;
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = run_watched(py, show, |progress| {
-        let run = progress.of(&run);
+        let run = progress.attach_to(&run);
         let selected = run.resolve_categories(&table.read_by(&reading)?.select(&selection)?)?;
         let notes = progress.warnings();
         Ok((with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, notes))

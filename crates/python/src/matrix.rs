@@ -5,7 +5,7 @@ use crate::error::to_py_err;
 use crate::run::{RunText, parse_json};
 use crate::watch::run_watched;
 use faer::MatMut;
-use kapprox::matrix::{Entries, rpcholesky};
+use kapprox::matrix::{PsdMatrix, rpcholesky};
 use ksolve::job::StageObserver;
 use kstore::Workers;
 use kstore::pass::Observer;
@@ -47,7 +47,7 @@ impl CallbackMatrix<'_> {
     }
 }
 
-impl Entries for CallbackMatrix<'_> {
+impl PsdMatrix for CallbackMatrix<'_> {
     fn size(&self) -> u64 {
         self.diagonal.len() as u64
     }

@@ -85,7 +85,7 @@ impl Model {
 
     /// Returns the contents of a page on the model, as JSON.
     fn contents(&self) -> PyResult<String> {
-        crate::page::Contents::of_card(self.predictor.metadata()).text()
+        crate::page::Contents::of_metadata(self.predictor.metadata()).text()
     }
 
     /// Returns the importance of each feature in the metric, a fraction of 1, in descending order;
@@ -123,15 +123,15 @@ impl Model {
     fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Entries<'py>>> {
         let model = self.wide()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
-        let (mut all, mut at, mut starts) = (Vec::new(), Vec::new(), vec![0]);
+        let (mut all, mut indices, mut starts) = (Vec::new(), Vec::new(), vec![0]);
         for point in points.chunks_exact(model.dims().1) {
-            let (places, values) = entries(point);
-            at.extend(places.iter().map(|place| *place as i64));
+            let (columns, values) = entries(point);
+            indices.extend(columns.iter().map(|column| *column as i64));
             all.extend_from_slice(values);
             starts.push(all.len() as i64);
         }
-        let [at, starts] = [at, starts].map(|numbers| PyArray1::from_vec(py, numbers));
-        Ok(Some((PyArray1::from_vec(py, all), at, starts, PyArray1::from_slice(py, rows))))
+        let [indices, starts] = [indices, starts].map(|numbers| PyArray1::from_vec(py, numbers));
+        Ok(Some((PyArray1::from_vec(py, all), indices, starts, PyArray1::from_slice(py, rows))))
     }
 
     /// Returns the scaled landmarks and their row numbers; None for a model without landmarks.
@@ -165,14 +165,14 @@ impl Model {
         let mut intercept = model.intercept.clone();
         let mut weights = vec![0.0; d * t];
         for (i, point) in points.chunks_exact(d.max(1)).enumerate() {
-            for (at, weight) in weights.iter_mut().enumerate() {
-                *weight += point[at / t] * model.coefficients[(i, at % t)];
+            for (index, weight) in weights.iter_mut().enumerate() {
+                *weight += point[index / t] * model.coefficients[(i, index % t)];
             }
         }
-        for (at, weight) in weights.iter_mut().enumerate() {
-            let (j, scale) = (at / t, scaler.scale[at / t]);
+        for (index, weight) in weights.iter_mut().enumerate() {
+            let (j, scale) = (index / t, scaler.scale[index / t]);
             *weight = if scale == 0.0 { 0.0 } else { *weight / scale };
-            intercept[at % t] -= *weight * scaler.centre[j];
+            intercept[index % t] -= *weight * scaler.centre[j];
         }
         Ok(Some((PyArray1::from_vec(py, weights).reshape([d, t])?, PyArray1::from_vec(py, intercept))))
     }
@@ -215,8 +215,8 @@ impl Model {
     /// clips no value to a range.
     #[getter]
     fn plain(&self) -> bool {
-        let card = self.predictor.metadata();
-        card.encoding.is_none() && card.ranges.is_empty()
+        let metadata = self.predictor.metadata();
+        metadata.encoding.is_none() && metadata.ranges.is_empty()
     }
 
     /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
@@ -235,7 +235,7 @@ impl Model {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
             let (predictor, rows) = self.for_table(table)?;
             let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
-            let run = progress.of(&run);
+            let run = progress.attach_to(&run);
             let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
                 append(&mut scores, &part.scores, &part.incomplete);
                 let values = match extras {
@@ -265,7 +265,7 @@ impl Model {
         let (selection, run) = (request.rows.clone(), request.run.run(None)?);
         let learned = run_watched(py, None, |progress| {
             let (predictor, rows) = self.for_table(table)?;
-            predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.of(&run))
+            predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.attach_to(&run))
         })?;
         Ok((Self::new(learned.model).map_err(to_py_err)?, learned.rows, learned.running_mse))
     }
@@ -286,11 +286,12 @@ impl Model {
         let written = run_watched(py, show, |progress| {
             let (predictor, table) = self.for_table(table)?;
             let carried = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
-            let kept = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
+            let kept_table = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
             let fitted = selection.missing == Missing::Fitted;
             let selected = predictor.select(&table, Selection { keep: Vec::new(), ..selection })?;
             let selected = if fitted { selected.with_incomplete_rows() } else { selected };
-            let written = predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))?;
+            let written =
+                predictor.write(&selected, kept_table.as_ref(), extras, &output, &progress.attach_to(&run))?;
             Ok((written.rows, progress.warnings()))
         })?;
         Ok(written)
@@ -406,9 +407,9 @@ impl Model {
         Workers::sequential().run_lanes(lanes, || {
             loop {
                 // a guard in the loop condition would live through the loop body
-                let Some((place, (x, out))) = lock(&parts).pop() else { break };
+                let Some((index, (x, out))) = lock(&parts).pop() else { break };
                 if let Err(error) = self.predictor.predict(x, out) {
-                    lock(&errors).insert(place, error);
+                    lock(&errors).insert(index, error);
                 }
             }
         });

@@ -35,16 +35,16 @@ impl Contents {
     }
 
     /// Returns the page of a loaded model: the contents of its card.
-    pub(crate) fn of_card(card: &ModelMetadata) -> Self {
-        let mut entries = vec![("kernel", card.kernel.to_string()), ("rank", count(card.rank as u64))];
-        entries.extend(card.lambda.map(|lambda| ("lambda", number(lambda, 3))));
-        if let Some(certificate) = &card.certificate {
+    pub(crate) fn of_metadata(metadata: &ModelMetadata) -> Self {
+        let mut entries = vec![("kernel", metadata.kernel.to_string()), ("rank", count(metadata.rank as u64))];
+        entries.extend(metadata.lambda.map(|lambda| ("lambda", number(lambda, 3))));
+        if let Some(certificate) = &metadata.certificate {
             entries.push(("relative trace error", number(certificate.trace_error, 3)));
         }
-        entries.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
-        let subtitle = format!("{} features", count(card.width() as u64));
+        entries.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
+        let subtitle = format!("{} features", count(metadata.width() as u64));
         Self {
-            title: format!("{} model", card.solver),
+            title: format!("{} model", metadata.solver),
             subtitle,
             sections: vec![("Model".to_string(), fact_list(entries))],
         }

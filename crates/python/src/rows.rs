@@ -3,7 +3,7 @@
 use crate::foreign::Borrowed;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Strided, TableFile, Values};
+use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, StridedColumn, TableFile, Values};
 use kstore::sparse::{SparseRows, SparseShape};
 use kstore::{Error, Result};
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(crate) enum Features {
 #[derive(Debug)]
 pub(crate) struct CompressedRows {
     starts: Vec<usize>,
-    places: Borrowed<u32>,
+    indices: Borrowed<u32>,
     values: Borrowed<f64>,
     shape: SparseShape,
 }
@@ -40,18 +40,18 @@ pub(crate) struct CompressedRows {
 impl CompressedRows {
     /// Returns the rows; `None` if column indices exceed `width` or are out of order, or if the
     /// rows are not contiguous.
-    pub(crate) fn new(starts: &[i64], places: Borrowed<u32>, values: Borrowed<f64>, width: usize) -> Option<Self> {
+    pub(crate) fn new(starts: &[i64], indices: Borrowed<u32>, values: Borrowed<f64>, width: usize) -> Option<Self> {
         let starts: Vec<usize> = starts.iter().map(|start| usize::try_from(*start).ok()).collect::<Option<_>>()?;
-        let entries = places.numbers().len();
+        let entries = indices.numbers().len();
         let ordered = starts.first() == Some(&0) && starts.is_sorted() && starts.last() == Some(&entries);
         if !ordered || entries != values.numbers().len() {
             return None;
         }
-        let rows = || starts.windows(2).map(|ends| &places.numbers()[ends[0]..ends[1]]);
+        let rows = || starts.windows(2).map(|ends| &indices.numbers()[ends[0]..ends[1]]);
         let inside =
-            |row: &[u32]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|place| (*place as usize) < width);
+            |row: &[u32]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|index| (*index as usize) < width);
         let longest = rows().map(<[u32]>::len).max().unwrap_or_default();
-        rows().all(inside).then(|| Self { shape: SparseShape { width, longest }, starts, places, values })
+        rows().all(inside).then(|| Self { shape: SparseShape { width, longest }, starts, indices, values })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -60,7 +60,7 @@ impl CompressedRows {
 
     /// Returns the rows starting at `first`.
     fn rows_from(&self, first: usize) -> SparseRows<'_> {
-        SparseRows { starts: &self.starts[first..], indices: self.places.numbers(), values: self.values.numbers() }
+        SparseRows { starts: &self.starts[first..], indices: self.indices.numbers(), values: self.values.numbers() }
     }
 
     /// Returns the number of columns, and the number of entries of the longest row.
@@ -92,8 +92,8 @@ impl CompressedRows {
         dense.resize(rows.len() * d, 0.0);
         let stored = self.rows_from(rows.start);
         for i in 0..rows.len() {
-            let (places, values) = stored.row(i);
-            places.iter().zip(values).for_each(|(place, value)| dense[*place as usize * rows.len() + i] = *value);
+            let (indices, values) = stored.row(i);
+            indices.iter().zip(values).for_each(|(index, value)| dense[*index as usize * rows.len() + i] = *value);
         }
     }
 }
@@ -113,12 +113,12 @@ impl ArrayRows {
     /// Returns a table with a column per name; the further columns have `rows` values each.
     pub(crate) fn new(x: Features, names: Vec<String>, rows: u64, more: Vec<(String, ArrayRef)>) -> Self {
         let d = names.len();
-        let own = match &x {
+        let feature_kind = match &x {
             Features::Dense(_, element) => Kind::Float { bits: 8 * element.size() as u8 },
             Features::Filled(_) => Kind::Float { bits: 64 },
             Features::Sparse(rows) => Kind::Sparse(rows.shape),
         };
-        let features = names.into_iter().map(|name| Column { name, kind: own.clone() });
+        let features = names.into_iter().map(|name| Column { name, kind: feature_kind.clone() });
         let kind = |array: &ArrayRef| match array.data_type() {
             kstore::arrow::datatypes::DataType::Boolean => Kind::Bool,
             kstore::arrow::datatypes::DataType::Int64 => Kind::Int { bits: 64, signed: true },
@@ -158,7 +158,7 @@ impl TableFile for ArrayRows {
         Ok(Box::new(Cursor {
             table: self,
             columns: columns.to_vec(),
-            left: rows,
+            remaining: rows,
             first: 0,
             dense: Vec::new(),
             chunk: Vec::new(),
@@ -169,7 +169,7 @@ impl TableFile for ArrayRows {
 struct Cursor<'a> {
     table: &'a ArrayRows,
     columns: Vec<usize>,
-    left: Range<u64>,
+    remaining: Range<u64>,
     /// First row of the current chunk.
     first: usize,
     /// Features of the current chunk, column by column, if sparse rows are read as dense rows.
@@ -181,9 +181,9 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     /// Advances by at most `most` rows, and returns their number.
     fn pass(&mut self, most: u64) -> usize {
-        let rows = (self.left.end - self.left.start).min(most) as usize;
-        self.first = self.left.start as usize;
-        self.left.start += rows as u64;
+        let rows = (self.remaining.end - self.remaining.start).min(most) as usize;
+        self.first = self.remaining.start as usize;
+        self.remaining.start += rows as u64;
         self.chunk = self.table.more.iter().map(|array| array.slice(self.first, rows)).collect();
         rows
     }
@@ -199,9 +199,9 @@ impl FileCursor for Cursor<'_> {
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let (table, stride) = (self.table, self.table.d * element.size());
-        let Features::Dense(bytes, own) = &table.x else { return Ok(None) };
+        let Features::Dense(bytes, stored_element) = &table.x else { return Ok(None) };
         let ordered = self.columns.iter().take(columns).enumerate().all(|(i, column)| i == *column);
-        if element != *own || columns != table.d || !ordered {
+        if element != *stored_element || columns != table.d || !ordered {
             return Ok(None);
         }
         let rows = self.pass((x.len() / stride) as u64);
@@ -216,7 +216,7 @@ impl FileCursor for Cursor<'_> {
                 Features::Dense(x, element) => {
                     let (size, stride) = (element.size(), table.d * element.size());
                     let bytes = &x.numbers()[self.first * stride..];
-                    Values::Strided(Strided { bytes, element: *element, offset: column * size, stride })
+                    Values::Strided(StridedColumn { bytes, element: *element, offset: column * size, stride })
                 }
                 Features::Filled(_) => {
                     let rows = self.dense.len() / table.d;
@@ -224,7 +224,7 @@ impl FileCursor for Cursor<'_> {
                 }
                 Features::Sparse(x) => Values::Sparse(x.rows_from(self.first)),
             }),
-            Some(place) => values(self.chunk[place].as_ref()),
+            Some(chunk_index) => values(self.chunk[chunk_index].as_ref()),
         };
         let values = values.ok_or_else(|| Error::Malformed {
             path: "memory".into(),
@@ -239,8 +239,8 @@ impl FileCursor for Cursor<'_> {
 fn values(array: &dyn Array) -> Option<Values<'_>> {
     let any = array.as_any();
     let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::from_slice(&array.values()[..]));
-    let whole = || any.downcast_ref::<Int64Array>().map(|array| Values::from_slice(&array.values()[..]));
+    let integers = || any.downcast_ref::<Int64Array>().map(|array| Values::from_slice(&array.values()[..]));
     let truths = || any.downcast_ref::<BooleanArray>().map(Values::Bool);
     let texts = || any.downcast_ref::<StringViewArray>().map(Values::Text);
-    numbers.or_else(whole).or_else(truths).or_else(texts)
+    numbers.or_else(integers).or_else(truths).or_else(texts)
 }

@@ -82,8 +82,8 @@ impl Table {
         names: Vec<String>,
         more: Vec<(String, Bound<'_, PyAny>)>,
     ) -> PyResult<Self> {
-        let (values, places) = (Borrowed::values(values)?, Borrowed::places(places)?);
-        let rows = CompressedRows::new(starts.as_slice()?, places, values, names.len()).ok_or_else(|| {
+        let (values, indices) = (Borrowed::values(values)?, Borrowed::indices(places)?);
+        let rows = CompressedRows::new(starts.as_slice()?, indices, values, names.len()).ok_or_else(|| {
             PyValueError::new_err(
                 "the sparse matrix has entries outside its rows or columns, or not in ascending order; call sum_duplicates",
             )
@@ -118,8 +118,9 @@ impl Table {
         let mut first = 0;
         let extended = |batch: &RecordBatch| {
             let fields = batch.schema().fields().iter().cloned().collect::<Vec<_>>();
-            let own = more.iter().map(|(name, array)| Arc::new(Field::new(name, array.data_type().clone(), false)));
-            let schema = Schema::new(fields.into_iter().chain(own).collect::<Vec<_>>());
+            let new_fields =
+                more.iter().map(|(name, array)| Arc::new(Field::new(name, array.data_type().clone(), false)));
+            let schema = Schema::new(fields.into_iter().chain(new_fields).collect::<Vec<_>>());
             let slices = more.iter().map(|(_, array)| array.slice(first, batch.num_rows()));
             let columns = batch.columns().iter().cloned().chain(slices).collect();
             first += batch.num_rows();
@@ -237,8 +238,8 @@ fn columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(St
 }
 
 /// Returns the variance of all feature values together, like numpy's `X.var()`.
-fn of_all_values(selected: &SelectedTable, threads: usize, stages: &dyn StageObserver) -> kstore::Result<f64> {
-    let features = statistics(selected, threads, stages)?.inputs;
+fn of_all_values(selected: &SelectedTable, threads: usize, stage_observer: &dyn StageObserver) -> kstore::Result<f64> {
+    let features = statistics(selected, threads, stage_observer)?.inputs;
     let (d, n) = (features.len() as f64, features.first().map_or(0.0, |feature| feature.weight));
     let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
     let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
@@ -246,10 +247,14 @@ fn of_all_values(selected: &SelectedTable, threads: usize, stages: &dyn StageObs
     Ok(within / (n * d).max(f64::MIN_POSITIVE) + between / d.max(1.0))
 }
 
-fn statistics(selected: &SelectedTable, threads: usize, stages: &dyn StageObserver) -> kstore::Result<Statistics> {
+fn statistics(
+    selected: &SelectedTable,
+    threads: usize,
+    stage_observer: &dyn StageObserver,
+) -> kstore::Result<Statistics> {
     let rows = selected.rows::<f64>(Reading::default())?;
     let workers = Workers::new(threads);
-    let observer = stages.stage("variance", selected.row_count_if_known());
+    let observer = stage_observer.stage("variance", selected.row_count_if_known());
     let fold = StatisticsFold::new(RowSource::shape(&rows));
     Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.fold(&rows, &fold)?.0)
 }

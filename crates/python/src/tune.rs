@@ -38,7 +38,7 @@ struct Search {
 /// A listener that shows the progress, handles Ctrl-C and checks the time.
 struct Watch<'a> {
     progress: &'a Progress,
-    pace: &'a TimeBudget,
+    time_budget: &'a TimeBudget,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -51,7 +51,7 @@ impl SearchListener for Watch<'_> {
     }
 
     fn is_late(&self, part: SearchPart, next: Duration) -> bool {
-        self.pace.is_exceeded(part, next)
+        self.time_budget.is_exceeded(part, next)
     }
 
     fn warn(&self, text: &str) {
@@ -78,11 +78,11 @@ pub(crate) fn tune(
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, chosen, warnings) = run_watched(py, show, |progress| {
-        let run = progress.of(&run);
+        let run = progress.attach_to(&run);
         let selected = run.resolve_categories(&table.0.select(&selection)?)?;
         let notes = progress.warnings();
-        let pace = TimeBudget::new(search.time());
-        let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
+        let time_budget = TimeBudget::new(search.time());
+        let watch = Watch { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };
         let fit = tune.for_features(prepared, selected.shape().inputs);
         let base = with_inputs(fit, &selected, landmarks)?;
         let (fitted, chosen) = match base.element_type() {
@@ -123,9 +123,9 @@ impl Search {
         let (metric, landmarks) = job.has;
         // a named kernel is passed as the only entry of `kernels`
         let landmarks = landmarks || has_landmarks;
-        let given = FixedParts { kernel: false, metric, landmarks, scaling: !self.scalings };
+        let fixed_parts = FixedParts { kernel: false, metric, landmarks, scaling: !self.scalings };
         let mut tune =
-            Tune::new(&self.solver, job.fit.clone()).fixed(given).score(self.score.parse()?).sample(self.sample);
+            Tune::new(&self.solver, job.fit.clone()).fixed(fixed_parts).score(self.score.parse()?).sample(self.sample);
         if let Some(kernels) = &self.kernels {
             tune = tune.kernels(kernels.iter().map(|text| Kernel::parse(text)).collect::<Result<_, _>>()?);
         }
@@ -148,8 +148,9 @@ fn search_and_fit<T: Real>(
     watch: &Watch<'_>,
 ) -> ksolve::Result<(Fitted, SelectionResult)> {
     let options = tune.options(base, selected)?;
-    let written =
-        |chosen: &SelectionResult| tune.final_fit(chosen, Some(watch.pace), selected, run, &Ok).map(|(fit, _)| fit);
+    let written = |chosen: &SelectionResult| {
+        tune.final_fit(chosen, Some(watch.time_budget), selected, run, &Ok).map(|(fit, _)| fit)
+    };
     let choice = tune.model_selection((base, &options), (selected, run), watch, &written);
     let chosen = choice.run::<T>(&mut SearchJournal::open(None)?)?;
     Ok((chosen.fit.run(selected, run)?, chosen))

@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// Returns a run that reports its progress here, and can be cancelled from here.
-    pub(crate) fn of<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
+    pub(crate) fn attach_to<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
         run.clone().cancel(self.cancel.clone()).watch(self)
     }
 }

@@ -2,7 +2,7 @@
 //! bytes each, little-endian. The last column is y.
 
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Format, Strided, TableFile, Values};
+use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Format, StridedColumn, TableFile, Values};
 use kstore::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -86,7 +86,7 @@ impl FileCursor for RawCursor<'_> {
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let stride = self.file.stride();
         let bytes = &self.file.bytes[self.first * stride..];
-        let strided = Strided { bytes, element: Element::F64, offset: 8 * self.columns[index], stride };
+        let strided = StridedColumn { bytes, element: Element::F64, offset: 8 * self.columns[index], stride };
         Ok(ColumnView { values: Values::Strided(strided), nulls: None })
     }
 }

@@ -4,7 +4,7 @@
 use kapprox::Real;
 use kfit::features::{FitData, GatherOptions, StoredFeatures};
 use ksolve::Result;
-use ksolve::statistic::{Division, MeasurePair, SampleKind, StatisticFamily, TestStatistic};
+use ksolve::statistic::{MeasurePair, SampleKind, SplitPoint, StatisticFamily, TestStatistic};
 
 pub(crate) static FAMILY: StatisticFamily = StatisticFamily {
     name: "shift",
@@ -15,7 +15,7 @@ pub(crate) static FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-fn measure<T: Real>(data: &FitData<'_, T>, first: Division, _: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, _: usize) -> Result<TestStatistic> {
     let (features, _) = StoredFeatures::gather(data, GatherOptions::default())?;
     let sizes = [first as f64, (features.n - first) as f64];
     let mut difference = vec![0.0; features.p];

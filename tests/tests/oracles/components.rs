@@ -4,7 +4,7 @@
 use faer::{Mat, MatRef};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
@@ -19,7 +19,7 @@ fn rows() -> Vec<Vec<f64>> {
     Lcg(21).normals(N, 2)
 }
 
-fn fit(rows: &[Vec<f64>], spec: &str, name: &str, solver: &Options) -> Trained<f64> {
+fn fit(rows: &[Vec<f64>], spec: &str, name: &str, solver: &Options) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     table::write(&path, rows, &vec![0.0; rows.len()]);

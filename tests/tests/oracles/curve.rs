@@ -62,7 +62,7 @@ fn cells(
         scratch: None,
     };
     let setting = Setting::<f64>::open(&selected, None, options, &resources).unwrap();
-    (options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect(), setting.floor())
+    (options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect(), setting.minimum_errors())
 }
 
 /// Estimates the largest absolute eigenvalue by 200 steps of the power method: a tight lower bound.
@@ -116,7 +116,9 @@ fn errors_are_those_of_the_dense_matrix() {
         assert!(cell.passes >= 2 && cell.passes <= set.passes + 1 && cell.bytes_read > 0 && cell.seconds > 0.0);
     }
     let spec: MapSpec = "fourier".parse().unwrap();
-    let MapConstructor::WithoutRows(make) = spec.builder::<f64>() else { panic!("random features look at no rows") };
+    let MapConstructor::WithoutRows(make) = spec.constructor::<f64>() else {
+        panic!("random features look at no rows")
+    };
     let kernel = Kernel::parse(SPEC).unwrap();
     for cell in found.iter().filter(|cell| cell.method == "fourier") {
         let map = make(&RowFreeInputs { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();

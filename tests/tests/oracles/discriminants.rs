@@ -3,7 +3,7 @@
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
@@ -18,7 +18,7 @@ type Rows = Vec<Vec<f64>>;
 const WITHIN: [&str; 2] = ["pooled", "equal"];
 
 /// Returns 60 golden rows (classes of 50, 3 and 7), their classes, and a fit with discriminants.
-fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>) {
+fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, TrainedModel<f64>) {
     let mut golden = golden();
     let most = |label: f64| [50, 3, 7][label as usize];
     let mut seen = [0; 3];

@@ -5,7 +5,7 @@ use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, model, predict, select, solve, try_solve, write};
 use ksolve::{AnyModel, Task};
@@ -18,14 +18,14 @@ type Rows = Vec<Vec<f64>>;
 const KERNEL: &str = "gaussian(sigma=2)";
 
 /// Fits in f64; one thread and three threads must give the same model.
-fn fitted(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Trained<f64> {
+fn fitted(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, &vec![0.0; x.len()]);
     let selected = select(&path, Task::Components);
     let trained = solve::<f64>(&selected, options, name, given, 1);
     let again = solve::<f64>(&selected, options, name, given, 3);
-    let bits = |trained: &Trained<f64>| model(trained).to_bytes().unwrap();
+    let bits = |trained: &TrainedModel<f64>| model(trained).to_bytes().unwrap();
     assert!(bits(&trained) == bits(&again), "{name}: other bits on three threads");
     trained
 }
@@ -38,7 +38,7 @@ fn refused(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Str
 }
 
 /// Computes the coordinates of rows with the model, after a round trip through bytes.
-fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
+fn coordinates(trained: &TrainedModel<f64>, x: &Rows) -> Rows {
     let saved = model(trained);
     let AnyModel::F64(read) = AnyModel::from_bytes(&saved.to_bytes().unwrap()).unwrap() else { panic!("f32") };
     assert!(read == saved, "the file has another model");
@@ -223,7 +223,7 @@ fn paths_from_fewer_landmarks_are_those_of_the_formula() {
 }
 
 /// Returns the nodes and their coordinates, for a model with one coefficient per node.
-fn placed(trained: &Trained<f64>) -> (Rows, Rows) {
+fn placed(trained: &TrainedModel<f64>) -> (Rows, Rows) {
     let (points, order) = trained.model.basis.landmarks().unwrap();
     let nodes: Rows = points.chunks(points.len() / order.len()).map(<[f64]>::to_vec).collect();
     (nodes, (0..order.len()).map(|i| trained.model.coefficients.row(i).iter().copied().collect()).collect())
@@ -295,7 +295,7 @@ fn a_rolled_sheet_unrolls_and_no_neighbour_goes_away() {
     }
     let plain = fitted(&x, &exact(Task::Components, "linear()", x.len()), "mds", &Options::new());
     let two = |rows: Rows| -> Rows { rows.into_iter().map(|row| row[..2].to_vec()).collect() };
-    let kept = |trained: &Trained<f64>| kept_near(&two(coordinates(trained, &x)), &sheet);
+    let kept = |trained: &TrainedModel<f64>| kept_near(&two(coordinates(trained, &x)), &sheet);
     let (unfolded, projected) = (kept(&trained), kept(&plain));
     eprintln!("neighbours kept: {unfolded:.3} unfolded, {projected:.3} projected");
     assert!(unfolded > projected + 0.1, "{unfolded} against {projected}");

@@ -7,7 +7,7 @@ use kapprox::{FeatureMap, NystromMap};
 use kfit::RidgeOptions;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{Trained, train};
+use kfit::train::{TrainedModel, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
@@ -104,7 +104,7 @@ fn ridge_on_exact_features_is_dual_kernel_ridge() {
     }
 }
 
-fn fit(map: &str, rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], folds: FoldSpec) -> Trained<f64> {
+fn fit(map: &str, rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], folds: FoldSpec) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     table::write(&path, rows, y);

@@ -4,7 +4,7 @@
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
@@ -26,7 +26,7 @@ fn fitted(
     options: &TrainOptions,
     given: &Options,
     threads: usize,
-) -> ksolve::Result<Trained<f64>> {
+) -> ksolve::Result<TrainedModel<f64>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);

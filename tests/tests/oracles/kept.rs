@@ -2,7 +2,7 @@
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::{AnySolver, Options, by_name};
-use kfit::train::{Trained, forecast, train};
+use kfit::train::{TrainedModel, forecast, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
@@ -54,7 +54,7 @@ fn fit<T: kapprox::Real>(
     options: &TrainOptions,
     name: &str,
     (memory, threads, scratch): (usize, usize, Option<&Scratch>),
-) -> (Trained<T>, Vec<String>) {
+) -> (TrainedModel<T>, Vec<String>) {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let resources = Resources { memory, workers: &workers, stage_observer: &heard, journal: None, scratch };
     let trained = train(selected, options, T::pick(&*solver(name)), &resources).unwrap();

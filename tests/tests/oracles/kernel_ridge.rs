@@ -5,7 +5,7 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::{Preconditioner, Ridge, RidgeMethod};
-use kfit::train::{Trained, forecast, train};
+use kfit::train::{TrainedModel, forecast, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
@@ -44,14 +44,14 @@ fn fit<T: kapprox::Real>(
     (options, ridge): &Job,
     threads: usize,
     memory: usize,
-) -> Trained<T> {
+) -> TrainedModel<T> {
     let workers = Workers::new(threads);
     let resources =
         Resources { memory, workers: &workers, stage_observer: &NoStageObserver, journal: None, scratch: None };
     train::<T>(selected, options, ridge, &resources).unwrap()
 }
 
-fn figure<'a, T: kapprox::Real>(trained: &'a Trained<T>, name: &str) -> &'a [f64] {
+fn figure<'a, T: kapprox::Real>(trained: &'a TrainedModel<T>, name: &str) -> &'a [f64] {
     &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
@@ -311,7 +311,13 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
 
 /// Computes (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the landmarks' span,
 /// in f64 from the kernel's formula and along eigenvectors of the landmarks' matrix.
-fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], y: &[f64], lambda: f64) -> [f64; 2] {
+fn objectives<T: kapprox::Real>(
+    found: &TrainedModel<T>,
+    spec: &str,
+    x: &[Vec<f64>],
+    y: &[f64],
+    lambda: f64,
+) -> [f64; 2] {
     let (n, k, (points, _)) = (y.len(), kernel(spec), found.model.basis.landmarks().unwrap());
     let wide = |z: &[T]| z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>();
     let z: Vec<Vec<f64>> = points.chunks(x[0].len()).map(wide).collect();

@@ -6,7 +6,7 @@ use crate::solvers::{Golden, close, golden, numbers, rows};
 use kapprox::Real;
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::job::ElementType;
@@ -18,7 +18,7 @@ use serde_json::Value;
 /// All rows as landmarks, and the exact kernel: two ways to compute the same SVM.
 const MAPS: [&str; 2] = ["nystrom", "exact"];
 
-fn fit(golden: &Golden, (map, name): (&str, &str), x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<f64> {
+fn fit(golden: &Golden, (map, name): (&str, &str), x: &[Vec<f64>], y: &[f64], solver: &Options) -> TrainedModel<f64> {
     fit_in(golden, (map, name), x, y, solver)
 }
 
@@ -29,7 +29,7 @@ fn fit_in<T: kapprox::Real>(
     x: &[Vec<f64>],
     y: &[f64],
     solver: &Options,
-) -> Trained<T> {
+) -> TrainedModel<T> {
     let task = kfit::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -46,7 +46,7 @@ fn fit_in<T: kapprox::Real>(
     trained
 }
 
-fn figure<'a, T: Real>(trained: &'a Trained<T>, name: &str) -> &'a [f64] {
+fn figure<'a, T: Real>(trained: &'a TrainedModel<T>, name: &str) -> &'a [f64] {
     &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
@@ -87,12 +87,12 @@ fn logistic_regression() {
 }
 
 /// Returns the objective of problem `j` in LIBSVM's units, P = ½‖w‖² + C Σ loss.
-fn libsvm<T: Real>(trained: &Trained<T>, j: usize) -> f64 {
+fn libsvm<T: Real>(trained: &TrainedModel<T>, j: usize) -> f64 {
     figure(trained, "objective")[j] / (2.0 * trained.report.lambda.unwrap())
 }
 
 /// Checks the reported duality gap: the optimum found by the reference lies within it.
-fn certified(trained: &Trained<f64>, j: usize, objective: f64, expected: f64, what: &str) {
+fn certified(trained: &TrainedModel<f64>, j: usize, objective: f64, expected: f64, what: &str) {
     let gap = figure(trained, "duality gap")[j];
     let above = (objective - expected) / objective.abs().max(expected.abs());
     assert!(gap <= 1e-6, "{what}: gap {gap}");

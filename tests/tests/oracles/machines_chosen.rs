@@ -4,7 +4,7 @@
 use crate::solvers::{close, golden, numbers, rows};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::{Classes, FoldSpec, Link, Task};
@@ -23,7 +23,7 @@ fn fit(
     folds: FoldSpec,
     solver: &Options,
     threads: usize,
-) -> Trained<f64> {
+) -> TrainedModel<f64> {
     fit_by((map, "svm"), Task::Classification, x, y, kernel, folds, solver, threads)
 }
 
@@ -37,7 +37,7 @@ fn fit_by(
     folds: FoldSpec,
     solver: &Options,
     threads: usize,
-) -> Trained<f64> {
+) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
@@ -46,7 +46,7 @@ fn fit_by(
     solve::<f64>(&select(&path, task), &options, name, solver, threads)
 }
 
-fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
+fn figure<'a>(trained: &'a TrainedModel<f64>, name: &str) -> &'a [f64] {
     &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 

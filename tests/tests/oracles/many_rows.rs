@@ -7,7 +7,7 @@
 
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
@@ -24,7 +24,7 @@ fn problem(k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (x, y)
 }
 
-fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> {
+fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
@@ -41,7 +41,7 @@ fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> 
 }
 
 /// Returns the largest gradient entry relative to f = 0, given the derivatives of a row's losses.
-fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
+fn gradient(trained: &TrainedModel<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
     let (k, t, n) = (kernel(KERNEL), trained.model.intercept.len(), x.len() as f64);
     let (points, _) = trained.model.basis.landmarks().unwrap();
     let landmarks: Vec<&[f64]> = points.chunks(x[0].len()).collect();

@@ -138,7 +138,7 @@ fn random_features_are_unbiased() {
     let kernel = Kernel::parse("skewed_chi_squared(skew=0.3)").unwrap();
     let skewed: Random = Box::new(move |seed, p| {
         let spec: MapSpec = "fourier".parse().unwrap();
-        let MapConstructor::WithoutRows(make) = spec.builder::<f64>() else { panic!() };
+        let MapConstructor::WithoutRows(make) = spec.constructor::<f64>() else { panic!() };
         make(&RowFreeInputs { spec: &spec, kernel: &kernel, d, rank: p, seed }).unwrap()
     });
     let skewed_chi2 = |x: &[f64], z: &[f64]| {

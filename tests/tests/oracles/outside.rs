@@ -1,7 +1,7 @@
 //! A custom kernel and landmark scheme, passed as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef};
-use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, Range, Value};
+use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, ParameterRange, Value};
 use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scan, Scheme};
 use kapprox::{AnyKernel, Kernel, KernelFunction, NystromMap, Real};
 use kmill_tests::dense;
@@ -158,7 +158,7 @@ static OWN: KernelFamily = KernelFamily {
     parameters: &[KernelParameter {
         name: "length",
         default: Value::Median,
-        range: Range::Positive,
+        range: ParameterRange::Positive,
         reason: "it is a length",
     }],
     distance: Some(Distance::L2),

@@ -3,7 +3,7 @@
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
@@ -112,7 +112,7 @@ fn targets(task: Task) -> (Rows, Vec<f64>, Rows) {
     (golden.x, y, wide)
 }
 
-fn fitted(x: &Rows, y: &[f64], options: &TrainOptions, given: &Options, threads: usize) -> Trained<f64> {
+fn fitted(x: &Rows, y: &[f64], options: &TrainOptions, given: &Options, threads: usize) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);

@@ -3,7 +3,7 @@
 use faer::{Mat, MatRef};
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{Trained, train};
+use kfit::train::{TrainedModel, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
@@ -23,7 +23,7 @@ fn problem() -> (Vec<Vec<f64>>, Vec<f64>) {
     (rows, y)
 }
 
-fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, intercept: Intercept) -> Trained<f64> {
+fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, intercept: Intercept) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     table::write(&path, rows, y);
@@ -67,7 +67,14 @@ fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, 
     (variance, signal / freedom)
 }
 
-fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept) {
+fn agrees(
+    trained: &TrainedModel<f64>,
+    map: &str,
+    prior: &Prior<'_>,
+    rows: &[Vec<f64>],
+    y: &[f64],
+    intercept: Intercept,
+) {
     let model = table::model(trained);
     let Quadratic { output_scales: noise, .. } = trained.model.quadratic.as_ref().unwrap();
     // near the rows, between them, and far away

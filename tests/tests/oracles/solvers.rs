@@ -3,7 +3,7 @@
 use crate::solver_laws::{run, table};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub(crate) fn golden() -> Golden {
 }
 
 /// Fits in f64 to the golden rows selected by `keep`; 1 and 3 threads must give the same bits.
-fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(f64) -> bool) -> Trained<f64> {
+fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(f64) -> bool) -> TrainedModel<f64> {
     let folder = tempfile::tempdir().unwrap();
     let kept: Vec<usize> = (0..golden.y.len()).filter(|i| keep(golden.y[*i])).collect();
     let path = folder.path().join("rows.parquet");
@@ -56,7 +56,7 @@ fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(
     trained
 }
 
-fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
+fn figure<'a>(trained: &'a TrainedModel<f64>, name: &str) -> &'a [f64] {
     &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 

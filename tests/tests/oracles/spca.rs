@@ -2,7 +2,7 @@
 
 use crate::solvers::{close, golden};
 use kfit::solver::Options;
-use kfit::train::Trained;
+use kfit::train::TrainedModel;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
@@ -30,7 +30,7 @@ fn centred(mut l: Rows) -> Rows {
     l
 }
 
-fn fitted(x: &Rows, y: &[f64], task: Task, given: &Options, threads: usize) -> ksolve::Result<Trained<f64>> {
+fn fitted(x: &Rows, y: &[f64], task: Task, given: &Options, threads: usize) -> ksolve::Result<TrainedModel<f64>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);

@@ -3,7 +3,7 @@
 
 use crate::solvers::{close, rows};
 use kapprox::Kernel;
-use kfit::features::{FeatureTier, FitData, Points};
+use kfit::features::{FeatureTier, FitData, SectionPoints};
 use kfit::request::{PassShape, Resources, TrainOptions};
 use kmill_tests::table::write;
 use kmodel::Targets;
@@ -371,7 +371,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             tier: keep,
             spare_bytes: 0,
             folds: &kmodel::Folds::None,
-            points: Points::Map,
+            points: SectionPoints::Map,
         };
         herd(&features, 30).unwrap()
     };

@@ -2,7 +2,7 @@
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{Trained, train};
+use kfit::train::{TrainedModel, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
 use kmodel::Folds;
@@ -45,7 +45,7 @@ fn one_cell((options, ridge): &(TrainOptions, Ridge)) -> (TrainOptions, Ridge) {
     (options, Ridge { lambdas: vec![1e-5], ..ridge.clone() })
 }
 
-fn fit(path: &Path, (options, ridge): &(TrainOptions, Ridge), threads: usize) -> (Trained<f64>, u64) {
+fn fit(path: &Path, (options, ridge): &(TrainOptions, Ridge), threads: usize) -> (TrainedModel<f64>, u64) {
     let selected = table::select(path, Task::Regression);
     let workers = Workers::new(threads);
     let resources = Resources {

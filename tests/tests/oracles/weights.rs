@@ -4,7 +4,7 @@ use crate::solver_laws;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
 use kfit::solver::{Options, SolverFamily, registry};
-use kfit::train::{Trained, train};
+use kfit::train::{TrainedModel, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
@@ -53,7 +53,7 @@ fn fit(
     landmarks: usize,
     folds: FoldSpec,
     intercept: Intercept,
-) -> ksolve::Result<Trained<f64>> {
+) -> ksolve::Result<TrainedModel<f64>> {
     let folder = tempfile::tempdir().unwrap();
     let group = matches!(folds, FoldSpec::Column(_)).then(|| "g".to_string());
     let selection = Selection { targets: vec!["y".to_string()], group, ..Selection::default() };

@@ -2,7 +2,7 @@
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{Trained, train};
+use kfit::train::{TrainedModel, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
 use ksolve::Task;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// of a smooth kernel is definite (9 of 20 such tables were rejected).
 const LAMBDA: f64 = 1e-7;
 
-fn fit<T: kapprox::Real>(path: &Path, sigma: f64) -> Trained<T> {
+fn fit<T: kapprox::Real>(path: &Path, sigma: f64) -> TrainedModel<T> {
     let options = TrainOptions {
         landmarks: LandmarkSource::default(),
         candidates: Some(10_000),
@@ -33,7 +33,7 @@ fn fit<T: kapprox::Real>(path: &Path, sigma: f64) -> Trained<T> {
 }
 
 /// Mean squared error over the training rows, in f64 from the formula.
-fn error<T: kapprox::Real>(trained: &Trained<T>, x: &[Vec<f64>], y: &[f64], sigma: f64) -> f64 {
+fn error<T: kapprox::Real>(trained: &TrainedModel<T>, x: &[Vec<f64>], y: &[f64], sigma: f64) -> f64 {
     let kernel = format!("gaussian(sigma={sigma})");
     x.iter().zip(y).map(|(x, y)| (table::predict(trained, &kernel, x)[0] - y).powi(2)).sum::<f64>() / y.len() as f64
 }
@@ -50,8 +50,8 @@ fn smooth_kernels_fit_in_f32_as_in_f64() {
 
     for (sigma, wide) in [(1.0, false), (6.0, true)] {
         let (single, double) = (fit::<f32>(&path, sigma), fit::<f64>(&path, sigma));
-        assert_eq!(single.wide, wide, "sigma = {sigma}");
-        assert!(!double.wide);
+        assert_eq!(single.needs_f64, wide, "sigma = {sigma}");
+        assert!(!double.needs_f64);
         let (a, b) = (error(&single, &x, &y, sigma), error(&double, &x, &y, sigma));
         let said = single.report.train.unwrap().mse;
         eprintln!("sigma {sigma}: rank {} mse f32 {a:.6e} (said {:.6e}), f64 {b:.6e}", single.report.rank, said);

@@ -16,8 +16,8 @@ pub(super) struct CheckedPoints {
 impl CheckedPoints {
     pub(super) fn new<P: Points + ?Sized>(x: &P, kernel: &Kernel) -> Result<Self> {
         let (values, d) = x.row_major()?;
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let what = format!("the value of row {}, column {} (counted from 0)", at / d, at % d);
+        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+            let what = format!("the value of row {}, column {} (counted from 0)", index / d, index % d);
             return Err(Error::NotFinite { what, remedy: "remove the row, or fill in the value".into() });
         }
         kernel.check_input_count(d)?;

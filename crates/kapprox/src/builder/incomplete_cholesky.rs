@@ -1,7 +1,7 @@
 //! Incomplete Cholesky factors of matrices.
 
 use crate::Result;
-use crate::matrix::{self, Entries, FnEntries, PartialCholesky};
+use crate::matrix::{self, FnEntries, PartialCholesky, PsdMatrix};
 use kpass::Workers;
 
 /// Incomplete Cholesky factorisation of a positive semi-definite matrix: K ≈ F Fᵀ, from `rank`
@@ -69,7 +69,7 @@ impl IncompleteCholesky {
     ///
     /// # Errors
     /// The errors of [`IncompleteCholesky::run`] and of reading the entries.
-    pub fn run_on(&self, matrix: &dyn Entries) -> Result<PartialCholesky> {
+    pub fn run_on(&self, matrix: &dyn PsdMatrix) -> Result<PartialCholesky> {
         let workers = Workers::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
         match self.greedy {
             true => matrix::greedy(matrix, self.rank, self.tolerance, &workers),

@@ -20,7 +20,7 @@ pub trait Points {
     fn row_major(&self) -> Result<(Vec<f64>, usize)>;
 }
 
-fn matrix<T: Real>(x: MatRef<'_, T>) -> Result<(Vec<f64>, usize)> {
+fn collect_matrix<T: Real>(x: MatRef<'_, T>) -> Result<(Vec<f64>, usize)> {
     let (n, d) = (x.nrows(), x.ncols());
     collect_rows(n, (0..n).map(|i| (0..d).map(move |j| x[(i, j)].to_f64())))
 }
@@ -50,13 +50,13 @@ fn collect_rows<R: ExactSizeIterator<Item = f64>>(
 
 impl<T: Real> Points for MatRef<'_, T> {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
-        matrix(*self)
+        collect_matrix(*self)
     }
 }
 
 impl<T: Real> Points for Mat<T> {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
-        matrix(self.as_ref())
+        collect_matrix(self.as_ref())
     }
 }
 

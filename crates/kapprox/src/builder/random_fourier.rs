@@ -60,7 +60,7 @@ impl RandomFourier {
         let kernel = self.kernel.resolve_median(x.matrix())?;
         let kernel_function = kernel.build()?;
         let spec = map::MapSpec::with_defaults(map::random::family(self.sampling));
-        let MapConstructor::WithoutRows(build) = spec.builder::<f64>() else {
+        let MapConstructor::WithoutRows(build) = spec.constructor::<f64>() else {
             unreachable!("random features see no rows")
         };
         let map = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d: x.d, rank: self.features, seed: self.seed })?;

@@ -4,18 +4,23 @@
 //! kernels (Stitson et al., *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou,
 //! Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004). Costs one exponential per feature and pair.
 
-use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
 use super::{Profile, direct::difference_kernel, matern::FAR, sweep::DifferenceFold};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number("sigma", 1.0, Range::Positive, "it is a length that differences are divided by"),
+        KernelParameter::number(
+            "sigma",
+            1.0,
+            ParameterRange::Positive,
+            "it is a length that differences are divided by",
+        ),
         KernelParameter::number(
             "degree",
             2.0,
-            Range::Integer { from: 1, to: 31 },
+            ParameterRange::Integer { from: 1, to: 31 },
             "only integer powers are positive definite, and higher powers overflow",
         ),
     ],

@@ -5,7 +5,7 @@
 
 use super::distance_argument::{AtZero, l2};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{Kernel, Law, Profile, points::Lengths};
+use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 
@@ -40,8 +40,8 @@ impl Profile for Cauchy {
         }))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         // a mixture of exp(−τ r²) with exponentially distributed τ
-        Some(Law::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
+        Some(FrequencyDistribution::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
     }
 }

@@ -50,7 +50,7 @@ impl ColumnChoice {
     /// Returns the resolved columns by the feature names of in-memory rows: `x0`, `x1`, ….
     pub(super) fn by_position(&self) -> Self {
         let positions = self.indices().into_iter().flat_map(ColumnIndices::iter);
-        Self::new(positions.map(|place| ColumnSelector::Pattern(format!("x{place}"))).collect())
+        Self::new(positions.map(|position| ColumnSelector::Pattern(format!("x{position}"))).collect())
     }
 
     /// Finds the columns among `features`, in the order in which they are written, each once.
@@ -66,7 +66,7 @@ impl ColumnChoice {
         if included.is_empty() {
             included.push((0..features.len()).collect());
         }
-        indices.extend(included.into_iter().flatten().filter(|place| seen.insert(*place)));
+        indices.extend(included.into_iter().flatten().filter(|index| seen.insert(*index)));
         if indices.is_empty() {
             let (name, hint) = (self.to_string(), "; the exclusions leave no column".to_string());
             return Err(Error::NoSuchFeature { kernel, name, hint });
@@ -98,7 +98,7 @@ impl ColumnSelector {
                     names::list_columns(features, name),
                     names::category_columns(features, name),
                 ) {
-                    (Some(place), ..) => Ok(vec![place]),
+                    (Some(index), ..) => Ok(vec![index]),
                     (None, items, _) if !items.is_empty() => Ok(items),
                     (None, _, values) if !values.is_empty() => Ok(values),
                     _ => {
@@ -138,15 +138,15 @@ impl Embedding for ColumnIndices {
     }
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
-        for (image, &place) in image.iter_mut().zip(&*self.indices) {
-            *image = x[place];
+        for (image, &column) in image.iter_mut().zip(&*self.indices) {
+            *image = x[column];
         }
     }
 
     fn pull_back<T: Real>(&self, _: &[T], _: &[T], by_image: &[T], gradient: &mut [T]) {
         gradient.fill(T::ZERO);
-        for (&by_image, &place) in by_image.iter().zip(&*self.indices) {
-            gradient[place] = by_image;
+        for (&by_image, &column) in by_image.iter().zip(&*self.indices) {
+            gradient[column] = by_image;
         }
     }
 
@@ -155,15 +155,15 @@ impl Embedding for ColumnIndices {
     fn spectrum(&self, spectrum: Option<Spectrum>) -> Option<Spectrum> {
         let spectrum = spectrum?;
         let mut lengths = vec![f64::INFINITY; self.input_count];
-        for (i, &place) in self.indices.iter().enumerate() {
-            lengths[place] = spectrum.length(i);
+        for (i, &column) in self.indices.iter().enumerate() {
+            lengths[column] = spectrum.length(i);
         }
         Some(Spectrum { lengths, ..spectrum })
     }
 }
 
 /// Returns whether a character needs no quotes in a name.
-pub(super) fn is_bare(c: char) -> bool {
+pub(super) fn is_bare_name_char(c: char) -> bool {
     !c.is_whitespace() && !",()[]\"".contains(c)
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for ColumnSelector {
 /// Returns a name that parses back: quoted if it contains special characters, with quotes doubled.
 fn quoted(name: &str) -> String {
     let dots = name.contains("..") || name.starts_with('.') || name.ends_with('.');
-    if !name.is_empty() && !dots && name.chars().all(is_bare) {
+    if !name.is_empty() && !dots && name.chars().all(is_bare_name_char) {
         return name.to_string();
     }
     format!("\"{}\"", name.replace('"', "\"\""))

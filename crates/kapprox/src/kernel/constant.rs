@@ -9,15 +9,15 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
-use super::{Kernel, Law, Profile, direct::inner_product_kernel};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
+use super::{FrequencyDistribution, Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[KernelParameter::number(
         "value",
         1.0,
-        Range::NotNegative,
+        ParameterRange::NotNegative,
         "a negative constant breaks positive definiteness",
     )],
     properties: KernelProperties::TRANSLATION_INVARIANT,
@@ -47,7 +47,7 @@ impl Profile for Constant {
     }
 
     /// Returns the distribution of the single frequency 0.
-    fn law(&self) -> Option<Law> {
-        Some(Law::radial(|_| 0.0))
+    fn law(&self) -> Option<FrequencyDistribution> {
+        Some(FrequencyDistribution::radial(|_| 0.0))
     }
 }

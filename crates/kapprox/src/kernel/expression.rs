@@ -47,35 +47,36 @@ impl Kernel {
     /// resolved to a position.
     #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
-        tree(&self.0)
+        expression_of(&self.0)
     }
 }
 
-fn tree(node: &Node) -> Option<Expression> {
-    let all = |nodes: &[Node]| nodes.iter().map(tree).collect::<Option<Vec<_>>>();
+fn expression_of(node: &Node) -> Option<Expression> {
+    let expressions_of = |nodes: &[Node]| nodes.iter().map(expression_of).collect::<Option<Vec<_>>>();
     Some(match node {
-        Node::Call(call) => return kernel(call),
-        Node::Scaled(factor, node) => Expression::Scaled(*factor, Box::new(tree(node)?)),
-        Node::Applied(KernelTransform::Exp, node) => Expression::Exp(Box::new(tree(node)?)),
-        Node::Applied(KernelTransform::Power(power), node) => Expression::Power(*power, Box::new(tree(node)?)),
-        Node::Applied(KernelTransform::Normalised, node) => Expression::Normalised(Box::new(tree(node)?)),
-        Node::Applied(KernelTransform::Mean(p), node) => Expression::Mean(*p, Box::new(tree(node)?)),
-        Node::Product(nodes) => Expression::Product(all(nodes)?),
-        Node::Sum(nodes) => Expression::Sum(all(nodes)?),
+        Node::Call(call) => return call_expression(call),
+        Node::Scaled(factor, node) => Expression::Scaled(*factor, Box::new(expression_of(node)?)),
+        Node::Applied(KernelTransform::Exp, node) => Expression::Exp(Box::new(expression_of(node)?)),
+        Node::Applied(KernelTransform::Power(power), node) => Expression::Power(*power, Box::new(expression_of(node)?)),
+        Node::Applied(KernelTransform::Normalised, node) => Expression::Normalised(Box::new(expression_of(node)?)),
+        Node::Applied(KernelTransform::Mean(p), node) => Expression::Mean(*p, Box::new(expression_of(node)?)),
+        Node::Product(nodes) => Expression::Product(expressions_of(nodes)?),
+        Node::Sum(nodes) => Expression::Sum(expressions_of(nodes)?),
     })
 }
 
-fn kernel(call: &Call) -> Option<Expression> {
-    let number = |value: &Value| match value {
+fn call_expression(call: &Call) -> Option<Expression> {
+    let numbers_of = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
-        Value::Each(numbers) => Some(numbers.clone()),
+        Value::List(numbers) => Some(numbers.clone()),
         Value::OverInputCount(_) | Value::Median | Value::Auto => None,
     };
     let named = call.family.parameters.iter().zip(&call.values);
-    let parameters = named.map(|(parameter, value)| Some((parameter.name, number(value)?))).collect::<Option<_>>()?;
+    let parameters =
+        named.map(|(parameter, value)| Some((parameter.name, numbers_of(value)?))).collect::<Option<_>>()?;
     let columns = match (&call.columns, call.column_indices()) {
         (None, _) => None,
-        (Some(_), Some(places)) => Some(places.iter().collect()),
+        (Some(_), Some(indices)) => Some(indices.iter().collect()),
         (Some(_), None) => return None,
     };
     Some(Expression::Kernel { family: call.family.name, parameters, columns })

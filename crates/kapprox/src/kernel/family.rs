@@ -33,14 +33,14 @@ pub struct KernelFamily {
     /// Example expression that gives every parameter.
     pub example: &'static str,
     /// Constructor of the kernel `text` from parameter values, which are in order and in range.
-    pub build: Build,
+    pub build: BuildFn,
     /// Constructor of the kernel whose only parameter is a list with one number per feature; `None`
     /// if a list has no meaning.
-    pub build_list: Option<Build>,
+    pub build_list: Option<BuildFn>,
 }
 
 /// A function that builds the kernel `text` from the values of its parameters.
-pub type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
+pub type BuildFn = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
 
 impl KernelFamily {
     /// Returns the family of a positive definite kernel without parameters, defined for every
@@ -48,7 +48,7 @@ impl KernelFamily {
     ///
     /// `build` receives the expression, which [`spec`](super::KernelFunction::spec) must return,
     /// and the values of the parameters.
-    pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
+    pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: BuildFn) -> Self {
         Self {
             name,
             formula,
@@ -191,7 +191,7 @@ pub struct KernelParameter {
     /// Default value.
     pub default: Value,
     /// Allowed numbers.
-    pub range: Range,
+    pub range: ParameterRange,
     /// Reason why other numbers are rejected, for messages.
     pub reason: &'static str,
 }
@@ -199,7 +199,7 @@ pub struct KernelParameter {
 impl KernelParameter {
     /// Returns a parameter with a numeric default; `reason` says why numbers outside `range` are
     /// rejected.
-    pub const fn number(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
+    pub const fn number(name: &'static str, default: f64, range: ParameterRange, reason: &'static str) -> Self {
         Self { name, default: Value::Number(default), range, reason }
     }
 
@@ -216,7 +216,7 @@ pub enum Value {
     /// A finite number.
     Number(f64),
     /// A finite number for each feature.
-    Each(Vec<f64>),
+    List(Vec<f64>),
     /// This number over the number of features that the kernel uses, such as 1/d; for a length
     /// scale it is a [rate](KernelFamily::rate).
     OverInputCount(f64),
@@ -235,20 +235,20 @@ impl From<f64> for Value {
 /// One length scale per column.
 impl<const D: usize> From<[f64; D]> for Value {
     fn from(numbers: [f64; D]) -> Self {
-        Self::Each(numbers.to_vec())
+        Self::List(numbers.to_vec())
     }
 }
 
 /// One length scale per column.
 impl From<Vec<f64>> for Value {
     fn from(numbers: Vec<f64>) -> Self {
-        Self::Each(numbers)
+        Self::List(numbers)
     }
 }
 
 /// The finite numbers that a parameter may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Range {
+pub enum ParameterRange {
     /// Any finite number.
     Any,
     /// Above 0.
@@ -266,7 +266,7 @@ pub enum Range {
     OneOf(&'static [f64]),
 }
 
-impl Range {
+impl ParameterRange {
     /// Returns whether `value` is allowed.
     pub fn contains(self, value: f64) -> bool {
         value.is_finite()
@@ -282,7 +282,7 @@ impl Range {
     }
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for ParameterRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => write!(f, "finite"),
@@ -303,6 +303,6 @@ pub(super) const GAMMA: &str = "gamma";
 pub(super) const SIGMA: KernelParameter = KernelParameter {
     name: "sigma",
     default: Value::Auto,
-    range: Range::Positive,
+    range: ParameterRange::Positive,
     reason: "it is a length that distances are divided by",
 };

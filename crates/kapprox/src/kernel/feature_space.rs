@@ -70,7 +70,7 @@ impl Centre {
     pub fn squared_distances(&self, diagonal: &[f64], k: MatRef<'_, f64>) -> Vec<f64> {
         assert_eq!((diagonal.len(), self.columns.len()), (k.nrows(), k.ncols()), "k must be b x n");
         let with_mean = |i: usize| k.row(i).iter().sum::<f64>() / self.columns.len() as f64;
-        diagonal.iter().enumerate().map(|(i, own)| (own - 2.0 * with_mean(i) + self.mean).max(0.0)).collect()
+        diagonal.iter().enumerate().map(|(i, k_xx)| (k_xx - 2.0 * with_mean(i) + self.mean).max(0.0)).collect()
     }
 }
 

@@ -15,7 +15,7 @@
 
 use super::distance_argument::{AtZero, l2};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{Kernel, Law, Profile, points::Lengths};
+use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -56,8 +56,8 @@ impl Profile for Gaussian {
         Some(inlined!(|squared: T| rate * squared.halvings()))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2), so its frequencies have variance 2 ln 2
-        Some(Law::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
+        Some(FrequencyDistribution::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
     }
 }

@@ -5,7 +5,7 @@
 //! Euclidean distance see [`matern`](super::matern) with nu = 0.5.
 
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
-use super::{Kernel, Law, Profile, distance_argument::l1};
+use super::{FrequencyDistribution, Kernel, Profile, distance_argument::l1};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -39,8 +39,8 @@ impl Profile for Laplacian {
         Some(inlined!(|distance: T| rate * distance.halvings()))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         // 2^(−r) has Cauchy distributed frequencies of scale ln 2
-        Some(Law::product(|u| std::f64::consts::LN_2 * (std::f64::consts::PI * (u - 0.5)).tan()))
+        Some(FrequencyDistribution::product(|u| std::f64::consts::LN_2 * (std::f64::consts::PI * (u - 0.5)).tan()))
     }
 }

@@ -65,14 +65,14 @@ impl Kernel {
         self.require_columns()?;
         let mut medians = Vec::new();
         let mut median = |call: &Call, metric| {
-            let (places, key) = (call.column_indices(), (metric, call.column_indices().cloned()));
+            let (column_indices, key) = (call.column_indices(), (metric, call.column_indices().cloned()));
             if let Some((_, median)) = medians.iter().find(|(other, _)| *other == key) {
                 return Ok(*median);
             }
-            let median = match places {
+            let median = match column_indices {
                 None => median_distance(sample, weights, metric, call.sparse_columns.is_some())?,
-                Some(places) => {
-                    let indices: Vec<_> = places.iter().collect();
+                Some(column_indices) => {
+                    let indices: Vec<_> = column_indices.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), indices.len(), |i, k| sample[(i, indices[k])]);
                     median_distance(columns.as_ref(), weights, metric, false)?
                 }
@@ -132,7 +132,7 @@ impl Kernel {
                     Value::OverInputCount(_) if parameter.is_length() => {
                         Err(self.unresolved_error("/d", INPUT_COUNT_UNKNOWN))
                     }
-                    Value::Each(list) => Ok(Value::Each(list.iter().map(scale).collect::<Result<_>>()?)),
+                    Value::List(list) => Ok(Value::List(list.iter().map(scale).collect::<Result<_>>()?)),
                     other => Ok(other.clone()),
                 }
             };

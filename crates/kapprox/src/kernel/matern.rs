@@ -18,14 +18,14 @@
 //! ```
 
 use super::distance_argument::{AtZero, l2};
-use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, Range, SIGMA, Value};
-use super::{Kernel, Law, Profile, points::Lengths};
+use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, ParameterRange, SIGMA, Value};
+use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
 pub(super) const NU: KernelParameter =
-    KernelParameter::number("nu", 1.5, Range::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
+    KernelParameter::number("nu", 1.5, ParameterRange::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
@@ -70,9 +70,9 @@ impl Kernel {
 
 /// Returns the distribution of the frequencies: Student's t in every direction, with 2ν degrees of
 /// freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006, equation 4.15).
-fn student_t(freedom: f64) -> Option<Law> {
+fn student_t(freedom: f64) -> Option<FrequencyDistribution> {
     let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
-    Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
+    Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
 /// Limit on the argument: 2^−`FAR` is 0 in f32 and f64, and for larger arguments (1 + r) exp(−r)
@@ -99,7 +99,7 @@ impl Profile for Half {
         }))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         student_t(1.0)
     }
 }
@@ -122,7 +122,7 @@ impl Profile for ThreeHalves {
         Some(inlined!(|squared: T| rate * squared.root().halvings()))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         student_t(3.0)
     }
 }
@@ -148,7 +148,7 @@ impl Profile for FiveHalves {
         }))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         student_t(5.0)
     }
 }

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_row_of_weight_2_is_that_row_twice() {
-        let of = |points: &[f64], weights: &[f64]| {
+        let weighted_median = |points: &[f64], weights: &[f64]| {
             median_distance(MatRef::from_row_major_slice(points, points.len(), 1), weights, Distance::L1, false)
         };
         for (points, weights) in [
@@ -146,9 +146,13 @@ mod tests {
         ] {
             let again = |(point, weight): (&f64, &f64)| vec![*point; *weight as usize];
             let repeated: Vec<f64> = points.iter().zip(&weights).flat_map(again).collect();
-            assert_eq!(of(&points, &weights).unwrap(), of(&repeated, &[]).unwrap(), "{points:?} {weights:?}");
+            assert_eq!(
+                weighted_median(&points, &weights).unwrap(),
+                weighted_median(&repeated, &[]).unwrap(),
+                "{points:?} {weights:?}"
+            );
         }
-        assert_eq!(of(&[2.0, 2.0], &[1.0, 3.0]).unwrap(), 1.0);
+        assert_eq!(weighted_median(&[2.0, 2.0], &[1.0, 3.0]).unwrap(), 1.0);
     }
 
     #[test]

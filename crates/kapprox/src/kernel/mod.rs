@@ -73,7 +73,7 @@ pub mod subset;
 
 #[doc(hidden)]
 pub use expression::Expression;
-pub use family::{Build, Distance, Domain, KernelFamily, KernelParameter, KernelProperties, Range, Value};
+pub use family::{BuildFn, Distance, Domain, KernelFamily, KernelParameter, KernelProperties, ParameterRange, Value};
 #[doc(hidden)]
 pub use family::{ExplicitForm, Homogeneous};
 pub(crate) use fixed_kernel::FixedKernel;
@@ -87,7 +87,7 @@ pub use pointwise::pointwise;
 pub(crate) use profile::Profile;
 pub use registry::{by_name, register, registry};
 pub use spec::Kernel;
-pub use spectrum::{Draw, Law, Spectrum};
+pub use spectrum::{FrequencyDistribution, Sampler, Spectrum};
 pub(crate) use terms::Products;
 
 use crate::{PrecisionPair, Real};

@@ -153,7 +153,7 @@ impl Call {
     /// Returns the kernel on `d` features in total, with a number for each fraction of the number
     /// of features, such as `1/d`.
     pub(super) fn with_input_count(self, d: usize) -> Self {
-        let d = self.column_indices().map_or(d, |places| places.len()).max(1) as f64;
+        let d = self.column_indices().map_or(d, |indices| indices.len()).max(1) as f64;
         let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {
             (Value::OverInputCount(number), Some(rate)) if parameter.is_length() => {
                 Value::Number(rate(number / d).min(f64::MAX))
@@ -174,9 +174,9 @@ impl Call {
     }
 
     pub(super) fn check_input_count(&self, d: usize) -> Result<()> {
-        let features = self.column_indices().map_or(d, |places| places.len());
+        let features = self.column_indices().map_or(d, |indices| indices.len());
         let wrong = |why| Err(Error::InputCount { kernel: self.family.name, features, why });
-        if let [Value::Each(list)] = &self.values[..]
+        if let [Value::List(list)] = &self.values[..]
             && list.len() != features
         {
             return wrong(format!("but the list has {} numbers; give one for each input", list.len()));
@@ -190,9 +190,9 @@ impl Call {
             // kernels without sparse support were rejected when the points were declared sparse
             return kernel.typed::<f64>().on_sparse().unwrap_or(kernel);
         }
-        let Some(places) = self.column_indices() else { return self.build_unrestricted(text) };
+        let Some(indices) = self.column_indices() else { return self.build_unrestricted(text) };
         let unrestricted = Self { columns: None, ..self.clone() };
-        embedded_kernel(text, places.clone(), unrestricted.build_unrestricted(unrestricted.to_string()))
+        embedded_kernel(text, indices.clone(), unrestricted.build_unrestricted(unrestricted.to_string()))
     }
 
     /// Returns whether every number is in the range of its parameter. Parsed numbers are in range;
@@ -200,7 +200,7 @@ impl Call {
     pub(super) fn is_valid(&self) -> bool {
         self.family.parameters.iter().zip(&self.values).all(|(parameter, value)| match value {
             Value::Number(number) => parameter.range.contains(*number),
-            Value::Each(numbers) => {
+            Value::List(numbers) => {
                 self.family.build_list.is_some() && numbers.iter().all(|number| parameter.range.contains(*number))
             }
             Value::OverInputCount(_) | Value::Median | Value::Auto => parameter.is_length(),
@@ -214,7 +214,7 @@ impl Call {
 
     fn build_unrestricted(&self, text: String) -> Arc<dyn AnyKernel> {
         match (self.values.as_slice(), self.family.build_list) {
-            ([Value::Each(list)], Some(each)) => each(text, list),
+            ([Value::List(list)], Some(each)) => each(text, list),
             _ => {
                 let number = |value: &Value| value.number().unwrap_or(f64::NAN);
                 (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
@@ -276,7 +276,7 @@ impl fmt::Display for Value {
             Self::Median => f.write_str("median"),
             Self::Auto => f.write_str("auto"),
             Self::OverInputCount(number) => write!(f, "{}/d", Self::Number(*number)),
-            Self::Each(numbers) => {
+            Self::List(numbers) => {
                 let numbers: Vec<_> = numbers.iter().map(|number| Self::Number(*number).to_string()).collect();
                 write!(f, "[{}]", numbers.join(", "))
             }

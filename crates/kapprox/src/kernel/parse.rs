@@ -1,10 +1,10 @@
 //! Parses kernel expressions by recursive descent; every error points at a character.
 
 use super::column_choice::{ColumnChoice, ColumnSelector};
-use super::family::{GAMMA, KernelFamily, KernelParameter, Range, Value};
+use super::family::{GAMMA, KernelFamily, KernelParameter, ParameterRange, Value};
 use super::node::{Call, Node};
 use super::registry::{by_name, names};
-use super::tokens::{Parser, RANGE, is_name_start};
+use super::tokens::{Parser, RANGE_SEPARATOR, is_name_start};
 use super::transform::{MIN_ORDER, ORDER, TRANSFORMS};
 use crate::{Error, Result};
 use kpass::shown;
@@ -95,7 +95,7 @@ impl Parser<'_> {
             Some('(') => self.parentheses()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '.' | '-' | '+') => {
                 let start = self.position;
-                let number = self.number()?;
+                let number = self.parse_number()?;
                 if number < 0.0 {
                     return self.fail_at(start, format!("a factor must be >= 0, got {}", Value::Number(number)));
                 }
@@ -121,7 +121,7 @@ impl Parser<'_> {
 
     fn call(&mut self) -> Result<Node> {
         let start = self.position;
-        let name = self.name();
+        let name = self.parse_name();
         if let Some(node) = self.transform(&name)? {
             return Ok(node);
         }
@@ -134,14 +134,18 @@ impl Parser<'_> {
         let values = values
             .into_iter()
             .zip(family.parameters)
-            .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
+            .map(|(value, p)| value.unwrap_or_else(|| p.default.clone()))
             .collect();
         Ok(Node::Call(Call { family, values, columns, sparse_columns: None }))
     }
 
     fn unknown_kernel(&self, at: usize, name: String) -> Error {
-        let known = names();
-        let message = format!("unknown kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
+        let kernel_names = names();
+        let message = format!(
+            "unknown kernel '{name}'{}; choose one of {}",
+            nearest(&name, &kernel_names),
+            kernel_names.join(", ")
+        );
         let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
         Error::UnknownKernel { name, text, at, message }
     }
@@ -153,18 +157,19 @@ impl Parser<'_> {
         self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
         let node = Box::new(self.nested(self.position)?);
         let mut number = parameter.as_ref().map_or(0.0, |parameter| parameter.2);
-        if let Some((wanted, range, _, reason)) = parameter.as_ref().filter(|_| self.accept(',')) {
+        if let Some((parameter_name, range, _, reason)) = parameter.as_ref().filter(|_| self.accept(',')) {
             self.skip_space();
             let start = self.position;
-            if self.name() != *wanted {
-                return self.fail_at(start, format!("expected {wanted}=…, the only parameter of {name}"));
+            if self.parse_name() != *parameter_name {
+                return self.fail_at(start, format!("expected {parameter_name}=…, the only parameter of {name}"));
             }
             self.expect('=', "'='")?;
             self.skip_space();
             let start = self.position;
-            number = self.number_of(wanted, *range, reason)?;
+            number = self.number_of(parameter_name, *range, reason)?;
             if range == &ORDER.1 && number > 0.0 && number < MIN_ORDER {
-                let why = format!("{wanted} must be 0 or at least {MIN_ORDER}: powers below are lost to rounding");
+                let why =
+                    format!("{parameter_name} must be 0 or at least {MIN_ORDER}: powers below are lost to rounding");
                 return self.fail_at(start, why);
             }
         }
@@ -181,14 +186,19 @@ impl Parser<'_> {
         self.skip_space();
         let start = self.position;
         let rate = family.rate.map(|_| GAMMA);
-        let known: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).chain(rate).collect();
-        let expected = format!("a parameter of {}, as in {}=… (it has: {})", family.name, known[0], known.join(", "));
-        let name = self.name();
+        let parameter_names: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).chain(rate).collect();
+        let expected = format!(
+            "a parameter of {}, as in {}=… (it has: {})",
+            family.name,
+            parameter_names[0],
+            parameter_names.join(", ")
+        );
+        let name = self.parse_name();
         if name.is_empty() {
             return self.fail(format!("expected {expected}, got {}", self.describe_next()));
         }
-        let Some(index) = known.iter().position(|&known| known == name) else {
-            let near = nearest(&name, &known);
+        let Some(index) = parameter_names.iter().position(|&known| known == name) else {
+            let near = nearest(&name, &parameter_names);
             return self
                 .fail_at(start, format!("{} has no parameter '{name}'{near}; expected {expected}", family.name));
         };
@@ -215,7 +225,7 @@ impl Parser<'_> {
     fn rate(&mut self, length: &KernelParameter, to_length: fn(f64) -> f64) -> Result<Value> {
         self.skip_space();
         let start = self.position;
-        let number = self.number()?;
+        let number = self.parse_number()?;
         if !length.range.contains(number) || !length.range.contains(to_length(number)) {
             let got = Value::Number(number);
             return self
@@ -230,7 +240,7 @@ impl Parser<'_> {
         }
         self.skip_space();
         let start = self.position;
-        match self.name().as_str() {
+        match self.parse_name().as_str() {
             "d" => Ok(true),
             _ => self.fail_at(start, "expected d, the number of features, as in gamma=1/d"),
         }
@@ -246,13 +256,13 @@ impl Parser<'_> {
     }
 
     fn selector(&mut self) -> Result<ColumnSelector> {
-        let first = self.column()?;
+        let first = self.parse_column()?;
         self.skip_space();
-        if !self.characters[self.position..].starts_with(&RANGE) {
+        if !self.characters[self.position..].starts_with(&RANGE_SEPARATOR) {
             return Ok(ColumnSelector::Pattern(first));
         }
-        self.position += RANGE.len();
-        Ok(ColumnSelector::Range(first, self.column()?))
+        self.position += RANGE_SEPARATOR.len();
+        Ok(ColumnSelector::Range(first, self.parse_column()?))
     }
 
     fn value(&mut self, family: &KernelFamily, parameter: &KernelParameter) -> Result<Value> {
@@ -266,10 +276,10 @@ impl Parser<'_> {
             let each = format!("each {name}");
             let numbers = self.separated(',', |parser| Ok(parser.number_of(&each, *range, reason)? + 0.0))?;
             self.expect(']', "',' or ']'")?;
-            return Ok(Value::Each(numbers));
+            return Ok(Value::List(numbers));
         }
         if self.peek().is_some_and(is_name_start) {
-            let word = self.name();
+            let word = self.parse_name();
             return match word.as_str() {
                 "median" if parameter.is_length() => Ok(Value::Median),
                 "auto" if parameter.is_length() => Ok(Value::Auto),
@@ -280,7 +290,9 @@ impl Parser<'_> {
         let number = self.number_of(name, *range, reason)?;
         if self.over_input_count()? {
             return match range {
-                Range::Positive | Range::NotNegative if !parameter.is_length() => Ok(Value::OverInputCount(number)),
+                ParameterRange::Positive | ParameterRange::NotNegative if !parameter.is_length() => {
+                    Ok(Value::OverInputCount(number))
+                }
                 _ => self.fail_at(start, format!("{name} of {} cannot be divided by d", family.name)),
             };
         }
@@ -288,10 +300,10 @@ impl Parser<'_> {
     }
 
     /// Parses a number; the error for a number outside `range` states the range and the reason.
-    fn number_of(&mut self, what: &str, range: Range, reason: &str) -> Result<f64> {
+    fn number_of(&mut self, what: &str, range: ParameterRange, reason: &str) -> Result<f64> {
         self.skip_space();
         let start = self.position;
-        let number = self.number()?;
+        let number = self.parse_number()?;
         match range.contains(number) {
             true => Ok(number),
             false => self.fail_at(start, format!("{what} must be {range}, got {}: {reason}", Value::Number(number))),
@@ -300,8 +312,8 @@ impl Parser<'_> {
 }
 
 /// Returns `" (did you mean 'gaussian'?)"` if a known name is similar to `name` or starts with it.
-fn nearest(name: &str, known: &[&str]) -> String {
-    let by_prefix = || known.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
-    let near = kpass::names::nearest(name, known.iter().copied()).or_else(by_prefix);
-    near.map_or(String::new(), |known| format!(" (did you mean '{known}'?)"))
+fn nearest(name: &str, names: &[&str]) -> String {
+    let by_prefix = || names.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
+    let near = kpass::names::nearest(name, names.iter().copied()).or_else(by_prefix);
+    near.map_or(String::new(), |similar| format!(" (did you mean '{similar}'?)"))
 }

@@ -10,16 +10,21 @@
 //! probability that two independent Poisson numbers of mean a/2 differ by k (Skellam 1946).
 
 use super::embedded::{Embedding, embedded_kernel};
-use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
-use super::{Kernel, Law, Spectrum, gaussian};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
+use super::{FrequencyDistribution, Kernel, Spectrum, gaussian};
 use crate::{Real, real::cosine_sine, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number("period", 1.0, Range::Positive, "it is a length that distances are divided by"),
-        KernelParameter::number("sigma", 1.0, Range::Positive, "it is a length on the unit circle"),
+        KernelParameter::number(
+            "period",
+            1.0,
+            ParameterRange::Positive,
+            "it is a length that distances are divided by",
+        ),
+        KernelParameter::number("sigma", 1.0, ParameterRange::Positive, "it is a length on the unit circle"),
     ],
     properties: KernelProperties { periodic: true, ..KernelProperties::TRANSLATION_INVARIANT },
     ..KernelFamily::new(
@@ -86,7 +91,7 @@ impl Embedding for Circles {
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
         let draw = move |rng: &mut dyn rand::Rng| count.sample(rng) - count.sample(rng);
-        let law = Law::Product { draw: Arc::new(draw), quantile: None };
+        let law = FrequencyDistribution::Product { draw: Arc::new(draw), quantile: None };
         Some(Spectrum::new(law, self.period / std::f64::consts::TAU))
     }
 }

@@ -9,7 +9,7 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{ExplicitForm, KernelFamily, KernelParameter, Range};
+use super::family::{ExplicitForm, KernelFamily, KernelParameter, ParameterRange};
 use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
@@ -18,16 +18,21 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number(
             "degree",
             3.0,
-            Range::Integer { from: 1, to: MAX_DEGREE },
+            ParameterRange::Integer { from: 1, to: MAX_DEGREE },
             "only integer powers are positive definite, and higher powers overflow",
         ),
         KernelParameter::number(
             "gamma",
             1.0,
-            Range::Positive,
+            ParameterRange::Positive,
             "a negative factor breaks positive definiteness, and 0 leaves a constant",
         ),
-        KernelParameter::number("c0", 1.0, Range::NotNegative, "a negative constant breaks positive definiteness"),
+        KernelParameter::number(
+            "c0",
+            1.0,
+            ParameterRange::NotNegative,
+            "a negative constant breaks positive definiteness",
+        ),
     ],
     explicit: Some(ExplicitForm::Polynomial),
     ..KernelFamily::new(

@@ -7,7 +7,7 @@ use super::panel::{Block, Finish};
 use super::points::{Frame, row};
 use super::sweep::{self, DifferenceFold};
 use super::{
-    AnyKernel, KernelFunction, Law, Spectrum, check_shapes, few_rows, sparse::SparseKernel,
+    AnyKernel, FrequencyDistribution, KernelFunction, Spectrum, check_shapes, few_rows, sparse::SparseKernel,
     sparse_argument::SparseArgument, terms::Term,
 };
 use crate::Real;
@@ -35,7 +35,7 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     }
     /// Returns the distribution of the kernel's frequencies, in units of one over the length scale;
     /// see [`KernelFunction::spectrum`].
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         None
     }
 }
@@ -148,7 +148,7 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
 
     fn spectrum(&self) -> Option<Spectrum> {
         let amplitude = self.profile.function::<f64>()(0.0);
-        Some(Spectrum { law: self.profile.law()?, lengths: self.argument.lengths(), amplitude })
+        Some(Spectrum { distribution: self.profile.law()?, lengths: self.argument.lengths(), amplitude })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
@@ -186,10 +186,10 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
         let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
         let (mut argument, mut value) = (0.0, profile(0.0).saturate());
         for (i, out) in out.iter_mut().enumerate() {
-            let own = self.argument.self_argument(row(x, i, &mut spare));
+            let self_argument = self.argument.self_argument(row(x, i, &mut spare));
             // a distance of a point to itself is always 0: one evaluation serves all rows
-            if own != argument {
-                (argument, value) = (own, profile(own).saturate());
+            if self_argument != argument {
+                (argument, value) = (self_argument, profile(self_argument).saturate());
             }
             *out = value;
         }

@@ -6,8 +6,8 @@
 //! 2006, equation 4.19).
 
 use super::distance_argument::{AtZero, l2};
-use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, Range, SIGMA, Value};
-use super::{Kernel, Law, Profile, points::Lengths};
+use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, ParameterRange, SIGMA, Value};
+use super::{FrequencyDistribution, Kernel, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 
@@ -16,7 +16,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number(
             "alpha",
             1.0,
-            Range::Positive,
+            ParameterRange::Positive,
             "the kernel mixes Gaussian kernels by a gamma distribution with this shape",
         ),
         SIGMA,
@@ -64,9 +64,9 @@ impl Profile for RationalQuadratic {
         }))
     }
 
-    fn law(&self) -> Option<Law> {
+    fn law(&self) -> Option<FrequencyDistribution> {
         // a mixture of exp(−τ r²) with gamma-distributed τ
         let gamma = rand_distr::Gamma::new(self.alpha, 1.0).ok()?;
-        Some(Law::radial(move |rng| (2.0 * gamma.sample(rng)).sqrt()))
+        Some(FrequencyDistribution::radial(move |rng| (2.0 * gamma.sample(rng)).sqrt()))
     }
 }

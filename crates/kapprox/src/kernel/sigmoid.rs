@@ -11,7 +11,7 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{KernelFamily, KernelParameter, KernelProperties, Range};
+use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
 use super::{Kernel, Profile, direct::inner_product_kernel};
 use crate::Real;
 
@@ -20,10 +20,10 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number(
             "gamma",
             1.0,
-            Range::Positive,
+            ParameterRange::Positive,
             "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
         ),
-        KernelParameter::number("c0", 1.0, Range::Any, "it is a number"),
+        KernelParameter::number("c0", 1.0, ParameterRange::Any, "it is a number"),
     ],
     positive_definite: false,
     properties: KernelProperties::BOUNDED,

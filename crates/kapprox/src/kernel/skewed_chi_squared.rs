@@ -10,7 +10,7 @@
 
 use super::direct::{Factors, difference_kernel};
 use super::embedded::{Embedding, embedded_kernel};
-use super::family::{Domain, ExplicitForm, KernelFamily, KernelParameter, KernelProperties, Range};
+use super::family::{Domain, ExplicitForm, KernelFamily, KernelParameter, KernelProperties, ParameterRange};
 use super::{sweep::DifferenceFold, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
@@ -19,7 +19,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[KernelParameter::number(
         "skew",
         1.0,
-        Range::Positive,
+        ParameterRange::Positive,
         "it is added to values that may be 0, and their logarithm is taken",
     )],
     domain: Domain::NotNegative,

@@ -42,13 +42,13 @@ impl InvertedIndex {
         let (mut triples, mut spare) = (Vec::new(), Vec::new());
         let mut norms = Vec::with_capacity(points.nrows());
         for j in 0..points.nrows() {
-            let (places, values) = entries(row(points, j, &mut spare));
+            let (columns, values) = entries(row(points, j, &mut spare));
             triples.extend(
-                places.iter().zip(values).map(|(place, value)| (place.to_f64() as u32, j as u32, value.to_f64())),
+                columns.iter().zip(values).map(|(column, value)| (column.to_f64() as u32, j as u32, value.to_f64())),
             );
             norms.push(argument.norm(values));
         }
-        triples.sort_unstable_by_key(|(place, j, _)| u64::from(*place) << 32 | u64::from(*j));
+        triples.sort_unstable_by_key(|(column, j, _)| u64::from(*column) << 32 | u64::from(*j));
         let mut index = Self { slots: Vec::new(), starts: Vec::new(), entries: Vec::new(), argument, norms };
         let features = || triples.chunk_by(|a, b| a.0 == b.0);
         index.slots = vec![(0, EMPTY_SLOT); (2 * features().count()).next_power_of_two().max(2)];
@@ -67,16 +67,16 @@ impl InvertedIndex {
 
     /// Returns the first slot to search for a feature: multiplicative hashing with 2^64 over the
     /// golden ratio (Knuth, section 6.4).
-    fn slot(&self, place: u32) -> usize {
-        (u64::from(place).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
+    fn slot(&self, column: u32) -> usize {
+        (u64::from(column).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
     }
 
-    fn feature(&self, place: u32) -> &[(u32, f64)] {
-        let mut slot = self.slot(place);
+    fn feature(&self, column: u32) -> &[(u32, f64)] {
+        let mut slot = self.slot(column);
         loop {
             match self.slots[slot] {
                 (_, EMPTY_SLOT) => return &[],
-                (found, number) if found == place => {
+                (slot_column, number) if slot_column == column => {
                     let number = number as usize;
                     return &self.entries[self.starts[number] as usize..self.starts[number + 1] as usize];
                 }
@@ -87,11 +87,11 @@ impl InvertedIndex {
 
     /// Writes the sums of a point with all points, and returns its norm.
     fn sums<T: Real>(&self, point: &[T], sums: &mut [f64]) -> f64 {
-        let (places, values) = entries(point);
+        let (columns, values) = entries(point);
         sums.fill(0.0);
-        for (place, value) in places.iter().zip(values) {
+        for (column, value) in columns.iter().zip(values) {
             let value = value.to_f64();
-            let points = self.feature(place.to_f64() as u32);
+            let points = self.feature(column.to_f64() as u32);
             // the kind of term is matched once for all points, not once per point
             match self.argument {
                 SparseArgument::Product | SparseArgument::SquaredDistance { .. } => {

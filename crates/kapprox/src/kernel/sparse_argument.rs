@@ -105,20 +105,20 @@ fn sum_over_pairs((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) 
 /// Returns x·z from points scaled to at most 1: only the last product can overflow.
 fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
     let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
-    let (of_x, of_z) = (largest(&x), largest(&z));
-    let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / of_x * (z / of_z)).sum();
+    let (x_largest, z_largest) = (largest(&x), largest(&z));
+    let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / x_largest * (z / z_largest)).sum();
     // an order that does not change if x and z are exchanged
-    (sum * of_x.max(of_z) * of_x.min(of_z)).clamp(-f64::MAX, f64::MAX)
+    (sum * x_largest.max(z_largest) * x_largest.min(z_largest)).clamp(-f64::MAX, f64::MAX)
 }
 
 /// Returns the values of two points for each feature that at least one of them has.
 pub(super) fn align_entries<T: Real>(x: &[T], z: &[T]) -> (Vec<f64>, Vec<f64>) {
-    let ((x_places, x_values), (z_places, z_values)) = (entries(x), entries(z));
+    let ((x_indices, x_values), (z_indices, z_values)) = (entries(x), entries(z));
     let (mut i, mut j, mut aligned) = (0, 0, (Vec::new(), Vec::new()));
-    while i < x_places.len() || j < z_places.len() {
-        let (of_x, of_z) = (x_places.get(i), z_places.get(j));
-        let has_x = of_x.is_some_and(|place| of_z.is_none_or(|other| place <= other));
-        let has_z = of_z.is_some_and(|place| of_x.is_none_or(|other| place <= other));
+    while i < x_indices.len() || j < z_indices.len() {
+        let (x_index, z_index) = (x_indices.get(i), z_indices.get(j));
+        let has_x = x_index.is_some_and(|index| z_index.is_none_or(|other| index <= other));
+        let has_z = z_index.is_some_and(|index| x_index.is_none_or(|other| index <= other));
         aligned.0.push(if has_x { x_values[i].to_f64() } else { 0.0 });
         aligned.1.push(if has_z { z_values[j].to_f64() } else { 0.0 });
         (i, j) = (i + usize::from(has_x), j + usize::from(has_z));

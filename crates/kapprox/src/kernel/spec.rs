@@ -309,7 +309,7 @@ impl Kernel {
         for call in self.0.calls().into_iter().filter(|call| call.family.domain != Domain::Any) {
             let domain = call.family.domain;
             let columns: Vec<usize> =
-                call.column_indices().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
+                call.column_indices().map_or_else(|| (0..x.ncols()).collect(), |indices| indices.iter().collect());
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
                 // the first half of a sparse row contains column numbers, and every domain contains

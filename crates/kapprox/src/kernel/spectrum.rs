@@ -10,13 +10,13 @@ use rand::{Rng, RngExt};
 use std::{fmt, sync::Arc};
 
 /// A function that draws a random number.
-pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
+pub type Sampler = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
 
 /// The distribution of the frequencies of a kernel.
 #[derive(Clone, Debug)]
 pub struct Spectrum {
     /// Distribution of frequencies for unit length scales.
-    pub law: Law,
+    pub distribution: FrequencyDistribution,
     /// Length scale of each feature, or one for all; coordinate c of a frequency is divided by the
     /// length scale of feature c.
     pub lengths: Vec<f64>,
@@ -27,15 +27,15 @@ pub struct Spectrum {
 /// A distribution of frequencies in d dimensions.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum Law {
+pub enum FrequencyDistribution {
     /// ω = s g with g standard normal in d dimensions and an independent random s ≥ 0: the kernels
     /// of ‖x − z‖₂ that are scale mixtures of Gaussians.
-    Radial(Draw),
+    Radial(Sampler),
     /// Independent coordinates with the same distribution: kernels that are products over the
     /// features.
     Product {
         /// Sampler of a coordinate.
-        draw: Draw,
+        draw: Sampler,
         /// Quantile function of a coordinate, if known: quasi-random sequences need it.
         quantile: Option<fn(f64) -> f64>,
     },
@@ -47,7 +47,7 @@ pub enum Law {
     Convolution(Vec<Spectrum>),
 }
 
-impl Law {
+impl FrequencyDistribution {
     /// Returns a radial distribution.
     pub fn radial(scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
         Self::Radial(Arc::new(scale))
@@ -61,7 +61,7 @@ impl Law {
     }
 }
 
-impl fmt::Debug for Law {
+impl fmt::Debug for FrequencyDistribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Radial(_) => "Radial",
@@ -74,20 +74,20 @@ impl fmt::Debug for Law {
 
 impl Spectrum {
     /// Returns a distribution with one length scale and k(0) = 1.
-    pub fn new(law: Law, length: f64) -> Self {
-        Self { law, lengths: vec![length], amplitude: 1.0 }
+    pub fn new(distribution: FrequencyDistribution, length: f64) -> Self {
+        Self { distribution, lengths: vec![length], amplitude: 1.0 }
     }
 
     /// Returns the distribution of a sum of kernels.
     pub fn sum(parts: Vec<Self>) -> Self {
         let amplitude = parts.iter().map(|part| part.amplitude).sum();
-        Self { amplitude, ..Self::new(Law::Sum(parts), 1.0) }
+        Self { amplitude, ..Self::new(FrequencyDistribution::Sum(parts), 1.0) }
     }
 
     /// Returns the distribution of a product of kernels.
     pub fn product(parts: Vec<Self>) -> Self {
         let amplitude = parts.iter().map(|part| part.amplitude).product();
-        Self { amplitude, ..Self::new(Law::Convolution(parts), 1.0) }
+        Self { amplitude, ..Self::new(FrequencyDistribution::Convolution(parts), 1.0) }
     }
 
     pub(crate) fn length(&self, c: usize) -> f64 {

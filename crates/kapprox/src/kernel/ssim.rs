@@ -18,7 +18,7 @@
 //! Costs about (2 window² + 20) flops per window and pair. Images of 28 x 28 have 36 windows of
 //! 64 pixels.
 
-use super::family::{Domain, KernelFamily, KernelParameter, KernelProperties, Range};
+use super::family::{Domain, KernelFamily, KernelParameter, KernelProperties, ParameterRange};
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
 use super::panel::TILE_ROWS;
 use super::points::{fill_column, pieces, row};
@@ -27,7 +27,7 @@ use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::{f64::consts::FRAC_1_SQRT_2, sync::Arc};
 
-const SIDE_RANGE: Range = Range::Integer { from: 1, to: 1 << 15 };
+const SIDE_RANGE: ParameterRange = ParameterRange::Integer { from: 1, to: 1 << 15 };
 const SIDE_REASON: &str = "it is a number of pixels";
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -35,12 +35,12 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number(
             "width",
             0.0,
-            Range::Integer { from: 0, to: 1 << 15 },
+            ParameterRange::Integer { from: 0, to: 1 << 15 },
             "it is a number of pixels; 0 selects square images",
         ),
         KernelParameter::number("window", 8.0, SIDE_RANGE, SIDE_REASON),
         KernelParameter::number("step", 4.0, SIDE_RANGE, SIDE_REASON),
-        KernelParameter::number("range", 255.0, Range::Positive, "it is the largest difference of two pixels"),
+        KernelParameter::number("range", 255.0, ParameterRange::Positive, "it is the largest difference of two pixels"),
     ],
     properties: KernelProperties::BOUNDED,
     domain: Domain::NotNegative,
@@ -59,8 +59,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "ssim(width=3, window=2, step=1, range=2)",
         |text, values| {
             let [width, window, step] = [0, 1, 2].map(|parameter| values[parameter] as usize);
-            let covariance = inner_product_kernel("linear()".into(), Linear);
-            Arc::new(Ssim { text, width, window, step, range: values[3], covariance })
+            let inner_product = inner_product_kernel("linear()".into(), Linear);
+            Arc::new(Ssim { text, width, window_side: window, step, range: values[3], inner_product })
         },
     )
 };
@@ -70,10 +70,10 @@ struct Ssim {
     text: String,
     /// Pixels per line; 0 for the smallest square that holds all pixels.
     width: usize,
-    window: usize,
+    window_side: usize,
     step: usize,
     range: f64,
-    covariance: Arc<dyn AnyKernel>,
+    inner_product: Arc<dyn AnyKernel>,
 }
 
 impl Ssim {
@@ -83,21 +83,24 @@ impl Ssim {
         let square = features.isqrt() + usize::from(features.isqrt().pow(2) < features);
         let width = if self.width == 0 { square } else { self.width };
         let lines = features.div_ceil(width.max(1));
-        let corners = |length: usize| {
-            let last = length.saturating_sub(self.window);
+        let window_starts = |length: usize| {
+            let last = length.saturating_sub(self.window_side);
             (0..last).step_by(self.step).chain([last])
         };
-        let pixels = |line: usize, column: usize| -> Vec<usize> {
-            let columns = column..width.min(column + self.window);
-            let all = (line..lines.min(line + self.window)).flat_map(|l| columns.clone().map(move |c| l * width + c));
-            all.filter(|&pixel| pixel < features).collect()
+        let window_pixels = |line: usize, column: usize| -> Vec<usize> {
+            let columns = column..width.min(column + self.window_side);
+            let window_indices =
+                (line..lines.min(line + self.window_side)).flat_map(|l| columns.clone().map(move |c| l * width + c));
+            window_indices.filter(|&pixel| pixel < features).collect()
         };
-        let corners = corners(lines).flat_map(|line| corners(width).map(move |column| (line, column)));
-        let all = corners.map(|(line, column)| pixels(line, column)).filter(|pixels| !pixels.is_empty());
-        let all: Vec<Vec<usize>> = all.collect();
+        let window_corners =
+            window_starts(lines).flat_map(|line| window_starts(width).map(move |column| (line, column)));
+        let windows =
+            window_corners.map(|(line, column)| window_pixels(line, column)).filter(|pixels| !pixels.is_empty());
+        let windows: Vec<Vec<usize>> = windows.collect();
         let ([luminance_constant, contrast_constant], weight) =
-            ([0.01, 0.03].map(|part| part * self.range * FRAC_1_SQRT_2), 1.0 / all.len().max(1) as f64);
-        all.into_iter().map(|pixels| Window { pixels, luminance_constant, contrast_constant, weight }).collect()
+            ([0.01, 0.03].map(|part| part * self.range * FRAC_1_SQRT_2), 1.0 / windows.len().max(1) as f64);
+        windows.into_iter().map(|pixels| Window { pixels, luminance_constant, contrast_constant, weight }).collect()
     }
 }
 
@@ -112,7 +115,7 @@ impl<T: Real> KernelFunction<T> for Ssim {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let (kernel, windows) = (self.covariance.typed::<T>(), self.windows(x.ncols()));
+        let (kernel, windows) = (self.inner_product.typed::<T>(), self.windows(x.ncols()));
         let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), TILE_COLUMNS.min(z.nrows()));
         let mut spare = Vec::new();
         out.fill(T::ZERO);
@@ -126,7 +129,7 @@ impl<T: Real> KernelFunction<T> for Ssim {
                     for (k, cosines) in cosines.rb().col_iter().enumerate() {
                         fill_column(sums.rb_mut().col_mut(k), &mut spare, |sums| {
                             let one = z.numbers.each_ref().map(|numbers| numbers[j + k]);
-                            window.add(one, &x.numbers_from(i, rows), cosines.iter(), sums);
+                            window.add_similarities(one, &x.numbers_from(i, rows), cosines.iter(), sums);
                         });
                     }
                 }
@@ -135,12 +138,12 @@ impl<T: Real> KernelFunction<T> for Ssim {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let prepared = |window: Window| {
+        let prepare_window = |window: Window| {
             let vectors = WindowVectors::new(z, &window);
-            let fixed = FixedKernel::new(self.covariance.typed::<T>(), vectors.contrasts(0, vectors.len()));
+            let fixed = FixedKernel::new(self.inner_product.typed::<T>(), vectors.contrasts(0, vectors.len()));
             (window, vectors, fixed)
         };
-        Some(Box::new(SsimColumns(self.windows(z.ncols()).into_iter().map(prepared).collect())))
+        Some(Box::new(SsimColumns(self.windows(z.ncols()).into_iter().map(prepare_window).collect())))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -153,19 +156,19 @@ struct SsimColumns<T: Real>(Vec<(Window, WindowVectors<T>, FixedKernel<T>)>);
 
 impl<T: Real> KernelColumns<T> for SsimColumns<T> {
     fn scratch(&self) -> usize {
-        let of = |(_, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
+        let window_scratch = |(_, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
             MAX_FEW_ROWS * (vectors.width + vectors.len()) + fixed.scratch()
         };
-        self.0.iter().map(of).max().unwrap_or(0)
+        self.0.iter().map(window_scratch).max().unwrap_or(0)
     }
 
     fn bytes(&self) -> usize {
-        let of = |(window, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
+        let window_bytes = |(window, vectors, fixed): &(Window, WindowVectors<T>, FixedKernel<T>)| {
             size_of::<T>() * (vectors.contrasts.len() + 6 * vectors.len())
                 + size_of_val(&*window.pixels)
                 + fixed.bytes()
         };
-        self.0.iter().map(of).sum()
+        self.0.iter().map(window_bytes).sum()
     }
 
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
@@ -178,14 +181,14 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
             for (i, (numbers, contrasts)) in
                 numbers.iter_mut().zip(contrasts.chunks_exact_mut(vectors.width)).enumerate()
             {
-                *numbers = window.describe(row(x, i, &mut spare), contrasts);
+                *numbers = window.prepare_point(row(x, i, &mut spare), contrasts);
             }
             let contrasts = MatRef::from_row_major_slice(contrasts, b, vectors.width);
             fixed.rows(contrasts, vectors.contrasts(0, m), cosines, scratch);
             for ((numbers, cosines), sums) in
                 numbers.iter().zip(cosines.chunks_exact(m.max(1))).zip(out.chunks_exact_mut(m.max(1)))
             {
-                window.add(*numbers, &vectors.numbers_from(0, m), cosines.iter(), sums);
+                window.add_similarities(*numbers, &vectors.numbers_from(0, m), cosines.iter(), sums);
             }
         }
     }
@@ -206,12 +209,13 @@ impl Window {
     /// Writes a/‖a‖ of a point, and returns b/‖b‖ (two numbers), ‖b‖, 1/‖b‖, ‖a‖ and 1/‖a‖. The
     /// vector a holds the pixels minus their mean, over √n, and √(c₂/2); b holds the mean and
     /// √(c₁/2).
-    fn describe<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
-        let (part, root) = (1.0 / self.pixels.len() as f64, (1.0 / self.pixels.len() as f64).sqrt());
-        let pixels = || self.pixels.iter().map(|&place| point[place].to_f64());
-        let mean: f64 = pixels().map(|pixel| pixel * part).sum();
+    fn prepare_point<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
+        let (pixel_weight, root_weight) = (1.0 / self.pixels.len() as f64, (1.0 / self.pixels.len() as f64).sqrt());
+        let pixels = || self.pixels.iter().map(|&pixel| point[pixel].to_f64());
+        let mean: f64 = pixels().map(|pixel| pixel * pixel_weight).sum();
         // scaling before subtracting prevents overflow
-        let deviations = || pixels().map(|pixel| pixel * root - mean * root).chain([self.contrast_constant]);
+        let deviations =
+            || pixels().map(|pixel| pixel * root_weight - mean * root_weight).chain([self.contrast_constant]);
         let (brightness, contrast) = (norm([mean, self.luminance_constant].into_iter()), norm(deviations()));
         contrasts.iter_mut().zip(deviations()).for_each(|(to, number)| *to = T::from_f64(number / contrast));
         let numbers = [
@@ -226,10 +230,16 @@ impl Window {
     }
 
     /// Adds the similarity of a point to others, given the cosines between its vector a and theirs.
-    fn add<'a, T: Real>(&self, one: [T; 6], others: &[&[T]; 6], cosines: impl Iterator<Item = &'a T>, sums: &mut [T]) {
-        let least = T::from_f64(4.0);
-        let numerator_scale = least * T::from_f64(self.weight);
-        let [light, dark, brightness, inverse_brightness, contrast, inverse_contrast] = one;
+    fn add_similarities<'a, T: Real>(
+        &self,
+        point: [T; 6],
+        others: &[&[T]; 6],
+        cosines: impl Iterator<Item = &'a T>,
+        sums: &mut [T],
+    ) {
+        let min_denominator = T::from_f64(4.0);
+        let numerator_scale = min_denominator * T::from_f64(self.weight);
+        let [light, dark, brightness, inverse_brightness, contrast, inverse_contrast] = point;
         vectorised!({
             let [lights, darks, brights, dims, contrasts, evens] = *others;
             let others = lights.iter().zip(darks).zip(brights.iter().zip(dims)).zip(contrasts.iter().zip(evens));
@@ -237,7 +247,7 @@ impl Window {
                 let luminance = (light * l) + dark * d;
                 let denominator = (brightness * i + inverse_brightness * b) * (contrast * e + inverse_contrast * c);
                 // each of the two factors is at least 2, unless T cannot hold the pixel range
-                *sum += numerator_scale * cosine * luminance / denominator.larger(least);
+                *sum += numerator_scale * cosine * luminance / denominator.larger(min_denominator);
             }
         })
     }
@@ -256,8 +266,8 @@ impl<T: Real> WindowVectors<T> {
         let (n, width, mut spare) = (points.nrows(), window.pixels.len() + 1, Vec::new());
         let (mut contrasts, mut numbers) = (vec![T::ZERO; n * width], [const { Vec::new() }; 6]);
         for (i, contrasts) in contrasts.chunks_exact_mut(width).enumerate() {
-            let point_numbers = window.describe(row(points, i, &mut spare), contrasts);
-            numbers.iter_mut().zip(point_numbers).for_each(|(numbers, own)| numbers.push(own));
+            let point_numbers = window.prepare_point(row(points, i, &mut spare), contrasts);
+            numbers.iter_mut().zip(point_numbers).for_each(|(numbers, number)| numbers.push(number));
         }
         Self { width, contrasts, numbers }
     }

@@ -1,11 +1,11 @@
 //! Tokens of kernel expressions: numbers, names, columns, signs; every error points at a character.
 
-use super::column_choice::is_bare;
+use super::column_choice::is_bare_name_char;
 use crate::{Error, Result};
 use kpass::shown;
 
 /// Separator of the first and the last column of a range.
-pub(super) const RANGE: [char; 2] = ['.', '.'];
+pub(super) const RANGE_SEPARATOR: [char; 2] = ['.', '.'];
 
 pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
@@ -19,13 +19,15 @@ impl<'a> Parser<'a> {
         Self { text, characters: text.chars().collect(), position: 0, depth: 0 }
     }
 
-    pub(super) fn column(&mut self) -> Result<String> {
+    pub(super) fn parse_column(&mut self) -> Result<String> {
         self.skip_space();
         let start = self.position;
         if self.accept_any(&['"']) {
-            return self.quoted(start);
+            return self.parse_quoted(start);
         }
-        while self.peek().is_some_and(is_bare) && !self.characters[self.position..].starts_with(&RANGE) {
+        while self.peek().is_some_and(is_bare_name_char)
+            && !self.characters[self.position..].starts_with(&RANGE_SEPARATOR)
+        {
             self.position += 1;
         }
         if self.position == start {
@@ -36,7 +38,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads up to the closing quote; a doubled quote is a quote in the name.
-    fn quoted(&mut self, start: usize) -> Result<String> {
+    fn parse_quoted(&mut self, start: usize) -> Result<String> {
         let mut name = String::new();
         while let Some(c) = self.peek() {
             self.position += 1;
@@ -48,16 +50,16 @@ impl<'a> Parser<'a> {
         self.fail_at(start, "this quote is not closed")
     }
 
-    pub(super) fn number(&mut self) -> Result<f64> {
+    pub(super) fn parse_number(&mut self) -> Result<f64> {
         let start = self.position;
         self.accept_any(&['+', '-']);
-        self.digits();
+        self.skip_digits();
         self.accept_any(&['.']);
-        self.digits();
+        self.skip_digits();
         let before_exponent = self.position;
         if self.accept_any(&['e', 'E']) {
             self.accept_any(&['+', '-']);
-            if !self.digits() {
+            if !self.skip_digits() {
                 self.position = before_exponent;
             }
         }
@@ -72,7 +74,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn name(&mut self) -> String {
+    pub(super) fn parse_name(&mut self) -> String {
         let start = self.position;
         while self.peek().is_some_and(|c| is_name_start(c) || self.position > start && c.is_ascii_digit()) {
             self.position += 1;
@@ -80,7 +82,7 @@ impl<'a> Parser<'a> {
         self.characters[start..self.position].iter().collect()
     }
 
-    pub(super) fn digits(&mut self) -> bool {
+    pub(super) fn skip_digits(&mut self) -> bool {
         let start = self.position;
         while self.peek().is_some_and(|c| c.is_ascii_digit()) {
             self.position += 1;

@@ -5,7 +5,7 @@
 
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
 use super::points::{fill_column, row};
-use super::{AnyKernel, KernelFunction, Spectrum, family::Range, gradient::WeightedPairs};
+use super::{AnyKernel, KernelFunction, Spectrum, family::ParameterRange, gradient::WeightedPairs};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*, unzip, zip};
 use std::{fmt::Debug, sync::Arc};
@@ -22,11 +22,11 @@ pub(super) enum KernelTransform {
 }
 
 /// A parameter of a function of kernels: name, allowed numbers, default, reason for the range.
-pub(super) type TransformParameter = (&'static str, Range, f64, &'static str);
+pub(super) type TransformParameter = (&'static str, ParameterRange, f64, &'static str);
 const DEGREE: TransformParameter =
-    ("degree", Range::Integer { from: 1, to: 31 }, 2.0, "only integer powers are positive definite");
+    ("degree", ParameterRange::Integer { from: 1, to: 31 }, 2.0, "only integer powers are positive definite");
 pub(super) const ORDER: TransformParameter =
-    ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
+    ("p", ParameterRange::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
 /// A function of kernels: name, parameter, and the transform for a parameter value.
 pub(super) type TransformEntry = (&'static str, Option<TransformParameter>, fn(f64) -> KernelTransform);
@@ -192,7 +192,7 @@ impl PairFunction for ScaleBy {
     }
 
     fn diag<T: Real>(self, _: MatRef<'_, T>, out: &mut [f64]) {
-        out.iter_mut().for_each(|own| *own = self.value(*own, 0.0, 0.0));
+        out.iter_mut().for_each(|k_xx| *k_xx = self.value(*k_xx, 0.0, 0.0));
     }
 
     fn spectrum(self, spectrum: Spectrum) -> Option<Spectrum> {
@@ -210,15 +210,15 @@ impl PairFunction for KernelTransform {
         diagonal: &mut [f64],
         prepared: &mut [T],
     ) {
-        let prepare = |own: f64| match self {
-            Self::Normalised if own > 0.0 => own.sqrt().recip(),
-            Self::Mean(p) if own > 0.0 => own.powf(p),
+        let prepare = |k_xx: f64| match self {
+            Self::Normalised if k_xx > 0.0 => k_xx.sqrt().recip(),
+            Self::Mean(p) if k_xx > 0.0 => k_xx.powf(p),
             _ => 0.0,
         };
         if matches!(self, Self::Normalised | Self::Mean(_)) {
             kernel.diag(points, diagonal);
         }
-        prepared.iter_mut().zip(diagonal).for_each(|(to, own)| *to = T::from_f64(prepare(*own)).saturate());
+        prepared.iter_mut().zip(diagonal).for_each(|(to, k_xx)| *to = T::from_f64(prepare(*k_xx)).saturate());
     }
 
     #[inline(always)]
@@ -253,7 +253,7 @@ impl PairFunction for KernelTransform {
                 kernel.gradient(pairs.x, pairs.z, inner.as_ref(), out.rb_mut().subrows_mut(i, rows));
             }
             let diagonal_terms = diagonal_weights.iter().zip(&diagonal[i..]).enumerate();
-            for (r, (diagonal_weight, diagonal_value)) in diagonal_terms.filter(|(_, (_, own))| **own > 0.0) {
+            for (r, (diagonal_weight, diagonal_value)) in diagonal_terms.filter(|(_, (_, k_xx))| **k_xx > 0.0) {
                 let (x, weight) = (strip.x.subrows(r, 1), T::from_f64(-diagonal_weight / diagonal_value).saturate());
                 kernel.gradient(x, x, Mat::full(1, 1, weight).as_ref(), out.rb_mut().subrows_mut(i + r, 1));
             }

@@ -56,7 +56,7 @@ impl<T: Real> Dictionary<T> {
         let workers = data.pass.workers;
         // μ makes the matrix definite, so the factor keeps every row
         let cholesky = factor(regularised, 0.0, workers)?;
-        let map = NystromMap::from_factor(kernel, self.members.subset(&cholesky.kept), cholesky.lower, workers)?;
+        let map = NystromMap::from_factor(kernel, self.members.subset(&cholesky.kept_rows), cholesky.lower, workers)?;
         ResidualPass::run(kernel, Some(map), rule, capacity, "leverage scores", data)
     }
 }

@@ -15,7 +15,7 @@
 
 use super::in_memory::{self, InMemoryColumns, MAX_ENTRIES};
 use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks, residual_pass::RowRule};
-use crate::matrix::{POOL_LIMITS, Pool, sum_and_largest};
+use crate::matrix::{CandidatePool, POOL_LIMITS, sum_and_largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ fn largest_residuals<T: Real>(
     columns: Option<&InMemoryColumns>,
     data: &Scan<'_, T>,
     capacity: usize,
-) -> Result<(f64, f64, Pool)> {
+) -> Result<(f64, f64, CandidatePool)> {
     if let Some(columns) = columns {
         let (sum, best) = sum_and_largest(&columns.growing_factor.residual, capacity);
         let outside = best.get(capacity - 1).map_or(0.0, |i| columns.growing_factor.residual[*i]);

@@ -12,7 +12,7 @@ use super::residual_pass::{ResidualPass, Residuals, RowRule};
 use super::{LandmarkSet, RowSample, Scan};
 use crate::kernel::{AnyKernel, KernelFunction};
 use crate::map::{factor::PIVOT_FLOOR, independent::widen, nystrom::NystromMap};
-use crate::{Real, Result, matrix::Pool};
+use crate::{Real, Result, matrix::CandidatePool};
 use faer::{Mat, MatRef, Par, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kpass::Workers;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
 
     /// Returns a pool of some rows, which may repeat, with their residual matrix under the
     /// landmarks so far: 2bsd + bs² flops.
-    pub(super) fn pool(&mut self, RowSample { rows, x, d, .. }: RowSample<T>) -> Pool {
+    pub(super) fn pool(&mut self, RowSample { rows, x, d, .. }: RowSample<T>) -> CandidatePool {
         let (b, s, x) = (rows.len(), self.len(), widen(&x));
         let mut phi = Mat::zeros(b, s);
         if s > 0 {
@@ -94,19 +94,19 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
     }
 
     /// Returns a pool of rows with known features `phi` under the landmarks so far.
-    pub(super) fn pool_from_features(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
+    pub(super) fn pool_from_features(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> CandidatePool {
         let b = rows.len();
         let points = MatRef::from_row_major_slice(&x, b, self.landmarks.d);
         let mut schur = Mat::<f64>::zeros(b, b);
         self.kernel_f64.block(points, points, schur.as_mut());
         self.landmarks.evaluations += (b * b) as u64;
         let floors = (0..b).map(|i| PIVOT_FLOOR * schur[(i, i)]).collect();
-        Pool::new(rows, x, phi, schur, floors)
+        CandidatePool::new(rows, x, phi, schur, floors)
     }
 
     /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, the
     /// square root of its residual).
-    pub(super) fn accept(&mut self, pool: &mut Pool, i: usize) {
+    pub(super) fn accept(&mut self, pool: &mut CandidatePool, i: usize) {
         let (s, d) = (self.len(), self.landmarks.d);
         for (j, value) in pool.lower_row(i).enumerate() {
             self.lower[(s, j)] = value;

@@ -5,7 +5,7 @@
 //! nm³/3.
 
 use super::{Scan, growth::GrowingLandmarks};
-use crate::matrix::{GrowingFactor, Pool};
+use crate::matrix::{CandidatePool, GrowingFactor};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use kpass::{LabelCodes, RowBlock, Workers};
@@ -72,7 +72,7 @@ impl InMemoryColumns {
 
     /// Returns a pool of the rows at positions `positions`, with their residuals under the
     /// landmarks so far.
-    pub(super) fn pool<T: Real>(&self, growth: &mut GrowingLandmarks<'_, T>, positions: &[usize]) -> Pool {
+    pub(super) fn pool<T: Real>(&self, growth: &mut GrowingLandmarks<'_, T>, positions: &[usize]) -> CandidatePool {
         let x = positions.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
         let phi = self.growing_factor.rows(positions, growth.len());
         growth.pool_from_features(positions.iter().map(|i| self.rows[*i]).collect(), x, phi)

@@ -37,7 +37,7 @@ const MIN_DECREASE: f64 = 1e-3;
 const ROWS_PER_CENTROID: usize = 10;
 
 pub(super) const SCHEME: Scheme = Scheme {
-    bytes: |ChoiceSize { element, n, d, m }| {
+    bytes: |ChoiceSize { element_bytes: element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
         // the sample while it is drawn, plus the sums, centroids and centred centroids
         3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)

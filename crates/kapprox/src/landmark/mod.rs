@@ -117,7 +117,7 @@ pub enum Effort {
 #[derive(Clone, Copy, Debug)]
 pub struct ChoiceSize {
     /// Size of an element of a row, in bytes.
-    pub element: usize,
+    pub element_bytes: usize,
     /// Number of rows to choose from.
     pub n: u64,
     /// Number of inputs of a row.

@@ -16,7 +16,7 @@
 use super::family::{MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
-use crate::kernel::{ExplicitForm, KernelParameter, Range};
+use crate::kernel::{ExplicitForm, KernelParameter, ParameterRange};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
@@ -39,10 +39,10 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         KernelParameter::number(
             "steps",
             2.0,
-            Range::Integer { from: 0, to: 50 },
+            ParameterRange::Integer { from: 0, to: 50 },
             "it is the number of frequencies in addition to 0",
         ),
-        KernelParameter::number("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
+        KernelParameter::number("interval", 0.4, ParameterRange::Positive, "it is the distance between frequencies"),
     ],
     nested: false,
     supports_sparse: false,

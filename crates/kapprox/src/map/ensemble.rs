@@ -5,7 +5,7 @@
 
 use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
-use crate::kernel::{KernelParameter, Range};
+use crate::kernel::{KernelParameter, ParameterRange};
 use crate::{Error, Real, Result, landmark_set::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kpass::{Footprint, Workers};
@@ -16,7 +16,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     parameters: &[KernelParameter::number(
         "parts",
         4.0,
-        Range::Integer { from: 1, to: 1000 },
+        ParameterRange::Integer { from: 1, to: 1000 },
         "the landmarks are divided among this many maps",
     )],
     nested: false,
@@ -109,15 +109,15 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         let (weight, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
         let (d, p) = FeatureMap::<T>::dims(self);
         let mut landmarks = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
-        let (mut coefficients, mut wide, mut first) = (Mat::zeros(p, t), false, 0);
+        let (mut coefficients, mut needs_f64, mut first) = (Mat::zeros(p, t), false, 0);
         for part in &self.parts {
             let dual = part.dual(weights.subrows(first, part.rank()));
             coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(weight));
-            wide |= part.needs_f64(part.rank(), workers);
+            needs_f64 |= part.needs_f64(part.rank(), workers);
             landmarks = landmarks.followed_by(part.landmarks().clone());
             first += part.rank();
         }
-        Expansion::Landmarks { landmarks, coefficients, wide }
+        Expansion::Landmarks { landmarks, coefficients, needs_f64 }
     }
 
     fn footprint(&self) -> Footprint {

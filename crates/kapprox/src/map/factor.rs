@@ -34,13 +34,13 @@ pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 /// 220 landmarks that span the cubic polynomials of the protein rows.
 pub(super) const MAX_AMPLIFICATION: f64 = 1.0 / f64::EPSILON;
 
-/// A Cholesky factor: `K[kept, kept] = L Lᵀ`.
+/// A Cholesky factor: `K[kept_rows, kept_rows] = L Lᵀ`.
 #[derive(Clone, Debug)]
 pub struct Factor {
     /// L, r x r, lower triangular.
     pub lower: Mat<f64>,
     /// Kept rows of K, ascending.
-    pub kept: Vec<usize>,
+    pub kept_rows: Vec<usize>,
 }
 
 /// Factors a positive semi-definite matrix in the given order, and drops every row whose residual
@@ -54,21 +54,21 @@ pub struct Factor {
 /// columns.
 pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> {
     let m = k.nrows();
-    let mut kept: Vec<usize> = Vec::with_capacity(m);
+    let mut kept_rows: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
     for (start, width) in pieces(m, BLOCK_COLUMNS) {
-        let (end, before) = (start + width, kept.len());
+        let (end, before) = (start + width, kept_rows.len());
         workers.check()?;
         // narrow products have different bits for different numbers of threads
         let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(&mut k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
-            finish_column(&mut k, j, before, &mut kept, floor * diagonal);
+            finish_column(&mut k, j, before, &mut kept_rows, floor * diagonal);
         }
     }
-    let r = kept.len();
-    let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept[i], j)] } else { 0.0 });
-    Ok(Factor { lower, kept })
+    let r = kept_rows.len();
+    let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept_rows[i], j)] } else { 0.0 });
+    Ok(Factor { lower, kept_rows })
 }
 
 /// Computes the factor by which each feature of `L⁻¹ k_S(x)` amplifies the rounding of kernel
@@ -125,9 +125,9 @@ fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, rank: usize, par
 
 /// Finishes column j with the earlier columns of this block, then stores it after the kept columns
 /// or drops it.
-fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
+fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept_rows: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
-    let rank = kept.len();
+    let rank = kept_rows.len();
     let (left, right) = k.as_mut().split_at_col_mut(j);
     let column = contiguous_mut(right.col_mut(0));
     for c in before..rank {
@@ -151,7 +151,7 @@ fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize
             *to = value / root;
         }
     }
-    kept.push(j);
+    kept_rows.push(j);
 }
 
 /// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64,
@@ -189,7 +189,7 @@ mod tests {
         let sizes = [1, 2, 31, 63, 64, 65, 127, 200].map(|m| (m, &[][..]));
         for (m, twins) in sizes.into_iter().chain([(150, &[(3, 10), (70, 71), (5, 149)][..])]) {
             let k = gram(m, twins);
-            let Factor { lower, kept } = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
+            let Factor { lower, kept_rows: kept } = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
             let expected: Vec<usize> = (0..m).filter(|i| twins.iter().all(|(_, twin)| twin != i)).collect();
             assert_eq!(kept, expected);
             let difference =
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn a_leading_block_is_the_factor_of_the_leading_landmarks() {
         let k = gram(130, &[(1, 2)]);
-        let whole = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
+        let full = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
         let part = factor(k.submatrix(0, 0, 80, 80).to_owned(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
-        let r = part.kept.len();
-        let difference = &part.lower - whole.lower.submatrix(0, 0, r, r);
+        let r = part.kept_rows.len();
+        let difference = &part.lower - full.lower.submatrix(0, 0, r, r);
         assert!(difference.norm_max() < 1e-14);
     }
 
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn a_matrix_without_finite_pivots_keeps_no_row() {
-        assert!(factor(Mat::zeros(3, 3), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
-        assert!(factor(Mat::full(3, 3, f64::NAN), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
+        assert!(factor(Mat::zeros(3, 3), 0.0, &Workers::sequential()).unwrap().kept_rows.is_empty());
+        assert!(factor(Mat::full(3, 3, f64::NAN), 0.0, &Workers::sequential()).unwrap().kept_rows.is_empty());
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub struct MapRequest {
     /// in their span.
     pub rows: usize,
     /// Size of an element, in bytes.
-    pub element: usize,
+    pub element_bytes: usize,
 }
 
 /// Size and memory of a map before it is built.

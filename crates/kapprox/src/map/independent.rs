@@ -48,7 +48,7 @@ impl<T: Real> IndependentLandmarks<T> {
         workers: &Workers,
     ) -> Result<Self> {
         for threshold in PIVOT_LEVELS {
-            let mut order = factor(kernel_matrix(kernel, &landmarks)?, threshold, workers)?.kept;
+            let mut order = factor(kernel_matrix(kernel, &landmarks)?, threshold, workers)?.kept_rows;
             let chosen: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
             order.extend((0..landmarks.len()).filter(|i| !chosen[*i]));
             landmarks = landmarks.subset(&order);
@@ -57,7 +57,7 @@ impl<T: Real> IndependentLandmarks<T> {
     }
 
     fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let Factor { lower, kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, workers)?;
+        let Factor { lower, kept_rows: kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, workers)?;
         let amplification = amplification(lower.as_ref(), workers)?;
         Ok(Self { landmarks: landmarks.subset(&kept), lower, amplification })
     }
@@ -85,8 +85,8 @@ pub(crate) fn widen<T: Real>(numbers: &[T]) -> Vec<f64> {
 /// Computes K_SS in f64, full.
 pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
-    let wide = widen(&landmarks.points);
-    let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
+    let points = widen(&landmarks.points);
+    let z = MatRef::from_row_major_slice(&points, m, landmarks.d);
     let mut k = Mat::<f64>::zeros(m, m);
     kernel.typed::<f64>().block(z, z, k.as_mut());
     if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {

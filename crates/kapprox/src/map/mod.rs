@@ -134,7 +134,7 @@ pub enum Expansion<T> {
         /// α, m x t.
         coefficients: Mat<f64>,
         /// True if kernel values in `T` are too coarse for coefficients that cancel.
-        wide: bool,
+        needs_f64: bool,
     },
     /// f(x) = wᵀphi(x): features built without rows, which the map's options can rebuild.
     Features {
@@ -145,7 +145,7 @@ pub enum Expansion<T> {
 
 impl<T> Expansion<T> {
     /// Returns whether predictions need kernel values in f64.
-    pub fn is_in_f64(&self) -> bool {
-        matches!(self, Self::Landmarks { wide: true, .. })
+    pub fn needs_f64(&self) -> bool {
+        matches!(self, Self::Landmarks { needs_f64: true, .. })
     }
 }

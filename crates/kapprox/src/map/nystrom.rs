@@ -34,9 +34,9 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     supports_sparse: true,
     passes: 0,
     shape: |_, request| {
-        let footprint = Footprint { fixed: bytes(request.rank, request.d, request.element), per_row: 0 };
+        let footprint = Footprint { fixed: bytes(request.rank, request.d, request.element_bytes), per_row: 0 };
         // the kernel matrix, and the landmarks copied and in f64
-        let build_bytes = request.rank * (8 * request.rank + request.d * (2 * request.element + 8));
+        let build_bytes = request.rank * (8 * request.rank + request.d * (2 * request.element_bytes + 8));
         MapShape { p: request.rank, landmarks: Some(request.rank), footprint, build_bytes }
     },
     constructor: MapConstructorPair::on_landmarks(build, build),
@@ -296,9 +296,9 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
 
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let r = weights.nrows();
-        let wide = self.needs_f64(r, workers);
+        let needs_f64 = self.needs_f64(r, workers);
         let leading: Vec<usize> = (0..r).collect();
-        Expansion::Landmarks { landmarks: self.landmarks.subset(&leading), coefficients: self.dual(weights), wide }
+        Expansion::Landmarks { landmarks: self.landmarks.subset(&leading), coefficients: self.dual(weights), needs_f64 }
     }
 
     fn raise_precision(&mut self) -> bool {

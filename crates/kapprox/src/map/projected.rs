@@ -22,7 +22,7 @@ use super::independent::{kernel_matrix, widen};
 use super::nystrom::{Arithmetic, NystromMap, compute_in_f64, precision_suffices_for, strips, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal_basis, product, symmetric_eigen};
-use crate::kernel::{AnyKernel, KernelFunction, KernelParameter, Range};
+use crate::kernel::{AnyKernel, KernelFunction, KernelParameter, ParameterRange};
 use crate::landmark_set::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
@@ -41,7 +41,7 @@ const MIN_EIGENVALUE: f64 = 1e3 * f64::EPSILON;
 const OVERSAMPLING: KernelParameter = KernelParameter::number(
     "oversampling",
     2.0,
-    Range::Integer { from: 1, to: 100 },
+    ParameterRange::Integer { from: 1, to: 100 },
     "it is the number of landmarks for each feature",
 );
 
@@ -71,7 +71,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
         KernelParameter::number(
             "ratio",
             2.0,
-            Range::Integer { from: 1, to: 100 },
+            ParameterRange::Integer { from: 1, to: 100 },
             "one in this many landmarks enters the decomposition",
         ),
     ],
@@ -89,14 +89,14 @@ pub(super) const TRUNCATED: MapFamily = MapFamily {
 
 fn shape(spec: &MapSpec, request: MapRequest) -> MapShape {
     let m = (request.rank * spec.value("oversampling") as usize).min(request.rows);
-    let (landmarks, weights) = (m * request.d * (request.element + size_of::<f64>()), m * request.rank);
-    let fixed = landmarks + weights * (request.element + size_of::<f64>());
+    let (landmarks, weights) = (m * request.d * (request.element_bytes + size_of::<f64>()), m * request.rank);
+    let fixed = landmarks + weights * (request.element_bytes + size_of::<f64>());
     // the kernel matrix, its decomposition and their workspace
-    let build_bytes = m * (48 * m + request.d * (2 * request.element + 8));
+    let build_bytes = m * (48 * m + request.d * (2 * request.element_bytes + 8));
     MapShape {
         p: request.rank,
         landmarks: Some(m),
-        footprint: Footprint { fixed, per_row: m * request.element },
+        footprint: Footprint { fixed, per_row: m * request.element_bytes },
         build_bytes,
     }
 }
@@ -292,8 +292,8 @@ fn amplification<T: Real>(
     landmarks: &LandmarkSet<T>,
     weights: MatRef<'_, f64>,
 ) -> Vec<f64> {
-    let (wide, mut diagonal) = (widen(&landmarks.points), vec![0.0; landmarks.len()]);
-    kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
+    let (points, mut diagonal) = (widen(&landmarks.points), vec![0.0; landmarks.len()]);
+    kernel.diag(MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d), &mut diagonal);
     let amplify =
         |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| 3.0 * k_ii * w * w).sum();
     weights.col_iter().map(amplify).collect()
@@ -349,7 +349,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
 
     fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
         let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
-        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide: self.arithmetic.is_in_f64() }
+        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, needs_f64: self.arithmetic.is_in_f64() }
     }
 
     fn raise_precision(&mut self) -> bool {

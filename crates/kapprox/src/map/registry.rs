@@ -139,16 +139,16 @@ impl MapSpec {
 
     /// Returns true for a map that is built without rows.
     pub fn is_without_rows(&self) -> bool {
-        matches!(self.builder::<f64>(), MapConstructor::WithoutRows(_))
+        matches!(self.constructor::<f64>(), MapConstructor::WithoutRows(_))
     }
 
     /// Returns true for the exact kernel, without a map.
     pub fn is_exact(&self) -> bool {
-        matches!(self.builder::<f64>(), MapConstructor::Exact)
+        matches!(self.constructor::<f64>(), MapConstructor::Exact)
     }
 
     /// Returns how the map is built in a precision.
-    pub fn builder<T: Real>(&self) -> MapConstructor<T> {
+    pub fn constructor<T: Real>(&self) -> MapConstructor<T> {
         T::pick(self.family().constructor)
     }
 }

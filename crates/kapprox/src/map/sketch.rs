@@ -156,9 +156,9 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
             for i in 0..x.nrows() {
                 let point = row(x, i, &mut spare);
                 if self.sparse_columns.is_some() {
-                    let (places, values) = entries(point);
-                    let places = places.iter().map(|place| place.to_f64() as usize);
-                    self.sketch_row(places.zip(values.iter().copied()), &mut transform, &mut product, &mut scratch);
+                    let (indices, values) = entries(point);
+                    let indices = indices.iter().map(|index| index.to_f64() as usize);
+                    self.sketch_row(indices.zip(values.iter().copied()), &mut transform, &mut product, &mut scratch);
                 } else {
                     self.sketch_row(point.iter().copied().enumerate(), &mut transform, &mut product, &mut scratch);
                 }

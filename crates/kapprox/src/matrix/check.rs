@@ -1,6 +1,6 @@
 //! Checks of the residual of an approximation in a few columns of the matrix.
 
-use super::{Entries, PartialCholesky};
+use super::{PartialCholesky, PsdMatrix};
 use crate::{Error, Result, kernel::pieces, map::nystrom::STRIP_ROWS};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kpass::Workers;
@@ -11,7 +11,7 @@ impl PartialCholesky {
     /// the largest entry of `diagonal`.
     pub(super) fn check_columns(
         &self,
-        matrix: &dyn Entries,
+        matrix: &dyn PsdMatrix,
         (diagonal, slack): (&[f64], f64),
         columns: &[u64],
         workers: &Workers,

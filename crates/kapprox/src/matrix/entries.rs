@@ -8,7 +8,7 @@ use std::{fmt::Debug, ops::Range};
 ///
 /// An error stops the computation and is returned to the caller, which is also the way to cancel
 /// it.
-pub trait Entries: Sync {
+pub trait PsdMatrix: Sync {
     /// Returns the number of rows, n.
     fn size(&self) -> u64;
     /// Computes `out[i]` = K(i, i) for every row.
@@ -37,7 +37,7 @@ pub struct FnEntries<F> {
     pub entry: F,
 }
 
-impl<F: Fn(u64, u64) -> f64 + Sync> Entries for FnEntries<F> {
+impl<F: Fn(u64, u64) -> f64 + Sync> PsdMatrix for FnEntries<F> {
     fn size(&self) -> u64 {
         self.n
     }
@@ -57,7 +57,7 @@ impl<F: Fn(u64, u64) -> f64 + Sync> Entries for FnEntries<F> {
 
 /// A matrix in memory or mapped from a file, e.g. by `MatRef::from_row_major_slice`. Only the
 /// diagonal and the columns of pivots, candidates and checks are read.
-impl<T: Real> Entries for MatRef<'_, T> {
+impl<T: Real> PsdMatrix for MatRef<'_, T> {
     fn size(&self) -> u64 {
         self.nrows() as u64
     }

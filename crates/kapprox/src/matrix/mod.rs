@@ -5,7 +5,7 @@
 //! K ≈ F Fᵀ   with   F = K_nS L⁻ᵀ (n x r),   L Lᵀ = K_SS,   r_i = K_ii − ‖F_i‖²
 //! ```
 //!
-//! K is any [`Entries`]: a function of two row numbers, an array in memory or mapped from a file.
+//! K is any [`PsdMatrix`]: a function of two row numbers, an array in memory or mapped from a file.
 //! No vectors are needed. F Fᵀ is the projection on the columns of the pivots S: it reproduces
 //! these columns exactly, and the residual K − F Fᵀ is positive semi-definite again. So the sum of
 //! its diagonal bounds every other norm of the error: [`PartialCholesky::trace_error`] is measured,
@@ -39,9 +39,9 @@ mod growing_factor;
 mod pool;
 mod squared_distances;
 
-pub use entries::{Entries, FnEntries};
+pub use entries::{FnEntries, PsdMatrix};
 pub(crate) use growing_factor::GrowingFactor;
-pub(crate) use pool::{POOL_LIMITS, Pool, sum_and_largest};
+pub(crate) use pool::{CandidatePool, POOL_LIMITS, sum_and_largest};
 pub use squared_distances::SquaredDistances;
 
 use crate::map::factor::PIVOT_FLOOR;
@@ -86,7 +86,7 @@ impl PartialCholesky {
     /// [`Error::Indefinite`] if the residual of an entry exceeds what the residual diagonal and an
     /// error of `tolerance` times the largest diagonal entry allow: the matrix is then not positive
     /// semi-definite.
-    pub fn check(&self, matrix: &dyn Entries, tolerance: f64, workers: &Workers) -> Result<()> {
+    pub fn check(&self, matrix: &dyn PsdMatrix, tolerance: f64, workers: &Workers) -> Result<()> {
         let mut diagonal = vec![0.0; self.residual.len()];
         matrix.diagonal(&mut diagonal)?;
         let slack = matrix.rounding().max(tolerance);
@@ -109,7 +109,7 @@ impl PartialCholesky {
 /// semi-definite matrix cannot have; [`Error::NotFinite`]; errors of the entries, which can cancel
 /// the work.
 pub fn rpcholesky(
-    matrix: &dyn Entries,
+    matrix: &dyn PsdMatrix,
     rank: usize,
     tolerance: f64,
     seed: u64,
@@ -136,7 +136,7 @@ pub fn rpcholesky(
 /// # Errors
 /// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for
 /// [`rpcholesky`].
-pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
+pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
     let mut state = CholeskyState::new(matrix, (rank, tolerance), workers)?;
     let mut capacity = POOL_LIMITS.0;
     while !state.is_done(tolerance) {
@@ -162,7 +162,7 @@ const COLUMNS_PER_CHECK: usize = 64;
 const MAX_EMPTY_ROUNDS: usize = 3;
 
 struct CholeskyState<'a> {
-    matrix: &'a dyn Entries,
+    matrix: &'a dyn PsdMatrix,
     workers: &'a Workers,
     diagonal: Vec<f64>,
     growing: GrowingFactor,
@@ -177,7 +177,7 @@ struct CholeskyState<'a> {
 }
 
 impl<'a> CholeskyState<'a> {
-    fn new(matrix: &'a dyn Entries, (rank, tolerance): (usize, f64), workers: &'a Workers) -> Result<Self> {
+    fn new(matrix: &'a dyn PsdMatrix, (rank, tolerance): (usize, f64), workers: &'a Workers) -> Result<Self> {
         let rows = matrix.size();
         let max_rows = usize::MAX as u64 / 16;
         let n = usize::try_from(rows.min(max_rows)).unwrap_or(usize::MAX);
@@ -280,7 +280,7 @@ impl<'a> CholeskyState<'a> {
     }
 
     /// Returns a pool of distinct rows with their residuals.
-    fn pool(&mut self, rows: &[usize]) -> Result<Pool> {
+    fn pool(&mut self, rows: &[usize]) -> Result<CandidatePool> {
         let b = rows.len();
         let numbers: Vec<u64> = rows.iter().map(|row| *row as u64).collect();
         let mut kernel = Mat::zeros(b, b);
@@ -290,7 +290,7 @@ impl<'a> CholeskyState<'a> {
         self.evaluations += (b * b) as u64;
         let phi = self.growing.rows(rows, self.pivots.len());
         let floors = rows.iter().map(|row| self.floors[*row]).collect();
-        Ok(Pool::new(numbers, Vec::new(), phi, kernel, floors))
+        Ok(CandidatePool::new(numbers, Vec::new(), phi, kernel, floors))
     }
 
     /// Adds the columns of new pivots and returns their number.
@@ -368,7 +368,7 @@ struct AcceptedPivots {
 }
 
 impl AcceptedPivots {
-    fn accept(&mut self, pool: &mut Pool, i: usize) {
+    fn accept(&mut self, pool: &mut CandidatePool, i: usize) {
         self.rows.push(pool.rows[i]);
         self.lower.push(pool.lower_row(i).collect());
         pool.eliminate(i);

@@ -8,7 +8,7 @@ use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 pub(crate) const POOL_LIMITS: (usize, usize) = (32, 512);
 
 /// Candidates for landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
-pub(crate) struct Pool {
+pub(crate) struct CandidatePool {
     pub(crate) rows: Vec<u64>,
     /// Points in f64, row-major; empty for a matrix without vectors.
     pub(crate) x: Vec<f64>,
@@ -22,7 +22,7 @@ pub(crate) struct Pool {
     eliminated: Vec<Vec<f64>>,
 }
 
-impl Pool {
+impl CandidatePool {
     /// Returns a pool with K_BB = `kernel`; residuals up to `floors` are rounding.
     pub(crate) fn new(rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>, kernel: Mat<f64>, floors: Vec<f64>) -> Self {
         let mut schur = kernel;

@@ -1,6 +1,6 @@
 //! Inner products of points from their squared distances.
 
-use super::{Entries, PartialCholesky};
+use super::{PartialCholesky, PsdMatrix};
 use crate::{Error, Result};
 use faer::{MatMut, prelude::ReborrowMut};
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct SquaredDistances<E> {
     first: Vec<f64>,
 }
 
-impl<E: Entries> SquaredDistances<E> {
+impl<E: PsdMatrix> SquaredDistances<E> {
     /// Reads the first column of D.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<E: Entries> SquaredDistances<E> {
     }
 }
 
-impl<E: Entries> Entries for SquaredDistances<E> {
+impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
     fn size(&self) -> u64 {
         self.distances.size()
     }

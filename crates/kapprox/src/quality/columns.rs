@@ -65,7 +65,7 @@ kpass::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "tra
 /// Buffers of a lane.
 #[derive(Debug)]
 pub struct ColumnScratch {
-    wide: Mat<f64>,
+    phi_f64: Mat<f64>,
     x: Vec<f64>,
     diag: Vec<f64>,
     /// Residuals of the diagonal, ordered by strip, then by rank.
@@ -107,8 +107,8 @@ impl<T: Real> ColumnFold<'_, T> {
 
     /// Returns the buffers for one lane.
     pub fn new_scratch(&self) -> ColumnScratch {
-        let wide = Mat::zeros(self.tile, self.map.dims().1);
-        ColumnScratch { wide, x: Vec::new(), diag: Vec::new(), residuals: Vec::new() }
+        let phi_f64 = Mat::zeros(self.tile, self.map.dims().1);
+        ColumnScratch { phi_f64, x: Vec::new(), diag: Vec::new(), residuals: Vec::new() }
     }
 
     /// Adds the rows of a block, at most a tile, with their features.
@@ -124,7 +124,7 @@ impl<T: Real> ColumnFold<'_, T> {
         workers: &Workers,
     ) -> Result<()> {
         let (b, d) = (block.len(), block.d);
-        let ColumnScratch { wide, x, diag, residuals } = scratch;
+        let ColumnScratch { phi_f64, x, diag, residuals } = scratch;
         x.clear();
         x.extend(block.x.iter().map(|value| kpass::Real::to_f64(*value)));
         let x = MatRef::from_row_major_slice(x, b, d);
@@ -133,8 +133,8 @@ impl<T: Real> ColumnFold<'_, T> {
         crate::kernel::check_finite::<f64>(&self.exact.spec(), diag)?;
         state.rows += b as u64;
         residuals.resize(b * self.ranks.len(), 0.0);
-        let mut wide = wide.as_mut().subrows_mut(0, b);
-        self.widen(phi, wide.as_mut(), diag, residuals, workers);
+        let mut phi_f64 = phi_f64.as_mut().subrows_mut(0, b);
+        self.widen(phi, phi_f64.as_mut(), diag, residuals, workers);
         state.trace += diag.iter().sum::<f64>();
         for (rank_index, sums) in state.residuals.as_chunks_mut().0.iter_mut().enumerate() {
             for (diag, residuals) in
@@ -147,28 +147,38 @@ impl<T: Real> ColumnFold<'_, T> {
                 }
             }
         }
-        let wide = wide.as_ref();
+        let phi_f64 = phi_f64.as_ref();
         let panels = state.squares.chunks_mut(PANEL_COLUMNS * (self.ranks.len() + 1)).enumerate().collect();
         workers.for_each(panels, |(panel, squares): (usize, &mut [f64])| {
-            self.add_panel(panel * PANEL_COLUMNS, x, wide, squares)
+            self.add_panel(panel * PANEL_COLUMNS, x, phi_f64, squares)
         });
         Ok(())
     }
 
     /// Widens the features to f64 and computes the residual of k(x, x) at every rank, one strip of
     /// rows at a time.
-    fn widen(&self, phi: MatRef<'_, T>, wide: MatMut<'_, f64>, diag: &[f64], residuals: &mut [f64], workers: &Workers) {
+    fn widen(
+        &self,
+        phi: MatRef<'_, T>,
+        phi_f64: MatMut<'_, f64>,
+        diag: &[f64],
+        residuals: &mut [f64],
+        workers: &Workers,
+    ) {
         let r = self.ranks.len();
         let rows = diag.chunks(STRIP_ROWS).zip(residuals.chunks_mut((STRIP_ROWS * r).max(1)));
-        workers.for_each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, residuals))| {
-            zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Real::to_f64(*from));
-            let (mut remaining, mut done) = (diag.to_vec(), 0);
-            for (residuals, rank) in residuals.chunks_mut(diag.len()).zip(self.ranks) {
-                subtract_columns(phi.subcols(done, rank - done), &mut remaining);
-                residuals.copy_from_slice(&remaining);
-                done = *rank;
-            }
-        });
+        workers.for_each(
+            strips(phi, phi_f64).into_iter().zip(rows).collect(),
+            |((phi, mut wide), (diag, residuals))| {
+                zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Real::to_f64(*from));
+                let (mut remaining, mut done) = (diag.to_vec(), 0);
+                for (residuals, rank) in residuals.chunks_mut(diag.len()).zip(self.ranks) {
+                    subtract_columns(phi.subcols(done, rank - done), &mut remaining);
+                    residuals.copy_from_slice(&remaining);
+                    done = *rank;
+                }
+            },
+        );
     }
 
     /// Adds the columns from `first` on, for the rows of a tile, strip by strip.

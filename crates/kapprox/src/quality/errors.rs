@@ -108,22 +108,22 @@ impl<T: Real> ColumnFold<'_, T> {
         let (n, trace, [positive, negative, squares, largest]) =
             (sums.rows as f64, sums.trace, sums.residuals.as_chunks().0[rank_index]);
         let squared = |first: usize| sums.squares.iter().skip(first).step_by(self.ranks.len() + 1).copied().collect();
-        let (whole, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(rank_index + 1));
+        let (kernel_squares, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(rank_index + 1));
         let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + quotient(negative, trace);
         let upper_bound = if self.is_projection { positive + floor * trace } else { f64::INFINITY };
         Errors {
             rank,
             rows: sums.rows,
-            columns: whole.len(),
+            columns: kernel_squares.len(),
             trace_of_kernel: trace,
             trace: self.is_projection.then(|| quotient(positive, trace)),
             floor,
             largest_residual: largest,
             largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
-            frobenius: estimate_ratio(&error, &whole, n),
+            frobenius: estimate_ratio(&error, &kernel_squares, n),
             frobenius_norm: NormPair {
                 error: estimate_norm(&error, n).within(squares.max(0.0).sqrt(), upper_bound),
-                kernel: estimate_norm(&whole, n).within(0.0, trace),
+                kernel: estimate_norm(&kernel_squares, n).within(0.0, trace),
             },
         }
     }
@@ -140,16 +140,16 @@ fn estimate_norm(squares: &[f64], n: f64) -> Measure {
     sqrt_estimate(n * mean, n * standard_error(squares.iter().map(|square| square - mean), n))
 }
 
-/// Estimates √(Σ errors / Σ wholes) over all n columns from c columns.
+/// Estimates √(Σ errors / Σ kernel_squares) over all n columns from c columns.
 fn estimate_ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
     let c = errors.len() as f64;
-    let (error, whole): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());
-    let value = quotient(error, whole);
-    if c >= n || whole <= 0.0 {
+    let (error, denominator): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());
+    let value = quotient(error, denominator);
+    if c >= n || denominator <= 0.0 {
         return Measure::exact(value.max(0.0).sqrt());
     }
-    let deviations = errors.iter().zip(wholes).map(|(error, whole)| error - value * whole);
-    sqrt_estimate(value, standard_error(deviations, n) * c / whole)
+    let deviations = errors.iter().zip(wholes).map(|(error, kernel_square)| error - value * kernel_square);
+    sqrt_estimate(value, standard_error(deviations, n) * c / denominator)
 }
 
 /// Returns the standard error of the mean of c values drawn from n without replacement, from their

@@ -43,29 +43,30 @@ impl Measure {
         }
     }
 
-    /// Returns this measure divided by `whole`, which has an interval of its own; 0/0 is 0.
+    /// Returns this measure divided by `denominator`, which has an interval of its own; 0/0 is 0.
     #[doc(hidden)]
-    pub fn relative_to(self, whole: Self) -> Self {
-        let evidence = match (self.evidence, whole.evidence) {
+    pub fn relative_to(self, denominator: Self) -> Self {
+        let evidence = match (self.evidence, denominator.evidence) {
             (Evidence::Confidence(a), Evidence::Confidence(b)) => Evidence::Confidence((a + b - 1.0).max(0.0)),
             (Evidence::Confidence(a), _) | (_, Evidence::Confidence(a)) => Evidence::Confidence(a),
             (Evidence::Exact, Evidence::Exact) => Evidence::Exact,
             _ => Evidence::Bounds,
         };
         Self {
-            value: quotient(self.value, whole.value),
-            low: quotient(self.low, whole.high),
-            high: quotient(self.high, whole.low),
+            value: quotient(self.value, denominator.value),
+            low: quotient(self.low, denominator.high),
+            high: quotient(self.high, denominator.low),
             evidence,
         }
     }
 }
 
-/// Returns part/whole, and 0 if both are 0: a kernel that is zero everywhere has no error.
-pub(super) fn quotient(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 {
-        part / whole
-    } else if part > 0.0 {
+/// Returns numerator/denominator, and 0 if both are 0: a kernel that is zero everywhere has no
+/// error.
+pub(super) fn quotient(numerator: f64, denominator: f64) -> f64 {
+    if denominator > 0.0 {
+        numerator / denominator
+    } else if numerator > 0.0 {
         f64::INFINITY
     } else {
         0.0

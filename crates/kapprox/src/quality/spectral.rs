@@ -45,8 +45,8 @@ impl Errors {
         };
         let error = evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
         let lower = if trace.is_some() { largest } else { largest - error.high };
-        let whole = Measure::bounds(lower.max(0.0), (largest + error.high).min(self.trace_of_kernel));
-        NormPair { error, kernel: evidence(whole) }
+        let kernel_norm = Measure::bounds(lower.max(0.0), (largest + error.high).min(self.trace_of_kernel));
+        NormPair { error, kernel: evidence(kernel_norm) }
     }
 
     /// Returns the largest possible tr E, including rounding, if it bounds the norms of E.
@@ -96,8 +96,8 @@ impl<T: Real> Approximation<'_, T> {
             }
             add_kernel_products(&mut active, &measured, &*kernel, self.data.pass.workers, options.failure)?;
         }
-        let whole = searches.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
-        Ok(searches.iter().map(|search| NormPair { error: search.measure(options), kernel: whole }).collect())
+        let kernel_norm = searches.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
+        Ok(searches.iter().map(|search| NormPair { error: search.measure(options), kernel: kernel_norm }).collect())
     }
 }
 
@@ -111,8 +111,8 @@ struct NormSearch {
 
 impl NormSearch {
     fn needs_step(&self, options: SpectralOptions) -> bool {
-        let wide = self.bounds.is_none_or(|found| found.likely > found.low * (1.0 + options.tolerance));
-        wide && self.space.next().ncols() > 0
+        let has_wide_bounds = self.bounds.is_none_or(|bounds| bounds.likely > bounds.low * (1.0 + options.tolerance));
+        has_wide_bounds && self.space.next().ncols() > 0
     }
 
     /// Adds the product of K with the next columns.

@@ -68,7 +68,7 @@ fn every_family_has_a_formula_here_and_a_right_example() {
 fn a_length_for_each_feature() {
     for d in [2, 7, 33] {
         let sigmas: Vec<f64> = (0..d).map(|k| 0.7 + 0.3 * k as f64).collect();
-        let text = format!("gaussian(sigma={})", Value::Each(sigmas.clone()));
+        let text = format!("gaussian(sigma={})", Value::List(sigmas.clone()));
         let (x, z) = (points::<f32>(300, d, 1, 100.0), points::<f32>(70, d, 2, 100.0));
         let k = block(&build(&text), view(&x, d), view(&z, d));
         for (i, x) in wide(&x).chunks(d).enumerate() {

@@ -153,9 +153,9 @@ fn every_map<T: Real>() {
     let workers = Workers::sequential();
     every_case::<T>(48, |case| {
         for spec in maps().into_iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
-            let MapConstructor::OnLandmarks(make) = spec.builder::<T>() else { continue };
+            let MapConstructor::OnLandmarks(make) = spec.constructor::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
-                let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };
+                let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element_bytes: size_of::<T>() };
                 let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
                 let landmarks = case.landmarks(scheme.typed::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
@@ -226,7 +226,7 @@ fn tables_of_landmarks_project_wherever_they_lie() {
 fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
     for family in maps() {
         let spec: MapSpec = family.name.parse().unwrap();
-        let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element: 8 });
+        let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element_bytes: 8 });
         for rank in [100, 1_000_000_000, usize::MAX] {
             let Ok(few) = shape(rank, 60) else {
                 assert!(spec.is_without_rows() && rank > MAX_FEATURES, "{}", family.name);

@@ -19,7 +19,7 @@ pub const GRAM_PASS: &str = "Gram matrix";
 
 /// The points whose kernel sections a solver combines, by [`crate::request::RowAccess`].
 #[derive(Clone, Debug)]
-pub enum Points<'a, T: Real> {
+pub enum SectionPoints<'a, T: Real> {
     /// No points, because the solver combines the features of the map.
     Map,
     /// The landmarks, for [`crate::request::RowAccess::Landmarks`], and the problem size.
@@ -61,7 +61,7 @@ pub struct FitData<'a, T: Real> {
     /// The folds, for solvers that cross-validate.
     pub folds: &'a Folds,
     /// The points whose kernel sections the solver combines.
-    pub points: Points<'a, T>,
+    pub points: SectionPoints<'a, T>,
 }
 
 impl<T: Real> FitData<'_, T> {

@@ -26,8 +26,8 @@ impl<'d, S> Segments<'d, S> {
 
     /// Adds `rows` to the row count of a segment, and returns the segment's state.
     pub(super) fn state_mut(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
-        if let Some((at, rows, state)) = self.current.take_if(|(at, ..)| *at != number) {
-            (self.deliver)(at, rows, state)?;
+        if let Some((segment, rows, state)) = self.current.take_if(|(at, ..)| *at != number) {
+            (self.deliver)(segment, rows, state)?;
         }
         let (_, all, state) = self.current.get_or_insert_with(|| (number, 0, init()));
         *all += rows;
@@ -35,7 +35,7 @@ impl<'d, S> Segments<'d, S> {
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        self.current.map_or(Ok(()), |(at, rows, state)| (self.deliver)(at, rows, state))
+        self.current.map_or(Ok(()), |(segment, rows, state)| (self.deliver)(segment, rows, state))
     }
 }
 
@@ -55,14 +55,14 @@ impl<T: Real> StoredFeatures<'_, T> {
     ) -> Result<S> {
         let Range { start, end } = self.range.clone();
         let cut = Cut { tile: self.context.pass_shape.tile, segment: self.context.pass_shape.segment, start, end };
-        let mut unit = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
+        let mut fold_unit = |range: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
             let mut segments = Segments::new(deliver);
-            self.visit_unit(Some(&lot), observer, &mut |tile| {
+            self.visit_unit(Some(&range), observer, &mut |tile| {
                 step(segments.state_mut(self.segment_of(tile.first), tile.rows() as u64, init)?, tile)
             })?;
             segments.finish()
         };
-        Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut unit)?.0)
+        Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut fold_unit)?.0)
     }
 
     /// Computes Σ φ over all rows, in one pass with a stage of this name.
@@ -87,14 +87,14 @@ impl<T: Real> StoredFeatures<'_, T> {
 
     pub(super) fn segment_of(&self, position: usize) -> u64 {
         let after = self.segments.partition_point(|(first, _)| *first <= position);
-        after.checked_sub(1).map_or(0, |place| self.segments[place].1)
+        after.checked_sub(1).map_or(0, |index| self.segments[index].1)
     }
 
     /// Returns the position of a segment's first row; if the segment has no rows, the position of
     /// the next row.
     pub(super) fn segment_start(&self, number: u64) -> usize {
-        let place = self.segments.partition_point(|(_, at)| *at < number);
-        self.segments.get(place).map_or(self.n, |(first, _)| *first)
+        let index = self.segments.partition_point(|(_, segment)| *segment < number);
+        self.segments.get(index).map_or(self.n, |(first, _)| *first)
     }
 }
 
@@ -113,6 +113,6 @@ kstore::summed!(Sums { fill "sums": 0 });
 
 /// Values of the rows, in row order.
 #[derive(Clone, Debug, Default)]
-pub struct Values<V>(pub Vec<V>);
+pub struct RowValues<V>(pub Vec<V>);
 
-kstore::summed!(where [V: Number + Send + Sync] Values<V> { read "values": 0 });
+kstore::summed!(where [V: Number + Send + Sync] RowValues<V> { read "values": 0 });

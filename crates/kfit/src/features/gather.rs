@@ -106,16 +106,16 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             spare_bytes: data.spare_bytes,
         };
         let mut gather = Gather { data, options, buffers: FeatureBuffers::default(), scratch: GramScratch::default() };
-        let mut unit = |lot: Range<u64>, deliver: Deliver<'_, GatherState, Error>| {
-            let (mut writer, mut segments) = (stored.writer(lot.clone())?, Segments::new(deliver));
-            context.pass(&*observer).visit_lot(data.source, &lot, |block| {
+        let mut fold_unit = |range: Range<u64>, deliver: Deliver<'_, GatherState, Error>| {
+            let (mut writer, mut segments) = (stored.writer(range.clone())?, Segments::new(deliver));
+            context.pass(&*observer).visit_lot(data.source, &range, |block| {
                 let state = segments.state_mut(block.rows[0] / data.pass_shape.segment, block.len() as u64, &init)?;
                 gather.add(block, &mut writer, state)
             })?;
             writer.finish()?;
             segments.finish()
         };
-        let (state, _) = fold_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut unit)?;
+        let (state, _) = fold_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut fold_unit)?;
         let starts = start_positions(state.tiles.iter().map(|rows| u64::from(*rows)));
         let (numbers, rows): (Vec<u64>, Vec<u64>) =
             state.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();

@@ -19,8 +19,8 @@ mod tile;
 
 use context::{FeatureBuffers, VisitContext};
 pub use fit_data::{FEWER_DIRECTIONS, GRAM_PASS};
-pub use fit_data::{FitData, Points};
-pub use fold::{Sums, Values};
+pub use fit_data::{FitData, SectionPoints};
+pub use fold::{RowValues, Sums};
 pub use gather::{GatherOptions, GatheredSums};
 pub(crate) use row_selection::selection_bytes;
 use stored::FeatureStore;
@@ -134,7 +134,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         match &self.phi {
             Phi::Stored(stored) => self.visit_stored(stored, unit, observer, visitor),
             Phi::Copied(phi) => {
-                let rows = unit.map_or(0..self.n, |lot| self.segment_start(lot.start)..self.segment_start(lot.end));
+                let rows =
+                    unit.map_or(0..self.n, |range| self.segment_start(range.start)..self.segment_start(range.end));
                 self.visit_memory(rows, observer, visitor, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
             }
             Phi::Positions(features, positions) => features.visit_selected_locally(positions, observer, visitor),

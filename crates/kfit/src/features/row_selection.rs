@@ -1,7 +1,7 @@
 //! Rows selected by position: the rows of some classes, or a random sample.
 
 use super::tile::{Tile, TileVisitor};
-use super::{Phi, StoredFeatures, fold::Values, stored::StopOnly, tier::exchange_rows};
+use super::{Phi, StoredFeatures, fold::RowValues, stored::StopOnly, tier::exchange_rows};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
@@ -101,13 +101,14 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             return self.visit_selected_locally(positions, observer, &mut visitor);
         }
         let chunk_rows = exchange_rows(self.p, size_of::<T>());
-        for (part, at) in positions.chunks(chunk_rows).enumerate() {
-            let Values(phi) = self.fold("some rows", &StopOnly(observer), &Values::<T>::default, |values, tile| {
-                let from = |position: usize| at.partition_point(|row| *row < position);
-                let picked = &at[from(tile.first)..from(tile.first + tile.rows())];
-                picked.iter().for_each(|row| values.0.extend_from_slice(tile.row(row - tile.first)));
-                Ok(())
-            })?;
+        for (part, chunk) in positions.chunks(chunk_rows).enumerate() {
+            let RowValues(phi) =
+                self.fold("some rows", &StopOnly(observer), &RowValues::<T>::default, |values, tile| {
+                    let from = |position: usize| chunk.partition_point(|row| *row < position);
+                    let picked = &chunk[from(tile.first)..from(tile.first + tile.rows())];
+                    picked.iter().for_each(|row| values.0.extend_from_slice(tile.row(row - tile.first)));
+                    Ok(())
+                })?;
             visitor(&Tile { first: part * chunk_rows, phi: &phi, p: self.p })?;
         }
         observer.advance(self.n as u64);

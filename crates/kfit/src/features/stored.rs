@@ -95,7 +95,7 @@ impl<'a, T: Real> FeatureStore<'a, T> {
     fn missing(&self, unit: &Range<u64>) -> Vec<Range<u64>> {
         let stored: Vec<Range<u64>> = match &self.storage {
             Storage::Memory(_) => {
-                unit.clone().filter(|at| self.segment_in_memory(*at).is_some()).map(|at| at..at + 1).collect()
+                unit.clone().filter(|segment| self.segment_in_memory(*segment).is_some()).map(|at| at..at + 1).collect()
             }
             Storage::Scratch(..) => self.scratch_parts(unit).into_iter().map(|(part, _)| part).collect(),
             Storage::Recomputed => return Vec::new(),
@@ -153,28 +153,28 @@ impl<T: Real> FeatureWriter<'_, T> {
             return Ok(());
         };
         let number = block.rows[0] / cut.segment;
-        if self.current.as_ref().is_none_or(|(at, ..)| *at != number) {
+        if self.current.as_ref().is_none_or(|(segment, ..)| *segment != number) {
             self.close_segment();
             let Range { start, end } = self.stored.row_range(&(number..number + 1));
             // zeroed pages are not allocated yet: the thread that fills a page allocates it near
             // its core
             self.current = Some((number, vec![T::ZERO; (end - start) as usize * p], 0));
         }
-        if let Some((_, phi, at)) = &mut self.current {
-            let end = *at + block.len() * p;
-            buffers.fill_into(&mut phi[*at..end], *map, block, workers);
-            *at = end;
+        if let Some((_, phi, offset)) = &mut self.current {
+            let end = *offset + block.len() * p;
+            buffers.fill_into(&mut phi[*offset..end], *map, block, workers);
+            *offset = end;
         }
         Ok(())
     }
 
     /// Stores the segment in memory. An existing copy stays, because it is bit-identical.
     fn close_segment(&mut self) {
-        let (Some((number, mut phi, at)), Storage::Memory(segments)) = (self.current.take(), &self.stored.storage)
+        let (Some((number, mut phi, offset)), Storage::Memory(segments)) = (self.current.take(), &self.stored.storage)
         else {
             return;
         };
-        phi.truncate(at);
+        phi.truncate(offset);
         drop(segments[(number - self.stored.cut.segments().start) as usize].set(phi));
     }
 

@@ -80,15 +80,15 @@ pub(super) trait Widen<T>: Sync {
 impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
     fn widen(&self, unit: Option<&Range<u64>>, observer: &dyn Observer, visitor: TileVisitor<'_, f64>) -> Result<()> {
         let (p, workers) = (self.p, self.workers());
-        let mut wide = Vec::new();
+        let mut phi_f64 = Vec::new();
         self.visit_unit(unit, observer, &mut |tile| {
             for (part, phi) in tile.phi.chunks(WIDEN_ROWS * p).enumerate() {
-                wide.resize(phi.len(), 0.0);
-                for_each_strip(workers, &mut wide, WIDEN_STRIP_ROWS * p, |strip, wide| {
+                phi_f64.resize(phi.len(), 0.0);
+                for_each_strip(workers, &mut phi_f64, WIDEN_STRIP_ROWS * p, |strip, wide| {
                     let phi = &phi[strip * WIDEN_STRIP_ROWS * p..][..wide.len()];
                     wide.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
                 });
-                visitor(&Tile { first: tile.first + part * WIDEN_ROWS, phi: &wide, p })?;
+                visitor(&Tile { first: tile.first + part * WIDEN_ROWS, phi: &phi_f64, p })?;
             }
             Ok(())
         })

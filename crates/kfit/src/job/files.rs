@@ -4,7 +4,7 @@ use super::Fit;
 use crate::model::MAX_HEADER_BYTES;
 use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
-use kstore::{Categories, SelectedTable, Selection, Table, TextOptions, encoding::Times};
+use kstore::{Categories, SelectedTable, Selection, Table, TextOptions, encoding::TimeFeatures};
 use std::{fs::File, io::Read, path::Path};
 
 /// Returns true if the file starts like a safetensors file: a plausible header length (8 bytes),
@@ -70,7 +70,7 @@ impl Fit {
         } else {
             // one number for every input, including categories
             let columns =
-                Selection { features, categories: Categories::None, times: Times::None, ..Selection::default() };
+                Selection { features, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() };
             MetricSource::from_table(&open_table(path, &columns, text)?)?
         };
         Ok(self.metric(metric))

@@ -4,7 +4,7 @@ use super::candidates::Candidates;
 use super::serde_text;
 use crate::request::{LandmarkSource, MetricSource, Scaling};
 use crate::solver::parameter::{C, FOLDS, GROUP, LAMBDA, Parameter, RANKS, SECOND_VIEW, TOLERANCE, WEIGHTS};
-use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFamily, SolverProperties};
 use crate::{Error, Result, Task};
 use kapprox::Kernel;
 use kapprox::map::MapSpec;
@@ -89,8 +89,8 @@ pub struct ParsedOptions {
 }
 
 impl ParsedOptions {
-    pub(super) fn facts(&self) -> SolverFacts {
-        Solver::<f64>::facts(&*self.solver)
+    pub(super) fn properties(&self) -> SolverProperties {
+        Solver::<f64>::properties(&*self.solver)
     }
 }
 
@@ -236,7 +236,7 @@ impl Fit {
     #[doc(hidden)]
     pub fn without_ranks(self) -> Self {
         let options =
-            self.rank_parameters().fold(self.options.clone(), |given, parameter| given.without(parameter.name));
+            self.rank_parameters().fold(self.options.clone(), |options, parameter| options.without(parameter.name));
         Self { rank: None, ..self }.options(options)
     }
 
@@ -257,7 +257,7 @@ impl Fit {
     #[doc(hidden)]
     pub fn with_exact_kernel(self) -> Result<Self> {
         let map_parameters = self.rank_parameters().chain([&TOLERANCE, &FOLDS]);
-        let options = map_parameters.fold(self.options.clone(), |given, parameter| given.without(parameter.name));
+        let options = map_parameters.fold(self.options.clone(), |options, parameter| options.without(parameter.name));
         let options = (self.family.exact_options)(options);
         Ok(Self { map: EXACT_MAP.parse()?, landmarks: None, candidates: None, ..self }.options(options))
     }
@@ -338,7 +338,7 @@ impl Fit {
 
     /// Returns the parsed parameters; the first call parses them.
     #[doc(hidden)]
-    pub fn parsed(&self) -> Result<&ParsedOptions> {
+    pub fn parsed_options(&self) -> Result<&ParsedOptions> {
         if let Some(parsed) = self.parsed.get() {
             return Ok(parsed);
         }
@@ -353,7 +353,7 @@ impl Fit {
     /// [`Error::Option`] for a parameter that the solver does not read, or an invalid value;
     /// [`Error::MissingOption`] for a required parameter.
     pub fn settings(&self) -> Result<&Settings> {
-        Ok(&self.parsed()?.settings)
+        Ok(&self.parsed_options()?.settings)
     }
 
     /// The task of the solver with these parameters, such as regression or components.

@@ -3,7 +3,7 @@
 use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_warnings};
 use crate::metric::combination::{self, Combination, combine};
 use crate::request::{Forecast, Resources, TrainOptions};
-use crate::train::{self, FitReport, Trained, convention_of};
+use crate::train::{self, FitReport, TrainedModel, convention_of};
 use crate::{AnyModel, Error, Model, Result, solver::Solver};
 use kapprox::{Kernel, Real};
 use kstore::{Missing, SelectedTable, Selection, Table, checkpoint::Journal};
@@ -62,7 +62,7 @@ impl Fit {
     /// memory budget is not an error here.
     pub fn plan(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Forecast> {
         let (selected, resources) = (&run.resolve_categories(selected)?, &run.resources());
-        let (training, solver) = (self.training(selected)?, &*self.parsed()?.solver);
+        let (training, solver) = (self.training(selected)?, &*self.parsed_options()?.solver);
         match self.precision {
             ElementType::F32 => train::forecast::<f32>(selected, &training, solver, resources),
             ElementType::F64 => train::forecast::<f64>(selected, &training, solver, resources),
@@ -178,13 +178,13 @@ fn train_model<T: Real>(
     training: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<Fitted> {
-    let ParsedOptions { settings, solver, .. } = fit.parsed()?;
+    let ParsedOptions { settings, solver, .. } = fit.parsed_options()?;
     let solver: &dyn Solver<T> = T::pick(&**solver);
     let trained = train::train(selected, training, solver, resources).map_err(|error| match error {
         Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.family.name, needed: 2, rows },
         other => other,
     })?;
-    let Trained { mut model, mut report, wide } = trained;
+    let TrainedModel { mut model, mut report, needs_f64: wide } = trained;
     (report.solver, report.lambda_convention) = (fit.family.name, convention_of(fit.family.name));
     improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.family.name.to_string(), settings.intercept());

@@ -5,7 +5,7 @@ use super::fit::{Fit, ParsedOptions};
 use crate::folds::FoldSpec;
 use crate::request::{LandmarkSource, MetricSource, Scaling, TrainOptions};
 use crate::solver::parameter::{FOLDS, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
-use crate::solver::{Settings, SolverFacts};
+use crate::solver::{Settings, SolverProperties};
 use crate::{Error, Result};
 use kapprox::Kernel;
 use kapprox::landmark::Effort;
@@ -26,21 +26,21 @@ impl Fit {
         if self.files().next().is_some() {
             return self.clone().opened(selected, &TextOptions::default())?.training(selected);
         }
-        let parsed = self.parsed()?;
-        let (ParsedOptions { settings, .. }, facts) = (parsed, parsed.facts());
-        self.check_landmarks(facts)?;
+        let parsed = self.parsed_options()?;
+        let (ParsedOptions { settings, .. }, properties) = (parsed, parsed.properties());
+        self.check_landmarks(properties)?;
         let scaling = self.scaling_of(selected)?;
         if selected.sparse().is_some() {
-            self.check_sparse(facts)?;
+            self.check_sparse(properties)?;
         }
-        let rank_or_default = self.rank.or(facts.default_rank);
+        let rank_or_default = self.rank.or(properties.default_rank);
         let (rank, ranks) = self.ranks(settings, rank_or_default)?;
-        let default_landmarks = facts.default_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
+        let default_landmarks = properties.default_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(default_landmarks).unwrap_or_default();
         if self.family.reads(&NODES) {
             return self.training_on_nodes(settings, rank, landmarks, selected);
         }
-        let folds = self.folds(settings, facts, ranks.len() * settings.penalties().len())?;
+        let folds = self.folds(settings, properties, ranks.len() * settings.penalties().len())?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task: self.family.task(settings),
@@ -149,7 +149,7 @@ impl Fit {
         let no_columns: [&str; 0] = [];
         let supports_sparse = || {
             self.kernel.on_rows(&no_columns, Some(1)).is_ok()
-                && self.parsed().is_ok_and(|checked| self.check_sparse(checked.facts()).is_ok())
+                && self.parsed_options().is_ok_and(|checked| self.check_sparse(checked.properties()).is_ok())
         };
         match self.scaling {
             Some(Scaling::TfIdf | Scaling::Unit | Scaling::Maxabs) => options.sparse(),
@@ -159,7 +159,7 @@ impl Fit {
     }
 
     /// Rejects options that compute with the columns of sparse rows.
-    fn check_sparse(&self, facts: SolverFacts) -> Result<()> {
+    fn check_sparse(&self, properties: SolverProperties) -> Result<()> {
         let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
         let by_distances = self
             .landmarks
@@ -174,7 +174,7 @@ impl Fit {
         if let Some(landmarks) = by_distances {
             return refuse("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
         }
-        if facts.dense_only {
+        if properties.dense_only {
             return refuse(
                 "solver",
                 &self.family.name,
@@ -185,19 +185,19 @@ impl Fit {
     }
 
     /// Rejects landmarks and candidates that no step of the fit reads.
-    fn check_landmarks(&self, facts: SolverFacts) -> Result<()> {
+    fn check_landmarks(&self, properties: SolverProperties) -> Result<()> {
         let exact = self.map.is_exact();
         let why_no_landmarks = if self.map.is_without_rows() {
             Some(format!(
                 "`map` {} has no landmarks; leave it out, or use a map with landmarks, such as nystrom",
                 self.map.family().name
             ))
-        } else if exact && !facts.preconditioned {
+        } else if exact && !properties.preconditioned {
             Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
         } else {
-            facts.landmarks_unused_why.filter(|_| exact).map(str::to_string)
+            properties.landmarks_unused_why.filter(|_| exact).map(str::to_string)
         };
-        if let Some(rank) = self.rank.filter(|_| exact && !facts.preconditioned) {
+        if let Some(rank) = self.rank.filter(|_| exact && !properties.preconditioned) {
             return Err(Error::option(
                 "rank",
                 rank,
@@ -223,7 +223,7 @@ impl Fit {
     }
 
     /// Returns the requested folds; by default five if cross-validation has something to choose.
-    fn folds(&self, settings: &Settings, facts: SolverFacts, cells: usize) -> Result<FoldSpec> {
+    fn folds(&self, settings: &Settings, properties: SolverProperties, cells: usize) -> Result<FoldSpec> {
         let has_surface = self.family.reads(&RANKS);
         let has_choices = if has_surface { cells > 1 } else { self.family.needs_validation(settings) };
         match settings.folds(&FOLDS) {
@@ -234,7 +234,7 @@ impl Fit {
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.grouped_folds(folds),
-            None if has_choices || facts.needs_folds => settings.grouped_folds(FoldSpec::DEFAULT),
+            None if has_choices || properties.needs_folds => settings.grouped_folds(FoldSpec::DEFAULT),
             None => Ok(FoldSpec::None),
         }
     }

@@ -97,17 +97,17 @@ fn lambda_edge_warning(report: &FitReport) -> Option<String> {
 
 /// Warns if the best value is the first or the last tried and the error still falls there.
 fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
-    let (at, error) = grid[best];
+    let (best_value, error) = grid[best];
     let (next, word, way, beyond) = match best {
         _ if grid.len() < 2 => return None,
-        0 => (grid[1], "smallest", "down", at / 1e3),
-        _ if best + 1 == grid.len() => (grid[best - 1], "largest", "up", at * 1e3),
+        0 => (grid[1], "smallest", "down", best_value / 1e3),
+        _ if best + 1 == grid.len() => (grid[best - 1], "largest", "up", best_value * 1e3),
         _ => return None,
     };
     (next.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
-        let (at, beyond) = (short_number(at), short_number(beyond));
+        let (best_text, beyond) = (short_number(best_value), short_number(beyond));
         format!(
-            "{name} {at} is the {word} value tried, and {what} still falls there; extend the grid {way} to `{name}` {beyond}"
+            "{name} {best_text} is the {word} value tried, and {what} still falls there; extend the grid {way} to `{name}` {beyond}"
         )
     })
 }

@@ -18,7 +18,7 @@
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
 //! alignment", JMLR 13, 2012.
 
-use crate::alignment::CentredMoments;
+use crate::alignment::CentredProducts;
 use crate::prepare::map_builder::MapBuilder;
 use crate::prepare::stage_plans;
 use crate::prepare::survey::survey;
@@ -179,7 +179,7 @@ fn plan_stages<T: Real>(
 /// Computes the weights from the joint moments; kernel k has the features from `ends[k − 1]` to
 /// `ends[k]`.
 fn combination_of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
-    let (moments, count) = (CentredMoments::new(gram, gram.features()), ends.len());
+    let (moments, count) = (CentredProducts::new(gram, gram.features()), ends.len());
     let features_of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
     let inner = Mat::from_fn(count, count, |k, l| {
         let (k, l) = (k.max(l), k.min(l));

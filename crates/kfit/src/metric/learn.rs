@@ -210,9 +210,9 @@ impl<T: Real> MetricRequest<'_, T> {
             return Ok(learned);
         };
         let data = RoundData { folds: &folds.holding_out(fold), ..data };
-        let (with, without) =
+        let (metric_error, plain_error) =
             (data.smallest_error(Some(metric), &learned.kernel)?, data.smallest_error(None, &plain_kernel)?);
-        let judged = MetricTestErrors { fold, rows: sizes[fold] as u64, with, without };
+        let judged = MetricTestErrors { fold, rows: sizes[fold] as u64, with: metric_error, without: plain_error };
         Ok(match rounds.form == MetricForm::Best && !judged.is_better() {
             true => {
                 LearnedMetric { metric: None, kernel: plain_kernel, form: "none".to_string(), spread: None, ..learned }
@@ -258,9 +258,9 @@ impl<T: Real> MetricRequest<'_, T> {
                 resources: &sample_resources,
                 ..full_data
             };
-            let incumbent_round = incumbent.map(|found| {
-                let form = found.form.parse::<MetricForm>().ok();
-                let round = search.fit_kernel(&data, (form, 0), found.metric.clone(), &found.kernel)?;
+            let incumbent_round = incumbent.map(|previous| {
+                let form = previous.form.parse::<MetricForm>().ok();
+                let round = search.fit_kernel(&data, (form, 0), previous.metric.clone(), &previous.kernel)?;
                 Ok::<_, Error>((round, form))
             });
             let incumbent_round = incumbent_round.transpose()?;

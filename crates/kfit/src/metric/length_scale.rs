@@ -141,7 +141,7 @@ fn draw_rows<T: Real>(
 fn gcv_score<T: Real>(data: &RoundData<'_, T>, kernel: &Kernel) -> Result<Option<f64>> {
     match data.smallest_gcv(kernel) {
         Err(error) if error.is_interrupted() => Err(error),
-        found => Ok(found.ok().flatten()),
+        result => Ok(result.ok().flatten()),
     }
 }
 

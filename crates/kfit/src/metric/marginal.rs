@@ -72,7 +72,7 @@ impl Sample<'_> {
         let Some((mut phi, lower)) = self.features(z, &diag) else { return Ok(f64::INFINITY) };
         let scales = (theta[d].exp(), theta[d + 1].exp());
         let trace = diag.iter().sum::<f64>();
-        let Some(posterior) = Posterior::of(phi.as_ref(), self.y, scales, self.workers) else {
+        let Some(posterior) = Posterior::new(phi.as_ref(), self.y, scales, self.workers) else {
             return Ok(f64::INFINITY);
         };
         let value = posterior.likelihood(trace);
@@ -180,7 +180,7 @@ struct Posterior {
 
 impl Posterior {
     /// Returns `None` if B has no Cholesky factor.
-    fn of(phi: MatRef<'_, f64>, y: MatRef<'_, f64>, scales: (f64, f64), workers: &Workers) -> Option<Self> {
+    fn new(phi: MatRef<'_, f64>, y: MatRef<'_, f64>, scales: (f64, f64), workers: &Workers) -> Option<Self> {
         let (amplitude, noise) = scales;
         let (ratio, m) = (amplitude / noise, phi.ncols());
         let s = gram(phi, workers);

@@ -59,7 +59,8 @@ impl<T: Real> RoundData<'_, T> {
     /// Returns the targets of these rows, t for each, in the order of `row_numbers`.
     pub(super) fn targets_of(&self, row_numbers: &[u64]) -> Result<Vec<f64>> {
         let t = self.targets.count();
-        let index: HashMap<u64, usize> = row_numbers.iter().enumerate().map(|(place, row)| (*row, place)).collect();
+        let index: HashMap<u64, usize> =
+            row_numbers.iter().enumerate().map(|(position, row)| (*row, position)).collect();
         let mut values = vec![0.0; row_numbers.len() * t];
         let observer = self.resources.stage_observer.stage("targets", None);
         let pass = Pass { journal: None, ..self.pass_shape.pass(1, self.resources, &*observer) };
@@ -221,8 +222,8 @@ impl<T: Real> RoundData<'_, T> {
         };
         let source = self.with_metric(round.metric.as_ref());
         let observer = self.resources.stage_over("gradients", source.range());
-        let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
-        let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &wide, coefficients.as_ref());
+        let landmarks_f64: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
+        let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &landmarks_f64, coefficients.as_ref());
         let fold = fold.with_row_sample(self.n, self.options.seed);
         let pass = self.pass_shape.pass(self.pass_shape.gram_lanes, self.resources, &*observer);
         let products = pass.resume("gradients", &source, &fold)?.0;

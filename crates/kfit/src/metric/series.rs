@@ -55,10 +55,10 @@ pub fn series_correlation<T: Real>(
 }
 
 #[doc(hidden)]
-pub fn blocks_note(correlation: f64, given: &FoldSpec) -> String {
+pub fn blocks_note(correlation: f64, folds: &FoldSpec) -> String {
     format!(
         "consecutive rows have similar targets (correlation {correlation:.2}), as in a series: folds are {BLOCK_COUNT} contiguous blocks of rows; \
-         use `folds` {given} for random folds, or column:NAME for one fold per value of a column"
+         use `folds` {folds} for random folds, or column:NAME for one fold per value of a column"
     )
 }
 
@@ -125,8 +125,8 @@ fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, target
     for j in 0..t {
         let mean = (0..k).map(|fold| sums[fold * t + j]).sum::<f64>() / n.max(1.0);
         total -= n * mean * mean;
-        let of = |fold: usize| sums[fold * t + j].powi(2) / f64::max(sizes[fold], 1.0);
-        explained += (0..k).map(of).sum::<f64>() - n * mean * mean;
+        let fold_square = |fold: usize| sums[fold * t + j].powi(2) / f64::max(sizes[fold], 1.0);
+        explained += (0..k).map(fold_square).sum::<f64>() - n * mean * mean;
     }
     Ok(if total > 0.0 { explained / total } else { 0.0 })
 }

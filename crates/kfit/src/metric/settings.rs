@@ -105,7 +105,7 @@ pub fn learning_plan<T: Real>(
 fn size_of_fits(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<ProblemSize> {
     let (ProblemSize { d, element_bytes: element, t, .. }, rows) =
         (size.clone(), usize::try_from(n).unwrap_or(usize::MAX));
-    let map = options.map.shape(MapRequest { d, rank: options.rank, rows, element })?;
+    let map = options.map.shape(MapRequest { d, rank: options.rank, rows, element_bytes: element })?;
     let sizes = ProblemSize { n, moment_columns: t, map, folds: 1, classes: 1, ranks: 1, ..size.clone() };
     Ok(ProblemSize { candidates: None, scheme_bytes: 0, stores_features: false, ..sizes })
 }

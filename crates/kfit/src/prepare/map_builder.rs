@@ -26,7 +26,7 @@ pub struct BuiltMap<T: Real> {
     pub map: Box<dyn FeatureMap<T>>,
     pub kernel: Kernel,
     /// The second view; in the map, its features follow the features of the first view.
-    pub second_view: Option<SecondView>,
+    pub second_view: Option<BuiltSecondView>,
     /// The landmarks, for a solver that combines their kernel sections itself; the map then has no
     /// features.
     pub landmark_set: Option<LandmarkSet<T>>,
@@ -37,7 +37,7 @@ pub struct BuiltMap<T: Real> {
 }
 
 #[derive(Clone, Debug)]
-pub struct SecondView {
+pub struct BuiltSecondView {
     /// The kernel, with every parameter resolved to a number.
     pub kernel: Kernel,
     pub features: usize,
@@ -82,7 +82,7 @@ impl<T: Real> MapBuilder<'_, T> {
             Expansion::Landmarks { landmarks, .. } => landmarks.len(),
             Expansion::Features { .. } => features,
         };
-        let second_view = Some(SecondView { kernel, features, basis_functions });
+        let second_view = Some(BuiltSecondView { kernel, features, basis_functions });
         Ok(BuiltMap {
             map: Box::new(StackedMaps(vec![first.map, map])),
             second_view,
@@ -96,10 +96,10 @@ impl<T: Real> MapBuilder<'_, T> {
     fn build_view(&self) -> Result<BuiltMap<T>> {
         let Self { source, n, options, resources, .. } = *self;
         let (d, rank) = (source.shape().inputs, self.requested_map_shape()?.p);
-        let make = match options.map.builder::<T>() {
+        let make = match options.map.constructor::<T>() {
             MapConstructor::OnLandmarks(make) => make,
             MapConstructor::WithoutRows(make) => {
-                let ResolvedKernel { kernel, passes, .. } = self.resolve()?;
+                let ResolvedKernel { kernel, passes, .. } = self.resolve_with_sample()?;
                 let (spec, seed) = (&options.map, options.seed);
                 let map = make(&RowFreeInputs { spec, kernel: &kernel, d, rank, seed })?;
                 return Ok(BuiltMap {
@@ -116,12 +116,19 @@ impl<T: Real> MapBuilder<'_, T> {
             }
         };
         let (ChosenLandmarks { set, candidates, mut passes }, kernel) = self.choose_landmarks()?;
-        let (any, count) = (kernel.build()?, set.len());
+        let (built_kernel, count) = (kernel.build()?, set.len());
         let observer = resources.stage_over("factor of the landmarks", source.range());
         let data = Scan { source, pass: self.scan_pass(&*observer), count: n };
         let (seed, workers) = (options.seed, resources.workers);
-        let request =
-            LandmarkInputs { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
+        let request = LandmarkInputs {
+            spec: &options.map,
+            kernel: &built_kernel,
+            landmarks: set,
+            rank,
+            data: &data,
+            seed,
+            workers,
+        };
         passes += options.map.passes();
         let mut map = make(request)?;
         drop(observer);
@@ -171,8 +178,8 @@ impl<T: Real> MapBuilder<'_, T> {
     /// that combines the landmarks' kernel sections itself.
     pub(crate) fn landmarks_only(&self) -> Result<BuiltMap<T>> {
         let (ChosenLandmarks { set, candidates, passes }, kernel) = self.choose_landmarks()?;
-        let (map, landmarks) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
-        Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts: landmarks, passes })
+        let (map, landmark_counts) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
+        Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts, passes })
     }
 
     /// Resolves the kernel, without landmarks and map, for a solver that combines the kernel
@@ -193,7 +200,7 @@ impl<T: Real> MapBuilder<'_, T> {
 
     /// Resolves every parameter of the kernel to a number; also returns the number of passes.
     pub fn resolve_kernel(&self) -> Result<(Kernel, u64)> {
-        let ResolvedKernel { kernel, passes, .. } = self.resolve()?;
+        let ResolvedKernel { kernel, passes, .. } = self.resolve_with_sample()?;
         Ok((kernel, passes))
     }
 
@@ -201,7 +208,7 @@ impl<T: Real> MapBuilder<'_, T> {
         !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
     }
 
-    fn resolve(&self) -> Result<ResolvedKernel<T>> {
+    fn resolve_with_sample(&self) -> Result<ResolvedKernel<T>> {
         self.options.kernel.check_input_count(self.source.shape().inputs)?;
         let (lanes, context) = (self.pass_shape.scan_lanes, (self.pass_shape, self.resources));
         let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), context)?;
@@ -221,7 +228,7 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     fn choose_landmarks(&self) -> Result<(ChosenLandmarks<T>, Kernel)> {
-        let ResolvedKernel { kernel, sample, passes } = self.resolve()?;
+        let ResolvedKernel { kernel, sample, passes } = self.resolve_with_sample()?;
         let chosen = self.choose_from_source(&kernel.build()?, sample)?;
         if chosen.set.is_empty() {
             return Err(Error::from(kapprox::Error::NoLandmarks {
@@ -251,7 +258,7 @@ impl<T: Real> MapBuilder<'_, T> {
             LandmarkSource::File(path) => {
                 Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it"))
             }
-            LandmarkSource::Rows(table) => self.read_table(table, landmark_count),
+            LandmarkSource::Rows(table) => self.read_landmarks(table, landmark_count),
         }
     }
 
@@ -263,12 +270,12 @@ impl<T: Real> MapBuilder<'_, T> {
         sample: Option<RowSample<T>>,
         landmark_count: usize,
     ) -> Result<ChosenLandmarks<T>> {
-        let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme(name))?;
-        let chooser = scheme.typed::<T>();
+        let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme_error(name))?;
+        let rule = scheme.typed::<T>();
         let observer = self.resources.stage_observer.stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
             let data = Scan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
-            let set = self.run_scheme(chooser, &data, kernel, landmark_count)?;
+            let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
             return Ok(ChosenLandmarks { candidates: self.n, passes: set.passes, set });
         };
         let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
@@ -282,14 +289,14 @@ impl<T: Real> MapBuilder<'_, T> {
         // products, as in the Gram pass. Not journaled: a resumed run draws the same rows.
         let pass = Pass { lanes: 1, journal: None, ..self.scan_pass(&stop_only) };
         let data = Scan { source: &candidates, pass, count };
-        let set = self.run_scheme(chooser, &data, kernel, landmark_count)?;
+        let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
         Ok(ChosenLandmarks { set, candidates: count, passes })
     }
 
     /// Chooses `landmark_count` landmarks among these rows, or fewer if they reach the tolerance.
     fn run_scheme(
         &self,
-        chooser: &dyn LandmarkRule<T>,
+        rule: &dyn LandmarkRule<T>,
         data: &Scan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         landmark_count: usize,
@@ -297,15 +304,15 @@ impl<T: Real> MapBuilder<'_, T> {
         let seed = self.options.seed;
         Ok(match self.options.tolerance {
             Some(tolerance) => {
-                chooser.select_within(TOLERANCE_FRACTION * tolerance, data, kernel, landmark_count, seed)?
+                rule.select_within(TOLERANCE_FRACTION * tolerance, data, kernel, landmark_count, seed)?
             }
-            None => chooser.select(data, kernel, landmark_count, seed)?,
+            None => rule.select(data, kernel, landmark_count, seed)?,
         })
     }
 
     /// Reads the first `landmark_count` rows of a table of landmarks, scaled like the training
     /// rows.
-    fn read_table(&self, table: &SelectedTable, landmark_count: usize) -> Result<ChosenLandmarks<T>> {
+    fn read_landmarks(&self, table: &SelectedTable, landmark_count: usize) -> Result<ChosenLandmarks<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let source = MetricRows::new(source, self.options.metric.provided().cloned());
         let observer = self.resources.stage_over("landmarks (table)", source.range());
@@ -387,13 +394,13 @@ pub(crate) fn resolve_length_scales<T: Real>(
     order.sort_by_key(|i| (keys.word(sample.rows[*i]), sample.rows[*i]));
     order.truncate(MEDIAN_ROWS);
     let d = sample.d;
-    let wide: Vec<f64> =
+    let points: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
     let weights: Vec<f64> = order.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
-    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&wide, order.len(), d), &weights, factors)?)
+    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&points, order.len(), d), &weights, factors)?)
 }
 
-fn unknown_scheme(name: &str) -> Error {
+fn unknown_scheme_error(name: &str) -> Error {
     let names: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
     Error::option("landmarks", format!("{name:?}"), format!("give one of {}", names.join(", ")))
 }

@@ -74,7 +74,7 @@ pub(crate) fn feature_stages(
 ) -> (PassShape, Vec<Stage>) {
     let (pass_shape, plans) = choose_pass_shape(
         &request.size,
-        &|cut| last_stage(&request.size, add, cut, request.resources).1,
+        &|pass_shape| last_stage(&request.size, add, pass_shape, request.resources).1,
         request.resources.memory,
     );
     (pass_shape, stages_with_passes(request, plans, solver_passes))

@@ -5,7 +5,7 @@ use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kstore::key::Purpose;
-use kstore::statistics::Moments;
+use kstore::statistics::ColumnMoments;
 use kstore::{Label, Missing, Reading, RowSource, Scaler, SelectedTable, Statistics, StatisticsFold, shown};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Survey {
         total_weight_of(&self.statistics)
     }
 
-    fn numeric_targets(&self) -> &[kstore::statistics::Moments] {
+    fn numeric_targets(&self) -> &[kstore::statistics::ColumnMoments] {
         &self.statistics.targets
     }
 
@@ -88,8 +88,8 @@ impl Survey {
     /// deviation of an input: 1 for standard scaling.
     pub(crate) fn half_spread(&self, j: usize) -> f64 {
         let Some(feature) = self.statistics.inputs.get(j) else { return 1.0 };
-        let at = |value: f64| self.scaler.apply(j, value);
-        (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
+        let scaled = |value: f64| self.scaler.apply(j, value);
+        (scaled(feature.mean + feature.deviation()) - scaled(feature.mean - feature.deviation())) / 2.0
     }
 
     /// Returns the divisor of the row weights; 1 if rows have no weights.
@@ -164,11 +164,11 @@ pub fn survey_of_statistics(
     mut statistics: Statistics,
     selected: &SelectedTable,
     options: &TrainOptions,
-    stages: &dyn StageObserver,
+    stage_observer: &dyn StageObserver,
     draw: &dyn Fn(u64) -> Result<RowSample<f64>>,
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
-    check_rows(selected, &statistics, options, stages)?;
+    check_rows(selected, &statistics, options, stage_observer)?;
     // sparse rows are already scaled when they are read
     let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
     let mut scaler = scaler(scaling, &statistics, || draw(statistics.rows))?;
@@ -189,18 +189,24 @@ pub const MAX_CLASS_INTEGERS: usize = 20;
 
 /// Returns the first target if it is an integer column with a small range, whose values may be
 /// classes.
-fn few_integers_target(statistics: &Statistics) -> Option<&Moments> {
-    let few =
-        |target: &&Moments| target.is_integer && (1.0..MAX_CLASS_INTEGERS as f64).contains(&(target.max - target.min));
+fn few_integers_target(statistics: &Statistics) -> Option<&ColumnMoments> {
+    let few = |target: &&ColumnMoments| {
+        target.is_integer && (1.0..MAX_CLASS_INTEGERS as f64).contains(&(target.max - target.min))
+    };
     statistics.targets.first().filter(few)
 }
 
 /// Warns of a numeric target whose values may be classes.
-pub fn warn_of_classes(selected: &SelectedTable, statistics: &Statistics, task: Task, stages: &dyn StageObserver) {
+pub fn warn_of_classes(
+    selected: &SelectedTable,
+    statistics: &Statistics,
+    task: Task,
+    stage_observer: &dyn StageObserver,
+) {
     if let (Some(name), Some(target), Task::Regression) =
         (&selected.target_names().first(), few_integers_target(statistics), task)
     {
-        stages.warn(format!(
+        stage_observer.warn(format!(
             "target {name} has integer values from {} to {} but is treated as numeric (regression); for classes, use \
              `task` classification (ridge), logistic or svm",
             target.min, target.max
@@ -213,7 +219,7 @@ fn check_rows(
     selected: &SelectedTable,
     statistics: &Statistics,
     options: &TrainOptions,
-    stages: &dyn StageObserver,
+    stage_observer: &dyn StageObserver,
 ) -> Result<()> {
     statistics
         .check_label_counts(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
@@ -241,7 +247,7 @@ fn check_rows(
     if let Some((column, m)) = columns.zip(moments).find(|(_, m)| !m.deviation().is_finite() || !m.mean.is_finite()) {
         return Err(Error::ColumnTooLarge { column, largest: m.min.abs().max(m.max.abs()) });
     }
-    let is_constant = |moments: &kstore::statistics::Moments| moments.is_constant();
+    let is_constant = |moments: &kstore::statistics::ColumnMoments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.inputs);
     // empty columns are normal in sparse rows
     let constant_names = names.filter(|(_, f)| is_constant(f) && selected.sparse().is_none());
@@ -250,8 +256,8 @@ fn check_rows(
         |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
     match &constant_names[..] {
         [] => {}
-        [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
-        _ => stages.warn(format!(
+        [one] => stage_observer.warn(format!("feature {one} is constant over the training rows and has no effect")),
+        _ => stage_observer.warn(format!(
             "{} features are constant and have no effect: {}",
             constant_names.len(),
             join_names(&constant_names)
@@ -261,23 +267,24 @@ fn check_rows(
         statistics.classes.sorted().into_iter().filter(|(_, n)| *n == 1).map(|(label, _)| label.to_string()).collect();
     if options.task == Task::Classification && !single_row_classes.is_empty() {
         let what = if single_row_classes.len() == 1 { "class has" } else { "classes have" };
-        stages.warn(format!(
+        stage_observer.warn(format!(
             "{} {what} one row only: {}; one row does not show how a class varies: add rows of these classes, or exclude them with `where`",
             single_row_classes.len(),
             join_names(&single_row_classes)
         ));
     }
     let labels = statistics.classes.sorted();
-    let whole = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
-    if options.task == Task::Classification && whole > MAX_CLASS_INTEGERS {
-        stages.warn(format!(
-            "the target has {whole} distinct integer values, and each becomes a class; if the target is numeric, use a regression \
+    let integer_count = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
+    if options.task == Task::Classification && integer_count > MAX_CLASS_INTEGERS {
+        stage_observer.warn(format!(
+            "the target has {integer_count} distinct integer values, and each becomes a class; if the target is numeric, use a regression \
              (ridge, svr)"
         ));
     }
     if options.task == Task::Regression {
         for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| is_constant(t)) {
-            stages.warn(format!("target {name} is constant over the training rows and has no variance to explain"));
+            stage_observer
+                .warn(format!("target {name} is constant over the training rows and has no variance to explain"));
         }
     }
     Ok(())

@@ -72,7 +72,7 @@ impl Scaling {
 
     /// Returns the scaling that weights the entries of sparse rows this way.
     pub(crate) fn from_weighing(weighing: Weighting) -> Self {
-        WEIGHINGS.iter().find(|(_, known)| *known == weighing).map_or(Self::None, |(scaling, _)| *scaling)
+        WEIGHINGS.iter().find(|(_, weighting)| *weighting == weighing).map_or(Self::None, |(scaling, _)| *scaling)
     }
 }
 

@@ -109,7 +109,7 @@ impl ProblemSize {
                 // residuals
                 let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-                (scheme.bytes)(ChoiceSize { element: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
+                (scheme.bytes)(ChoiceSize { element_bytes: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
             }
             _ => 0,
         };
@@ -164,5 +164,5 @@ pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<ka
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     let d = options.kernel.sparse_columns().filter(|_| options.map.is_without_rows()).unwrap_or(d);
-    Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element: size_of::<T>() })?)
+    Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element_bytes: size_of::<T>() })?)
 }

@@ -57,12 +57,12 @@ impl ClassWeight {
                 let n = rows.total(0..codes.len());
                 Ok(counts.iter().map(|count| n / (labels.len() as f64 * count)).collect())
             }
-            Self::PerLabel(given) => {
+            Self::PerLabel(weights_by_label) => {
                 let mut weights = vec![1.0; labels.len()];
-                for (label, weight) in given {
-                    let code = labels.iter().position(|known| known == label).ok_or_else(|| {
-                        let known = labels.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
-                        let why = format!("no row is of class {label}; the classes are {known}");
+                for (label, weight) in weights_by_label {
+                    let code = labels.iter().position(|class_label| class_label == label).ok_or_else(|| {
+                        let names = labels.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
+                        let why = format!("no row is of class {label}; the classes are {names}");
                         Error::option("class_weight", self, why)
                     })?;
                     weights[code] = *weight;

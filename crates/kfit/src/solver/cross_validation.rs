@@ -11,7 +11,7 @@
 
 use super::newton::{Objective, Optimum, minimise};
 use super::{Figure, Penalty};
-use crate::features::{self, FitData, StoredFeatures, Values};
+use crate::features::{self, FitData, RowValues, StoredFeatures};
 use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::{MemoryPlan, pass::Observer};
@@ -21,7 +21,7 @@ use kstore::{MemoryPlan, pass::Observer};
 pub const EACH_PENALTY_SUFFIX: &str = "at each";
 
 /// A linear function of the features: its weights, p numbers, and its intercept.
-pub(super) type Function<'a> = (&'a [f64], f64);
+pub(super) type LinearFunction<'a> = (&'a [f64], f64);
 
 /// Out-of-fold scores: the scores of each row by functions that were fitted without its fold.
 pub(super) struct HeldOutScores<T> {
@@ -62,7 +62,7 @@ impl<T: Real> HeldOutScores<T> {
         features: &StoredFeatures<'_, T>,
         penalty: usize,
         first_column: usize,
-        functions: &[Function<'_>],
+        functions: &[LinearFunction<'_>],
         fold: u16,
         observer: &dyn Observer,
     ) -> Result<()> {
@@ -70,7 +70,7 @@ impl<T: Real> HeldOutScores<T> {
         let weight = |i: usize| T::from_f64(functions[i % count].0[i / count]);
         let weights: Vec<T> = (0..features.p * count).map(weight).collect();
         let mut out = Vec::new();
-        let Values(scores) = features.fold("held-out rows", observer, &Values::<T>::default, |found, tile| {
+        let RowValues(scores) = features.fold("held-out rows", observer, &RowValues::<T>::default, |found, tile| {
             out.resize(tile.rows() * count, T::ZERO);
             tile.times(&weights, &mut out, features.workers());
             let rows = out.chunks_exact(count).enumerate();
@@ -128,7 +128,7 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
             let Optimum { w, .. } = previous.insert(optimum);
             held_out.passes += *loss.passes_mut();
             let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
-            let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
+            let functions: Vec<LinearFunction<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
             held_out.score(features, index, 0, &functions, fold, observer)?;
         }
     }
@@ -165,7 +165,7 @@ pub(super) fn choose_penalty(
     error_name: &'static str,
 ) -> (usize, [Figure; 2]) {
     let error = |index: usize| if errors[index].is_nan() { f64::INFINITY } else { errors[index] };
-    let index = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
+    let index = (0..errors.len()).fold(0, |best, i| if error(i) < error(best) { i } else { best });
     let (name, values) = match penalties.first() {
         Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
         _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),

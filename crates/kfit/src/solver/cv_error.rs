@@ -64,7 +64,7 @@ impl<T: Real> BinFold<T> for CvErrorFold<'_> {
         for_each_strip(workers, &mut wrong, heads.len().max(1), |strip, wrong| {
             let (first, rows) = (strip * STRIP_ROWS, STRIP_ROWS.min(rows - strip * STRIP_ROWS));
             let (phi, y) = (filled.phi.subrows(first, rows), filled.y.subrows(first, rows));
-            buffers.with(Vec::new, |wide| count_errors(phi, y, heads, wide, wrong));
+            buffers.with(Vec::new, |phi_f64| count_errors(phi, y, heads, phi_f64, wrong));
         });
         for (i, wrong) in wrong.iter().enumerate() {
             state.errors[i % heads.len()] += wrong;

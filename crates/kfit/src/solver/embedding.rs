@@ -1,8 +1,8 @@
 //! Steps shared by embeddings: solver properties, landmarks and classical scaling.
 
 use super::parameter::COMPONENTS;
-use super::{Figure, SolverFacts, reject_if};
-use crate::features::{FitData, Points};
+use super::{Figure, SolverProperties, reject_if};
+use crate::features::{FitData, SectionPoints};
 use crate::linalg::eigen::sign_of_largest;
 use crate::{Error, Result};
 use faer::Mat;
@@ -15,13 +15,17 @@ const NOISE: f64 = 16.0 * f64::EPSILON;
 ///
 /// Its landmarks are uniform: other schemes need landmarks with linearly independent kernel
 /// sections, and a kernel of low rank has too few of these.
-pub(super) fn embedding_facts(solver: &'static str) -> SolverFacts {
-    SolverFacts { distance_solver: Some(solver), default_landmarks: Some("uniform"), ..SolverFacts::default() }
+pub(super) fn embedding_facts(solver: &'static str) -> SolverProperties {
+    SolverProperties {
+        distance_solver: Some(solver),
+        default_landmarks: Some("uniform"),
+        ..SolverProperties::default()
+    }
 }
 
 pub(super) fn landmark_set<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
     match data.points {
-        Points::Landmarks(landmarks, _) => Ok(landmarks),
+        SectionPoints::Landmarks(landmarks, _) => Ok(landmarks),
         _ => Err(Error::option("map", &data.options.map, "the solver uses landmarks and no feature map; omit `map`")),
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn check_stop(observer: &dyn Observer) -> Result<()> {
 
 /// Properties of a solver that are known before it reads a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SolverFacts {
+pub struct SolverProperties {
     /// True for a solver that reads the features in many passes through
     /// [`crate::features::StoredFeatures`], which stores them if they fit.
     pub stores_features: bool,
@@ -61,8 +61,8 @@ pub struct SolverFacts {
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
     /// Returns the properties of the solver that are known before it reads a row.
-    fn facts(&self) -> SolverFacts {
-        SolverFacts::default()
+    fn properties(&self) -> SolverProperties {
+        SolverProperties::default()
     }
     /// Returns true if the solver's models give class probabilities.
     fn has_probabilities(&self) -> bool {
@@ -79,7 +79,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
         1
     }
     /// Rejects requests that the solver cannot fulfil. Row weights are rejected by its
-    /// [`facts`](Self::facts).
+    /// [`properties`](Self::properties).
     ///
     /// # Errors
     /// [`crate::Error::Option`].
@@ -91,13 +91,13 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// The solver cannot use the kernel or the map.
     fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
-        let (facts, map, exact) = (self.facts(), &request.options.map, request.options.map.is_exact());
-        if let Some(solver) = facts.distance_solver {
+        let (properties, map, exact) = (self.properties(), &request.options.map, request.options.map.is_exact());
+        if let Some(solver) = properties.distance_solver {
             let why = format!("{solver} uses distances between rows instead of a feature map; leave it out");
             reject_if(*map != MapSpec::default(), "map", map, why)?;
             return Ok(RowAccess::Landmarks);
         }
-        reject_if(exact && !facts.exact_kernel, "map", map, EXACT_UNSUPPORTED)?;
+        reject_if(exact && !properties.exact_kernel, "map", map, EXACT_UNSUPPORTED)?;
         Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// Returns the name of the pass if a fit with these options makes a single pass over the
@@ -240,7 +240,8 @@ impl<'a> FitRequest<'a> {
         let (moment_columns, classes) = (solver.moment_columns(&options, t), solver.moment_classes(t));
         let source = selected.rows::<T>(Reading::default())?;
         let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, folds)?;
-        let size = ProblemSize { stores_features: solver.facts().stores_features, moment_columns, classes, ..size };
+        let size =
+            ProblemSize { stores_features: solver.properties().stores_features, moment_columns, classes, ..size };
         Ok(Self { options, resources, size })
     }
 }

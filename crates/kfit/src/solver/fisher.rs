@@ -47,7 +47,7 @@ use super::cross_validation;
 use super::cv_error::CvErrorFold;
 use super::normal_equations::FoldCoefficients;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, ParameterKind, TOLERANCE};
-use super::{Figure, Penalty, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Penalty, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GRAM_PASS};
 use crate::gram::covariance;
 use crate::linalg::eigen::sign_of_largest;
@@ -188,13 +188,13 @@ impl Scatter {
     /// fold, leaving out one fold.
     fn of_equal_classes(parts: &[FoldGram], held_fold: Option<usize>, classes: usize) -> Result<Self> {
         let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != held_fold);
-        let sum = |k: usize, of: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| of(&parts[k])).sum::<f64>();
+        let sum = |k: usize, term: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| term(&parts[k])).sum::<f64>();
         let counts = check_counts(classes, |k| sum(k, &|part| part.rows as f64))?;
         let p = parts[0].s.len();
         let means = Mat::from_fn(p, classes, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
         let within = Mat::from_fn(p, p, |i, j| {
-            let at = i.min(j) * p + i.max(j);
-            let covariance = |k: usize| sum(k, &|part| part.g[at]) / counts[k] - means[(i, k)] * means[(j, k)];
+            let index = i.min(j) * p + i.max(j);
+            let covariance = |k: usize| sum(k, &|part| part.g[index]) / counts[k] - means[(i, k)] * means[(j, k)];
             (0..classes).map(covariance).sum::<f64>() / classes as f64
         });
         Ok(Self { counts, means, within })
@@ -234,8 +234,8 @@ fn check_counts(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>
 }
 
 impl<T: Real> Solver<T> for Fisher {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { uses_validation_rows: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { uses_validation_rows: true, ..SolverProperties::default() }
     }
 
     fn moment_classes(&self, t: usize) -> usize {
@@ -272,7 +272,7 @@ impl<T: Real> Solver<T> for Fisher {
         }
         let state = data.moments_by_class(if self.equal_weights { classes } else { 1 })?;
         let chosen = self.choose_lambda(data, &state.gram, classes)?;
-        let lambda = self.penalties[chosen.as_ref().map_or(0, |(at, _)| *at)].lambda(state.gram.rows() as f64);
+        let lambda = self.penalties[chosen.as_ref().map_or(0, |(index, _)| *index)].lambda(state.gram.rows() as f64);
         let _stage = data.resources.stage_observer.stage("discriminants", None);
         let moments = &*state.gram.training_moments(None);
         let scatter = self.scatter(&state.gram, None, classes)?;
@@ -280,7 +280,7 @@ impl<T: Real> Solver<T> for Fisher {
         let directions = scatter.directions(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
         let LinearHead { weights, intercept } = scatter.head(&directions);
         let Scatter { counts, means, .. } = &scatter;
-        let discriminants = Discriminants::of(counts, means, &directions)?;
+        let discriminants = Discriminants::new(counts, means, &directions)?;
         let components =
             self.components.map(|q| discriminants.coordinates(q, state.gram.epsilon(), &directions, moments));
         if let Some((head, requested)) = components.as_ref().zip(self.components)
@@ -309,7 +309,7 @@ struct Discriminants {
 
 impl Discriminants {
     /// Computes the discriminants from class sizes, class means and W⁻¹ times the means.
-    fn of(counts: &[f64], means: &Mat<f64>, directions: &Mat<f64>) -> Result<Self> {
+    fn new(counts: &[f64], means: &Mat<f64>, directions: &Mat<f64>) -> Result<Self> {
         let (n, classes) = (counts.iter().sum::<f64>(), counts.len());
         let inner = means.transpose() * directions;
         let proportions: Vec<f64> = counts.iter().map(|count| count / n).collect();

@@ -25,7 +25,7 @@
 use super::embedding::{ClassicalScaling, check_components, embedding_facts, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::model::{Basis, BasisTransform};
 use crate::neighbours::Graph;
 use crate::request::{PassShape, ProblemSize, Resources};
@@ -57,8 +57,8 @@ fn shortest_paths(graph: &Graph, m: usize, node_count: usize, resources: &Resour
 }
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { dense_only: true, ..embedding_facts(FAMILY.name) }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { dense_only: true, ..embedding_facts(FAMILY.name) }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {

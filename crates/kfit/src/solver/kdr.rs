@@ -29,7 +29,9 @@
 
 use super::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, LAMBDA, TASK, TOLERANCE};
 use super::target_features::{self, TARGET_KERNEL};
-use super::{Figure, Penalty, Projection, Settings, Solution, Solver, SolverFacts, SolverFamily, gradients, reject_if};
+use super::{
+    Figure, Penalty, Projection, Settings, Solution, Solver, SolverFamily, SolverProperties, gradients, reject_if,
+};
 use crate::features::FitData;
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::Basis;
@@ -75,8 +77,8 @@ impl KernelDimensionReduction {
 }
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { dense_only: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { dense_only: true, ..SolverProperties::default() }
     }
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
@@ -136,8 +138,9 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
         let metric = Arc::new(Metric::matrix(&rows, available)?);
         let importance = squares.iter().map(|square| square / total).collect();
-        let points =
-            (0..available * available).map(|at| if at % (available + 1) == 0 { T::ONE } else { T::ZERO }).collect();
+        let points = (0..available * available)
+            .map(|index| if index % (available + 1) == 0 { T::ONE } else { T::ZERO })
+            .collect();
         Ok(Solution {
             weights: Mat::identity(available, available),
             intercept: vec![0.0; available],

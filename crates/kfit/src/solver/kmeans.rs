@@ -17,7 +17,7 @@
 
 use super::lloyd::{self, ClusteringOptions, PointSpace};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -36,8 +36,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 struct KernelKMeans(ClusteringOptions);
 
 impl<T: Real> Solver<T> for KernelKMeans {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, row_weights: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, row_weights: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {

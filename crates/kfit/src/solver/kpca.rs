@@ -12,8 +12,8 @@
 //! √eigenvalue and have mean square 1 over the rows.
 //!
 //! The squared distance of a row from the span of the components is k(x, x) − ‖φ‖² plus
-//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖². This reconstruction error is also an anomaly score (Hoffmann, "Kernel PCA for
-//! novelty detection", Pattern Recognition 40, 2007).
+//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖². This reconstruction error is also an anomaly score (Hoffmann,
+//! "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
 //!
 //! With folds, the components of the other folds are applied to the rows of each fold, and the
 //! report contains the held-out fraction of variance per component. A component overfits if this
@@ -26,7 +26,7 @@
 //! problem", Neural Computation 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FEWER_DIRECTIONS, FitData, GRAM_PASS};
 use crate::gram::covariance;
 use crate::linalg::eigen::sign_of_largest;
@@ -101,7 +101,7 @@ impl KernelPca {
                 *sum += (0..p).map(|i| leading[(i, j)] * images[(i, j)]).sum::<f64>();
             }
         }
-        let fractions = explained.iter().map(|kept| kept / total_variance.max(f64::MIN_POSITIVE)).collect();
+        let fractions = explained.iter().map(|variance| variance / total_variance.max(f64::MIN_POSITIVE)).collect();
         Ok(Some(Figure { name: "held-out share of variance", values: fractions }))
     }
 }
@@ -114,8 +114,8 @@ fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for KernelPca {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { uses_validation_rows: true, row_weights: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { uses_validation_rows: true, row_weights: true, ..SolverProperties::default() }
     }
 
     fn single_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {

@@ -27,7 +27,7 @@
 //! analysis based on L1-norm maximization", IEEE TPAMI 30, 2008.
 
 use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, Settings, TOLERANCE, UNCENTRED};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{self, FEWER_DIRECTIONS, FitData, GatherOptions, StoredFeatures, Sums, Tile};
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{PassShape, ProblemSize};
@@ -75,8 +75,8 @@ struct KernelPcaL1 {
 }
 
 impl<T: Real> Solver<T> for KernelPcaL1 {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
@@ -312,7 +312,8 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
             let (sums, [balance, total, on_plane]) = self.signed_sums(&v, zero)?;
             // a sum that grows by no more than rounding has the same signs
             let stopped = !exceeds::<T>(total, before);
-            let is_higher = stationary.as_ref().is_none_or(|(_, kept)| exceeds::<T>(total, *kept));
+            let is_higher =
+                stationary.as_ref().is_none_or(|(_, stationary_total)| exceeds::<T>(total, *stationary_total));
             if stopped && on_plane > 0.0 && is_higher && step < steps {
                 let next = self.perturbed(&v);
                 stationary = Some((std::mem::replace(&mut v, next), total));

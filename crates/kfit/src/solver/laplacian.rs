@@ -21,7 +21,7 @@
 
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{EMBEDDING_COMPONENTS, Settings, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{PassShape, ProblemSize};
@@ -47,8 +47,8 @@ struct LaplacianEigenmaps {
 }
 
 impl<T: Real> Solver<T> for LaplacianEigenmaps {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {

@@ -24,7 +24,7 @@
 use super::embedding::{check_components, embedding_facts, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
 use crate::request::{PassShape, ProblemSize};
@@ -46,8 +46,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 struct LocallyLinear(NeighbourOptions);
 
 impl<T: Real> Solver<T> for LocallyLinear {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { dense_only: true, ..embedding_facts(FAMILY.name) }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { dense_only: true, ..embedding_facts(FAMILY.name) }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {

@@ -102,8 +102,8 @@ impl PointSpace<'_> {
                 phi_f64.clear();
                 phi_f64.extend(numbers);
                 points.resize(b * q, 0.0);
-                let wide = MatRef::from_row_major_slice(&phi_f64[..], b, p);
-                matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, wide, a, 1.0, Par::Seq);
+                let phi_matrix = MatRef::from_row_major_slice(&phi_f64[..], b, p);
+                matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, phi_matrix, a, 1.0, Par::Seq);
             }
         }
         if self.sphere {
@@ -182,8 +182,8 @@ impl Assignment<'_> {
     ) {
         let strips = tile.phi.chunks(STRIP_POINTS * features.p).enumerate();
         add_parts(strips, cluster_sums, features.workers(), |(strip, phi)| {
-            buffers.with(Default::default, |(wide, points)| {
-                self.space.points(phi, features.p, wide, points);
+            buffers.with(Default::default, |(phi_f64, points)| {
+                self.space.points(phi, features.p, phi_f64, points);
                 self.assign_strip(points, |i| features.weights.get(tile.first + strip * STRIP_POINTS + i))
             })
         });

@@ -22,7 +22,7 @@
 
 use super::embedding::{ClassicalScaling, check_components, embedding_facts, landmark_set};
 use super::parameter::{EMBEDDING_COMPONENTS, Settings};
-use super::{Solution, Solver, SolverFacts, SolverFamily};
+use super::{Solution, Solver, SolverFamily, SolverProperties};
 use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::{Basis, needs_f64_for};
 use crate::request::{PassShape, ProblemSize};
@@ -47,7 +47,7 @@ struct LandmarkMds {
 }
 
 impl<T: Real> Solver<T> for LandmarkMds {
-    fn facts(&self) -> SolverFacts {
+    fn properties(&self) -> SolverProperties {
         embedding_facts(FAMILY.name)
     }
 

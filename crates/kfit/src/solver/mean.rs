@@ -24,8 +24,8 @@
 //! ALT 2007.
 
 use super::parameter::{NU, Settings, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
-use crate::features::{self, FitData, GatherOptions, StoredFeatures, Values};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
+use crate::features::{self, FitData, GatherOptions, RowValues, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, quadratic::Quadratic};
 use faer::Mat;
@@ -47,8 +47,8 @@ struct MeanEmbedding {
 }
 
 impl<T: Real> Solver<T> for MeanEmbedding {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {
@@ -70,11 +70,13 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let squared_norm: f64 = mean.iter().map(|v| v * v).sum();
         let mut distances = gathered.squares;
         let observer = data.resources.stage_observer.stage("distances", Some(data.rows));
-        let Values(projections) = features.fold("distances", &*observer, &Values::<f64>::default, |values, tile| {
-            let projection = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
-            values.0.extend((0..tile.rows()).map(projection));
-            Ok(())
-        })?;
+        let RowValues(projections) =
+            features.fold("distances", &*observer, &RowValues::<f64>::default, |values, tile| {
+                let projection =
+                    |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
+                values.0.extend((0..tile.rows()).map(projection));
+                Ok(())
+            })?;
         distances.iter_mut().zip(projections).for_each(|(square, along)| *square += squared_norm - 2.0 * along);
         let variance = distances.iter().sum::<f64>() / n;
         let outliers = ((self.nu * n) as usize).min(features.n - 1);

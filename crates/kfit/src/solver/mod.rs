@@ -52,7 +52,7 @@ mod views;
 
 pub use class_weight::ClassWeight;
 pub use cross_validation::EACH_PENALTY_SUFFIX;
-pub use family::{AnySolver, Solver, SolverFacts, SolverFamily};
+pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
 pub use solution::mse_and_r2;
@@ -229,8 +229,8 @@ mod tests {
         assert!(references.is_empty(), "{}", references.join("\n"));
     }
 
-    /// A job reads every property of a solver from its `SolverFamily` or `SolverFacts`, so that
-    /// solvers of other crates can provide it too.
+    /// A job reads every property of a solver from its `SolverFamily` or `SolverProperties`, so
+    /// that solvers of other crates can provide it too.
     #[test]
     fn no_other_module_names_a_solver_module() {
         let references = solver_references(|module| module.first().is_none_or(|first| first != "solver"));

@@ -181,10 +181,10 @@ pub(super) fn minimise<T: Real>(
     }
     loop {
         match newton_step(loss, moments, lambda, max_steps, &mut state, &mut point, steps.done() as usize) {
-            Ok(Some(found)) => {
+            Ok(Some(solution)) => {
                 // a resumed run repeats this last step, which changes nothing
                 steps.complete(&state);
-                return Ok(found);
+                return Ok(solution);
             }
             Ok(None) => {
                 // a resumed run evaluates this point first

@@ -36,7 +36,7 @@ impl NormalisedMoments {
     /// Computes the moments, and warns of rows with a degree below the floor: two passes over the
     /// features.
     pub(super) fn compute<T: Real>(data: &FitData<'_, T>, features: &StoredFeatures<'_, T>) -> Result<Self> {
-        let (p, workers, stages) = (features.p, features.workers(), data.resources.stage_observer);
+        let (p, workers, stage_observer) = (features.p, features.workers(), data.resources.stage_observer);
         let sums = features.sum("sum of features")?;
         let mean = sums.iter().map(|s| s * s).sum::<f64>() / features.n.max(1) as f64;
         if mean <= 0.0 || !mean.is_finite() {
@@ -44,7 +44,7 @@ impl NormalisedMoments {
         }
         let (floor, narrow_sums) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
         let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
-        let stage = stages.stage("normalised moments", Some(data.rows));
+        let stage = stage_observer.stage("normalised moments", Some(data.rows));
         let init = || (GramState::new(p, 0, 1), Sums::new(1));
         let (gram, below_floor) = features.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
             let b = tile.rows();
@@ -64,7 +64,7 @@ impl NormalisedMoments {
         drop(stage);
         let below_floor = below_floor.0[0];
         if below_floor > 0.0 {
-            stages.warn(format!(
+            stage_observer.warn(format!(
                 "{below_floor} rows have no landmark nearby; their degrees are set to {FLOOR:e} of the mean degree; raise \
                  `rank` or sigma"
             ));

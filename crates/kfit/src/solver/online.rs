@@ -45,7 +45,7 @@
 
 use super::parameter::{Interval, LAMBDA, ONLINE_INTERCEPT, Parameter, ParameterKind, STD, Settings, TOLERANCE};
 use super::sweeps::{SweepState, run_sweeps, score};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily, reject_if};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::features::{FitData, GatherOptions, StoredFeatures, values_bytes};
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares, split_weights};
 use crate::request::{PassShape, ProblemSize};
@@ -139,14 +139,14 @@ impl Online {
 
     /// Returns the error for an inverse of the moments that exceeds the range of f64.
     fn overflow_error(&self) -> Error {
-        let (option, given, more) = match self.forgetting < 1.0 {
+        let (option, value, more) = match self.forgetting < 1.0 {
             true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
             false => (LAMBDA.name, format!("{:e}", self.lambda), ""),
         };
         let why = format!(
             "the inverse of the second moments of the features exceeds the range of f64; raise it{more}, or lower `rank`"
         );
-        Error::option(option, given, why)
+        Error::option(option, value, why)
     }
 
     /// Learns rows one by one by least mean squares; returns the sum of their squared errors. `y`
@@ -171,8 +171,8 @@ impl Online {
 }
 
 impl<T: Real> Solver<T> for Online {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {

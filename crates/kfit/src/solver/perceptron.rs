@@ -21,7 +21,7 @@
 
 use super::parameter::{ONLINE_INTERCEPT, Parameter, STEPS, Settings, TOLERANCE};
 use super::sweeps::{SweepState, run_sweeps, score};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::recursive_least_squares::split_weights;
 use crate::request::{PassShape, ProblemSize};
@@ -54,8 +54,8 @@ struct Perceptron {
 }
 
 impl<T: Real> Solver<T> for Perceptron {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {

@@ -25,7 +25,7 @@
 use super::lloyd::{self, ClusteringOptions, PointSpace};
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -45,8 +45,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 struct Spectral(ClusteringOptions);
 
 impl<T: Real> Solver<T> for Spectral {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {

@@ -2,13 +2,13 @@
 //! sample of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::features::{FitData, Values};
+use crate::features::{FitData, RowValues};
 use crate::prepare::fold_fn::FoldFn;
 use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::reject_if};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, KernelFunction};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
-use kapprox::matrix::{self, Entries};
+use kapprox::matrix::{self, PsdMatrix};
 use kapprox::{NystromMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{MemoryPlan, RowBlock, Workers};
@@ -28,7 +28,7 @@ pub(super) const MAX_FEATURES: usize = 200;
 pub(super) const SAMPLE_SIZE: usize = 2000;
 
 /// A target that varies by less than this many roundings is constant.
-const MIN_VARIATION: f64 = 64.0;
+const MIN_VARIATION_EPSILONS: f64 = 64.0;
 
 /// Residual of the trace, as a fraction, below which no more target features are added.
 const TRACE_TOLERANCE: f64 = 1e-13;
@@ -54,9 +54,9 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
 
 /// Rejects targets whose values, or whose features, vary by no more than rounding.
 pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
-    let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
-    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
-    let varies = squares > MIN_VARIATION * f64::EPSILON * total;
+    let (n, uncentred_squares) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
+    let centred_squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    let varies = centred_squares > MIN_VARIATION_EPSILONS * f64::EPSILON * uncentred_squares;
     let why = "the target does not vary, so no direction can predict it; check the target";
     reject_if(!varies, COMPONENTS.name, components, why)
 }
@@ -77,19 +77,19 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize) -> MemoryPlan {
 pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let fraction = (SAMPLE_SIZE as f64 / data.rows.max(1) as f64).min(1.0);
-    let sample_fold = FoldFn::new(|Values(sample): &mut Values<f64>, block: &RowBlock<'_, T>| {
+    let sample_fold = FoldFn::new(|RowValues(sample): &mut RowValues<f64>, block: &RowBlock<'_, T>| {
         let mut selected = (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) < fraction);
         selected.try_for_each(|i| data.targets.append_to(block, i, sample))
     });
-    let Values(sample) = data.fold("sample of the target", &sample_fold)?;
+    let RowValues(sample) = data.fold("sample of the target", &sample_fold)?;
     let n = sample.len() / t.max(1);
     if n < 2 {
         return Err(Error::TooFewRowsFor { what: "features of the target", needed: 2, rows: n as u64 });
     }
     let points = MatRef::from_row_major_slice(&sample, n, t);
-    let resolved = kernel.resolve_median(points)?;
-    resolved.check_input_count(t)?;
-    let kernel = resolved.build()?;
+    let resolved_kernel = kernel.resolve_median(points)?;
+    resolved_kernel.check_input_count(t)?;
+    let kernel = resolved_kernel.build()?;
     let entries = PointKernelMatrix { kernel: kernel.typed::<f64>(), points };
     let cholesky = matrix::greedy(&entries, MAX_FEATURES.min(n), TRACE_TOLERANCE, data.resources.workers)?;
     let pivots = cholesky.pivots;
@@ -109,7 +109,7 @@ struct PointKernelMatrix<'a> {
     points: MatRef<'a, f64>,
 }
 
-impl Entries for PointKernelMatrix<'_> {
+impl PsdMatrix for PointKernelMatrix<'_> {
     fn size(&self) -> u64 {
         self.points.nrows() as u64
     }

@@ -21,12 +21,13 @@ pub(super) fn supported_folds<'a, T: Real>(
     options: &'a TrainOptions,
     solver: &dyn Solver<T>,
 ) -> Result<Cow<'a, TrainOptions>> {
-    let facts = solver.facts();
-    if matches!(options.folds, FoldSpec::Forward { .. }) && facts.uses_validation_rows && !facts.forward_folds {
+    let properties = solver.properties();
+    if matches!(options.folds, FoldSpec::Forward { .. }) && properties.uses_validation_rows && !properties.forward_folds
+    {
         let why = "this solver trains on all folds but one; use blocks:6, or ridge, which predicts later rows from earlier ones";
         return Err(Error::option("folds", &options.folds, why));
     }
-    Ok(match facts.uses_validation_rows || options.folds == FoldSpec::None {
+    Ok(match properties.uses_validation_rows || options.folds == FoldSpec::None {
         true => Cow::Borrowed(options),
         false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
     })
@@ -69,16 +70,16 @@ pub(super) fn report_forecast<T: Real>(
     access: RowAccess,
     request: &FitRequest<'_>,
 ) -> Result<()> {
-    let Resources { stage_observer: stages, journal, .. } = *request.resources;
+    let Resources { stage_observer, journal, .. } = *request.resources;
     // the forecast of one process does not describe a shared run, and the rows may be on other
     // computers
-    if !stages.wants_plan() || journal.is_some_and(Journal::is_shared) {
+    if !stage_observer.wants_plan() || journal.is_some_and(Journal::is_shared) {
         return Ok(());
     }
     let forecast = forecast_of(selected, solver, access, request)?;
     // a run that exceeds the budget is rejected later, by an error that names a remedy
     if forecast.fits() {
-        stages.planned(&forecast);
+        stage_observer.planned(&forecast);
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! The preparation common to all solvers: statistics, scaled rows, targets, and the feature map.
 
-use crate::features::{FeatureTier, FitData, Points};
+use crate::features::{FeatureTier, FitData, SectionPoints};
 use crate::metric::{self, LearnedMetric, LengthReport, MetricRequest};
 use crate::prepare::exact_rows;
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
 use crate::prepare::survey::{Survey, survey, warn_of_classes};
 use crate::prepare::target_counts::check_plans;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
-use crate::{Folds, Result, Targets, solver::SolverFacts};
+use crate::{Folds, Result, Targets, solver::SolverProperties};
 use kapprox::Real;
 use kapprox::metric::MetricRows;
 use kstore::scratch::Cache;
@@ -15,7 +15,7 @@ use kstore::{MemoryPlan, MemoryRows, Pass, RowSource, SelectedTable, TableRows};
 
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Prepared<T: Real> {
+pub struct PreparedFit<T: Real> {
     pub survey: Survey,
     pub folds: Folds,
     pub targets: Targets,
@@ -33,7 +33,7 @@ pub struct Prepared<T: Real> {
     memory_rows: Option<MemoryRows<T>>,
 }
 
-impl<T: Real> Prepared<T> {
+impl<T: Real> PreparedFit<T> {
     /// The scaled rows, from scratch if they are cached there.
     pub fn source(&self) -> &dyn RowSource<T> {
         match (&self.memory_rows, &self.cache) {
@@ -43,11 +43,11 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    pub(crate) fn points<'p>(&'p self, size: &'p ProblemSize) -> Points<'p, T> {
+    pub(crate) fn points<'p>(&'p self, size: &'p ProblemSize) -> SectionPoints<'p, T> {
         match (&self.mapped.landmark_set, &self.memory_rows) {
-            (Some(set), _) => Points::Landmarks(set, size),
-            (None, Some(rows)) => Points::Rows(rows, size, self.survey.reading()),
-            (None, None) => Points::Map,
+            (Some(set), _) => SectionPoints::Landmarks(set, size),
+            (None, Some(rows)) => SectionPoints::Rows(rows, size, self.survey.reading()),
+            (None, None) => SectionPoints::Map,
         }
     }
 
@@ -57,14 +57,14 @@ impl<T: Real> Prepared<T> {
         &'p self,
         tier: FeatureTier,
         plan: &MemoryPlan,
-        points: Points<'p, T>,
+        points: SectionPoints<'p, T>,
         resources: &'p Resources<'p>,
     ) -> FitData<'p, T> {
         FitData {
             source: self.source(),
             kernel: &self.mapped.kernel,
             map: &*self.mapped.map,
-            second_features: self.mapped.second_view.as_ref().map_or(0, |with| with.features),
+            second_features: self.mapped.second_view.as_ref().map_or(0, |view| view.features),
             targets: &self.targets,
             rows: self.survey.rows(),
             weight_unit: self.survey.weight_unit(),
@@ -80,10 +80,10 @@ impl<T: Real> Prepared<T> {
 
     /// If the solver supports it, holds out only rows that were not used to learn the metric.
     /// Otherwise warns that held-out errors are too small.
-    pub(crate) fn hold_out_unseen(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
+    pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
-            Some(Some(judged)) if facts.forward_folds => self.folds = self.folds.holding_out(judged.fold),
+            Some(Some(judged)) if properties.forward_folds => self.folds = self.folds.holding_out(judged.fold),
             Some(_) => resources.stage_observer.warn(
                 "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
@@ -109,7 +109,7 @@ pub fn prepare<T: Real>(
     access: RowAccess,
     resources: &Resources<'_>,
     (pass_shape, plans): (PassShape, Vec<MemoryPlan>),
-) -> Result<Prepared<T>> {
+) -> Result<PreparedFit<T>> {
     let planned_bytes = check_plans(plans)?;
     let survey = survey(selected, options, pass_shape, resources)?;
     warn_of_classes(selected, &survey.statistics, options.task, resources.stage_observer);
@@ -137,7 +137,7 @@ pub fn prepare<T: Real>(
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();
-    Ok(Prepared {
+    Ok(PreparedFit {
         survey,
         folds,
         targets,

@@ -3,12 +3,12 @@
 use super::report::{FitReport, LandmarkReport, TrainScores};
 use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
 use crate::request::{RowAccess, TrainOptions};
-use crate::{Certificate, LinearHead, ModelMetadata, solver::Solution, train::prepared::Prepared};
+use crate::{Certificate, LinearHead, ModelMetadata, solver::Solution, train::prepared::PreparedFit};
 use faer::{Mat, MatRef};
 use kapprox::{Real, map::MapSpec};
 use kmodel::model::MetricReport;
 use kstore::encoding::{Code, CodedColumn};
-use kstore::{Scaler, SelectedTable, Workers, statistics::Moments};
+use kstore::{Scaler, SelectedTable, Workers, statistics::ColumnMoments};
 use std::sync::Arc;
 
 /// The range of an input that is not clipped.
@@ -17,21 +17,21 @@ pub const UNBOUNDED: [f64; 2] = [f64::MIN, f64::MAX];
 /// A model and its report. The caller adds the solver's name, its intercept and the options to the
 /// card.
 #[derive(Debug)]
-pub struct Trained<T: Real> {
+pub struct TrainedModel<T: Real> {
     /// The model.
     pub model: Model<T>,
     /// The report of the run.
     pub report: FitReport,
     /// True if predictions need the basis in f64 although the rows are f32: see
     /// [`kapprox::NystromMap::needs_f64`].
-    pub wide: bool,
+    pub needs_f64: bool,
 }
 
 /// Input of a run and output of its solver.
 pub(super) struct TrainedParts<'a, T: Real> {
     pub(super) selected: &'a SelectedTable,
     pub(super) options: &'a TrainOptions,
-    pub(super) prepared: &'a Prepared<T>,
+    pub(super) prepared: &'a PreparedFit<T>,
     pub(super) access: RowAccess,
     pub(super) solution: Solution<T>,
     /// Certificates at the ranks of the surface, or at the rank of the result.
@@ -40,24 +40,24 @@ pub(super) struct TrainedParts<'a, T: Real> {
 
 impl<T: Real> TrainedParts<'_, T> {
     /// Assembles the model: expands functions of the features into functions of the rows.
-    pub(super) fn assemble(mut self, workers: &Workers) -> Trained<T> {
+    pub(super) fn assemble(mut self, workers: &Workers) -> TrainedModel<T> {
         let map = &*self.prepared.mapped.map;
-        let card = self.card();
-        let report = self.report(&card);
+        let metadata = self.metadata();
+        let report = self.report(&metadata);
         let Self { prepared, solution, .. } = self;
-        let (basis, coefficients, wide) = match solution.basis {
+        let (basis, coefficients, needs_f64) = match solution.basis {
             Some(basis) => (basis, solution.weights, solution.needs_f64),
             None => {
                 let expansion = map.expand(solution.weights.as_ref(), workers);
-                let wide = expansion.is_in_f64();
+                let wide = expansion.needs_f64();
                 let (basis, coefficients) = Basis::from_expansion(expansion, map);
                 (basis, coefficients, wide)
             }
         };
         let on_landmarks = matches!(basis, Basis::Landmarks { .. });
         let errors = solution.train_score.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
-        let wide = wide || on_landmarks && needs_f64_for::<T>(coefficients.as_ref(), &errors);
-        let wide = wide || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&errors));
+        let needs_f64 = needs_f64 || on_landmarks && needs_f64_for::<T>(coefficients.as_ref(), &errors);
+        let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&errors));
         let expanded = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
         let form = match solution.form {
             // the degree is a function of the features too
@@ -76,7 +76,7 @@ impl<T: Real> TrainedParts<'_, T> {
             let splits = LinearHead { weights: expanded(leaves.splits.weights.as_ref()), ..leaves.splits };
             Leaves { splits, ..leaves }
         });
-        let rank = card.rank.min(coefficients.nrows());
+        let rank = metadata.rank.min(coefficients.nrows());
         let model = Model {
             basis,
             transform: form,
@@ -88,12 +88,12 @@ impl<T: Real> TrainedParts<'_, T> {
                 .metric
                 .provided()
                 .cloned()),
-            quadratic: solution.quadratic.map(|q| q.expand(map, card.certificate.is_some(), workers)),
+            quadratic: solution.quadratic.map(|q| q.expand(map, metadata.certificate.is_some(), workers)),
             components,
             leaves,
-            metadata: ModelMetadata { rank, ..card },
+            metadata: ModelMetadata { rank, ..metadata },
         };
-        Trained { model, report, wide }
+        TrainedModel { model, report, needs_f64 }
     }
 
     /// Returns the rank of the result. A projection of the inputs is learned from all features of
@@ -105,8 +105,8 @@ impl<T: Real> TrainedParts<'_, T> {
         }
     }
 
-    fn card(&self) -> ModelMetadata {
-        let Self { selected, options, prepared: Prepared { survey, mapped, .. }, solution, certificates, .. } = self;
+    fn metadata(&self) -> ModelMetadata {
+        let Self { selected, options, prepared: PreparedFit { survey, mapped, .. }, solution, certificates, .. } = self;
         let rank = self.rank();
         let classes = survey.classes.as_ref().filter(|_| solution.task.is_none());
         ModelMetadata {
@@ -118,7 +118,7 @@ impl<T: Real> TrainedParts<'_, T> {
             with: mapped
                 .second_view
                 .as_ref()
-                .map(|with| SecondView { kernel: with.kernel.to_string(), functions: with.basis_functions }),
+                .map(|view| SecondView { kernel: view.kernel.to_string(), functions: view.basis_functions }),
             map: options.map.to_string(),
             precision: T::NAME.to_string(),
             rank,
@@ -130,7 +130,10 @@ impl<T: Real> TrainedParts<'_, T> {
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: solution.link.clone(),
             pairs: solution.one_vs_one,
-            certificate: certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate),
+            certificate: certificates
+                .iter()
+                .find(|(certified_rank, _)| *certified_rank == rank)
+                .map(|(_, certificate)| *certificate),
             rows: survey.rows(),
             seed: options.seed,
             landmarks: mapped.landmark_counts.map(|_| options.landmarks.to_string()),
@@ -143,7 +146,7 @@ impl<T: Real> TrainedParts<'_, T> {
     /// Returns the training range of each input, to which predictions clip the inputs of new rows.
     /// Empty for novelty detectors and for unbounded or periodic kernels.
     fn ranges(&self) -> Vec<[f64; 2]> {
-        let Self { options, prepared: Prepared { survey, mapped, .. }, solution, .. } = self;
+        let Self { options, prepared: PreparedFit { survey, mapped, .. }, solution, .. } = self;
         let clips_inputs =
             options.clip && solution.task.unwrap_or(options.task).has_target() && mapped.kernel.is_constant_far_away();
         let clips_inputs = clips_inputs && self.selected.sparse().is_none();
@@ -157,7 +160,7 @@ impl<T: Real> TrainedParts<'_, T> {
         };
         let unbounded =
             self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(unbounded);
-        let of = |(feature, unbounded): (&Moments, bool)| match feature.count {
+        let of = |(feature, unbounded): (&ColumnMoments, bool)| match feature.count {
             _ if unbounded => UNBOUNDED,
             0 => [feature.mean; 2],
             _ => [feature.min, feature.max],
@@ -167,9 +170,10 @@ impl<T: Real> TrainedParts<'_, T> {
     }
 
     /// Builds the report; moves values that only the report needs out of the solver's result.
-    fn report(&mut self, card: &ModelMetadata) -> FitReport {
+    fn report(&mut self, metadata: &ModelMetadata) -> FitReport {
         let (rank, metric) = (self.rank(), self.metric());
-        let Self { selected, options, prepared: Prepared { survey, mapped, planned_bytes, .. }, solution, .. } = self;
+        let Self { selected, options, prepared: PreparedFit { survey, mapped, planned_bytes, .. }, solution, .. } =
+            self;
         let names = selected.feature_names();
         let slopes = solution.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.half_spread(j));
         let slopes: Vec<f64> = slopes.collect();
@@ -188,10 +192,10 @@ impl<T: Real> TrainedParts<'_, T> {
                 let encoded = encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
                 encoded.map(|column| (column.name.clone(), column.to_string())).collect()
             }),
-            targets: card.targets.len(),
-            target_names: card.targets.clone(),
-            classes: (!card.classes.is_empty()).then(|| card.classes.clone()),
-            map: card.map.clone(),
+            targets: metadata.targets.len(),
+            target_names: metadata.targets.clone(),
+            classes: (!metadata.classes.is_empty()).then(|| metadata.classes.clone()),
+            map: metadata.map.clone(),
             landmarks: mapped.landmark_counts.map(|(count, candidates)| LandmarkReport {
                 scheme: options.landmarks.to_string(),
                 count: count.min(map_rank),
@@ -200,11 +204,11 @@ impl<T: Real> TrainedParts<'_, T> {
             kernel: mapped.kernel.to_string(),
             length: self.prepared.length_report.clone(),
             neighbours: solution.form.neighbours(),
-            with_kernel: card.with.as_ref().map(|with| with.kernel.clone()),
+            with_kernel: metadata.with.as_ref().map(|with| with.kernel.clone()),
             rank,
             lambda: solution.lambda,
             folds: options.folds.to_string(),
-            certificate: card.certificate,
+            certificate: metadata.certificate,
             surface: std::mem::take(&mut solution.surface.cells),
             train: solution.train_score.map(|(mse, r2)| TrainScores {
                 mse,

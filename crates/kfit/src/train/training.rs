@@ -1,11 +1,11 @@
 //! The run of any solver: one list of stages, one sequence of passes.
 
 use super::forecast::{self, all_stages, supported_folds};
-use super::trained::{Trained, TrainedParts};
+use super::trained::{TrainedModel, TrainedParts};
 use crate::prepare::target_counts;
 use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
 use crate::solver::{Solution, Solver};
-use crate::train::prepared::{self, Prepared};
+use crate::train::prepared::{self, PreparedFit};
 use crate::{Certificate, Error, Result, features::FeatureTier, prepare::stage_plans::last_stage};
 use kapprox::Real;
 use kstore::{MemoryPlan, SelectedTable};
@@ -25,13 +25,13 @@ pub fn train<T: Real>(
     options: &TrainOptions,
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
-) -> Result<Trained<T>> {
+) -> Result<TrainedModel<T>> {
     options.check()?;
     let solver_options = &*supported_folds(options, solver)?;
     let request_for = |counts| FitRequest::new::<T>(selected, solver_options, resources, counts, solver);
     // reject contradictory options before reading a row
     let unread_request = request_for((1, 1))?;
-    if !solver.facts().row_weights {
+    if !solver.properties().row_weights {
         unread_request.reject_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
     }
     solver.check(&unread_request)?;
@@ -41,7 +41,7 @@ pub fn train<T: Real>(
     forecast::report_forecast(selected, solver, access, &planned_request)?;
     let mut prepared =
         prepared::prepare::<T>(selected, &planned_request.options, access, resources, (pass_shape, plans(stages)))?;
-    prepared.hold_out_unseen(solver.facts(), resources);
+    prepared.hold_out_unseen(solver.properties(), resources);
     let request = request_for((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
     let (tier, plan) = match access {
@@ -50,10 +50,10 @@ pub fn train<T: Real>(
         }
         RowAccess::Features | RowAccess::Landmarks => last_stage(&request.size, &add, prepared.pass_shape, resources),
     };
-    if solver.facts().stores_features && access == RowAccess::Features {
+    if solver.properties().stores_features && access == RowAccess::Features {
         tier.warning(&request.size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     }
-    let fit = |prepared: &Prepared<T>| {
+    let fit = |prepared: &PreparedFit<T>| {
         let solution = solver.fit(&prepared.features(tier, &plan, prepared.points(&request.size), resources))?;
         let certificates = rank_certificates(access, &solution)?;
         Ok((solution, certificates))

@@ -4,7 +4,7 @@ use super::parse;
 use clap::Args;
 use kreport::table::join_with_commas;
 use kstore::condition::Condition;
-use kstore::encoding::Times;
+use kstore::encoding::TimeFeatures;
 use kstore::{ColumnType, Missing, MissingTarget, Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(crate) struct TextArgs {
     #[arg(long)]
     pub(crate) no_header: bool,
     /// Number of lines to skip at the beginning of .csv
-    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer)]
     pub(crate) skip_lines: Option<u64>,
     /// Read quotation marks in .csv as ordinary characters [default: fields may be quoted]
     #[arg(long)]
@@ -134,7 +134,7 @@ pub(crate) struct CategoryArgs {
     /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday
     /// and the day of the year, if the rows cover the whole cycle) or none [default: cyclic]
     #[arg(long, value_name = "HOW", value_parser = parse::times)]
-    pub(crate) times: Option<Times>,
+    pub(crate) times: Option<TimeFeatures>,
 }
 
 impl CategoryArgs {

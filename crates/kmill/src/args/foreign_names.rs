@@ -84,7 +84,7 @@ const FOREIGN_KERNELS: [(&str, &str); 6] = [
 ];
 
 fn find_own(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
-    table.iter().find(|(known, _)| is_among(known, word)).map(|(_, own)| *own)
+    table.iter().find(|(names, _)| is_among(names, word)).map(|(_, name)| *name)
 }
 
 /// Returns the reply to an unknown option or solver; `None` for other errors.
@@ -141,8 +141,8 @@ fn subcommands_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
 /// table.
 pub(crate) fn kernel_reply(expression: &str) -> Option<String> {
     let mut words = expression.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
-    let entry = words.find_map(|word| FOREIGN_KERNELS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)));
-    entry.map(|(known, own)| format!("{known} is {own}"))
+    let entry = words.find_map(|word| FOREIGN_KERNELS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name)));
+    entry.map(|(foreign, name)| format!("{foreign} is {name}"))
 }
 
 #[cfg(test)]
@@ -156,16 +156,16 @@ mod tests {
         let words = ["kmill", "fit"].map(OsString::from);
         let command = args::command(&words);
         let fit = command.find_subcommand("fit").unwrap();
-        let known: Vec<String> =
+        let options: Vec<String> =
             fit.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
         for (words, answer) in FOREIGN_OPTIONS {
-            let taken = words.split(' ').find(|word| known.contains(&format!("--{word}")));
+            let taken = words.split(' ').find(|word| options.contains(&format!("--{word}")));
             assert_eq!(taken, None, "an option");
             let named = answer.split([' ', ';', ',']).find(|part| part.starts_with("--")).unwrap_or("--output");
-            assert!(known.iter().any(|option| option == named), "{words}: {named}");
+            assert!(options.iter().any(|option| option == named), "{words}: {named}");
         }
-        for (words, own) in FOREIGN_SOLVERS {
-            assert!(kfit::solver::registry().into_iter().any(|family| family.name == own), "{own}");
+        for (words, solver) in FOREIGN_SOLVERS {
+            assert!(kfit::solver::registry().into_iter().any(|family| family.name == solver), "{solver}");
             assert!(kfit::solver::registry().into_iter().all(|family| !is_among(words, family.name)), "{words}");
         }
     }
@@ -189,8 +189,8 @@ mod tests {
                     continue;
                 }
                 let text = reply_to(&error, &command, Some(name)).unwrap();
-                let given = ABSENT_OPTIONS.iter().find(|(v, o, _)| is_among(v, name) && is_among(o, option));
-                match given {
+                let entry = ABSENT_OPTIONS.iter().find(|(v, o, _)| is_among(v, name) && is_among(o, option));
+                match entry {
                     Some((_, _, reason)) => assert!(text.contains(reason), "{line:?}: {text}"),
                     None => {
                         assert!(text.contains(" (an option of ") || text.contains("unknown option"), "{line:?}: {text}")
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn verbs_by_other_names_are_ours() {
         let command = args::command(&[]);
-        for (others, own) in FOREIGN_SUBCOMMANDS {
-            assert!(command.find_subcommand(own).is_some(), "{own}");
+        for (others, subcommand) in FOREIGN_SUBCOMMANDS {
+            assert!(command.find_subcommand(subcommand).is_some(), "{subcommand}");
             for other in others.split(' ') {
                 assert!(command.find_subcommand(other).is_none(), "{other}");
-                assert_eq!(own_subcommand(OsStr::new(other)), own);
+                assert_eq!(own_subcommand(OsStr::new(other)), subcommand);
             }
         }
         assert_eq!(own_subcommand(OsStr::new("fit")), "fit");

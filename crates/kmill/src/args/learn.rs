@@ -22,11 +22,11 @@ pub(crate) fn kernel_help() -> String {
         let families = registry().into_iter().filter(|family| has_property(&family.properties));
         join_with_commas(families.map(describe))
     };
-    let names = |known| list_families(known, &|family| family.name.to_string());
-    let with_conditions = |known| {
-        list_families(known, &|KernelFamily { name, properties: facts, .. }| match facts.scope {
+    let names = |has_property| list_families(has_property, &|family| family.name.to_string());
+    let with_conditions = |has_property| {
+        list_families(has_property, &|KernelFamily { name, properties, .. }| match properties.scope {
             "" => name.to_string(),
-            of => format!("{name} ({of})"),
+            scope => format!("{name} ({scope})"),
         })
     };
     let rate_kernels = registry().into_iter().filter(|family| family.rate.is_some()).map(|family| family.name);
@@ -38,10 +38,10 @@ pub(crate) fn kernel_help() -> String {
          of x - z): {}. Universal: {}. Characteristic (tests detect every difference): {}",
         names(|_| true),
         join_with_commas(rate_kernels),
-        names(|facts| facts.bounded),
-        names(|facts| facts.translation_invariant),
-        with_conditions(|facts| facts.universal),
-        with_conditions(|facts| facts.characteristic),
+        names(|properties| properties.bounded),
+        names(|properties| properties.translation_invariant),
+        with_conditions(|properties| properties.universal),
+        with_conditions(|properties| properties.characteristic),
     )
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>)]
     pub(crate) candidates: Option<Candidates>,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]

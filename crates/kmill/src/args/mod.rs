@@ -15,7 +15,7 @@ mod solver;
 
 pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TextArgs};
 pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
-pub(crate) use run::{DiskArgs, EngineArgs, Run, RunArgs, ScratchArgs};
+pub(crate) use run::{DiskArgs, EngineArgs, RunArgs, RunSettings, ScratchArgs};
 pub(crate) use solver::SolverArgs;
 
 use crate::{Cli, error::with_option_names};
@@ -46,7 +46,7 @@ const SOLVER_SUBCOMMANDS: [&str; 2] = ["fit", "plan"];
 const SINGULAR_NAMES: &str = "candidate cluster component factor feature fold kernel lambda landmark method rank repeat start step target thread";
 
 fn is_among(words: &str, word: &str) -> bool {
-    words.split(' ').any(|known| known == word)
+    words.split(' ').any(|name| name == word)
 }
 
 /// Returns the command line with the help for `words`: short for `-h`, complete otherwise.
@@ -131,7 +131,8 @@ fn with_full_help(subcommand: Command) -> Command {
 /// Returns a help text up to its first semicolon, bracket or parenthesis; skips these characters in
 /// a formula.
 fn first_phrase(text: &str) -> String {
-    let starts_formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
+    let starts_formula =
+        |start: usize| text[start + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
     let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !starts_formula(*at))];
     text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
@@ -160,7 +161,7 @@ fn with_solver_help(subcommand: Command, family: &'static SolverFamily, short: b
     let restricted = subcommand.mut_args(|arg| {
         let id = arg.get_id().as_str().to_string();
         match family.parameters.iter().find(|parameter| parameter.name == id) {
-            Some(own) => arg.hide(false).help(shorten(solver::solver_help(own))),
+            Some(parameter) => arg.hide(false).help(shorten(solver::solver_help(parameter))),
             None if solver::is_parameter(&id) => arg.hide(true),
             None if id == "solver" => arg.help(about.clone()),
             None if id == "target" && !family.task.has_target() => arg.hide(true),

@@ -6,7 +6,7 @@ use clap::builder::TypedValueParser;
 use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
 use kreport::table::join_with_commas;
 use ksolve::{curve::Method, job::LandmarkSource};
-use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
+use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::TimeFeatures};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 /// Maximum number of threads: at least the number of cores of common machines, and few enough to
@@ -151,7 +151,7 @@ pub fn map(text: &str) -> Result<MapSpec, String> {
 }
 
 /// Parses an integer, written as `100000`, `100_000` or `1e5`.
-pub fn whole(text: &str) -> Result<u64, String> {
+pub fn parse_integer(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");
     if let Ok(n) = digits.parse() {
         return Ok(n);
@@ -164,14 +164,14 @@ pub fn whole(text: &str) -> Result<u64, String> {
 }
 
 fn in_range(text: &str, min: u64, max: u64) -> Result<u64, String> {
-    match whole(text)? {
+    match parse_integer(text)? {
         n if (min..=max).contains(&n) => Ok(n),
         _ => Err(format!("expected a whole number from {min} to {max}")),
     }
 }
 
 pub fn rank(text: &str) -> Result<usize, String> {
-    match whole(text)? {
+    match parse_integer(text)? {
         0 => Err("expected at least 1".to_string()),
         n => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
     }
@@ -237,8 +237,8 @@ pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { rank(text).map(|rows| rows as u64) }
 }
 
-pub fn times(text: &str) -> Result<Times, String> {
-    Times::try_from(text.to_string()).map_err(|error| with_option_names(&error.to_string()))
+pub fn times(text: &str) -> Result<TimeFeatures, String> {
+    TimeFeatures::try_from(text.to_string()).map_err(|error| with_option_names(&error.to_string()))
 }
 
 /// Parses `--where`, a condition on one column such as `fold != 3`.
@@ -319,8 +319,8 @@ mod tests {
 
     #[test]
     fn whole_numbers() {
-        assert_eq!(["7", "1e6", "1_000", "2.5e3"].map(|text| whole(text).unwrap()), [7, 1_000_000, 1000, 2500]);
-        assert!(["-1", "1.5", "many", "1e30", ""].iter().all(|text| whole(text).is_err()));
+        assert_eq!(["7", "1e6", "1_000", "2.5e3"].map(|text| parse_integer(text).unwrap()), [7, 1_000_000, 1000, 2500]);
+        assert!(["-1", "1.5", "many", "1e30", ""].iter().all(|text| parse_integer(text).is_err()));
     }
 
     #[test]

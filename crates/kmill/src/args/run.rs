@@ -115,7 +115,7 @@ impl ScratchArgs {
 
 /// [`RunArgs`] with their defaults filled in.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunSettings {
     pub(crate) memory: usize,
     pub(crate) threads: usize,
     /// Worker threads of all jobs of the run.
@@ -127,22 +127,22 @@ pub(crate) struct Run {
 }
 
 impl RunArgs {
-    pub(crate) fn resolve(&self) -> Run {
+    pub(crate) fn resolve(&self) -> RunSettings {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let verbosity = crate::progress::verbosity(self.quiet, self.verbose);
         let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::default_memory), Progress::new(verbosity));
-        if let Some(available) = kstore::budget::available().filter(|there| memory > *there) {
-            let (requested, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(available));
+        if let Some(available) = kstore::budget::available().filter(|bytes| memory > *bytes) {
+            let (requested, available_text) = (kstore::budget::bytes(memory), kstore::budget::bytes(available));
             progress.warn(format!(
-                "--memory {requested} exceeds the {there} available to this process, beyond which the system may end it; lower --memory"
+                "--memory {requested} exceeds the {available_text} available to this process, beyond which the system may end it; lower --memory"
             ));
         }
         let threads = self.threads.unwrap_or_else(cores);
-        Run { memory, threads, workers: Workers::new(threads), json: self.json, progress }
+        RunSettings { memory, threads, workers: Workers::new(threads), json: self.json, progress }
     }
 }
 
-impl Run {
+impl RunSettings {
     /// Returns the resources of a job: the memory, the threads and the progress display of the run.
     pub(crate) fn job(&self) -> job::Run<'_> {
         let job = job::Run::new().memory(self.memory).with_workers(self.workers.clone());

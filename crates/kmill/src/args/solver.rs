@@ -26,18 +26,18 @@ fn distinct_parameters() -> Vec<&'static Parameter> {
 /// Returns the help text of a parameter, with the description by each solver that reads it.
 fn parameter_help(parameter: &Parameter) -> String {
     let mut seen = HashSet::new();
-    let own = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.help));
-    own.map(|own| describe_parameter(own.name, own.help)).collect::<Vec<_>>().join("; ")
+    let same_named = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.help));
+    same_named.map(|own| describe_parameter(own.name, own.help)).collect::<Vec<_>>().join("; ")
 }
 
 /// Formats one description of a parameter with its solvers and their defaults.
 fn describe_parameter(name: &str, about: &str) -> String {
     let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
-        for own in family.parameters.iter().filter(|own| (own.name, own.help) == (name, about)) {
-            match readers.iter_mut().find(|(default, _)| *default == own.default) {
+        for parameter in family.parameters.iter().filter(|own| (own.name, own.help) == (name, about)) {
+            match readers.iter_mut().find(|(default, _)| *default == parameter.default) {
                 Some((_, names)) => names.push(family.name),
-                None => readers.push((own.default, vec![family.name])),
+                None => readers.push((parameter.default, vec![family.name])),
             }
         }
     }
@@ -87,7 +87,8 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
 fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
     let are_numbers =
         || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
-    let is_accepted = solver::parameters().any(|own| own.name == parameter.name && own.parse(text).is_ok());
+    let is_accepted =
+        solver::parameters().any(|candidate| candidate.name == parameter.name && candidate.parse(text).is_ok());
     match parameter.parse(text) {
         Err(_) if matches!(parameter.kind, ParameterKind::Penalties { .. }) && are_numbers() => Ok(text.to_string()),
         Err(error) if !is_accepted => Err(expected_by_solver(error)),
@@ -109,10 +110,10 @@ impl Args for SolverArgs {
 
 impl FromArgMatches for SolverArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let add_value = |given: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
-            ParameterKind::Flag if !matches.get_flag(name) => given,
-            ParameterKind::Flag => given.set(name, true),
-            _ => matches.get_one::<String>(name).into_iter().fold(given, |given, text| given.set(name, text)),
+        let add_value = |options: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
+            ParameterKind::Flag if !matches.get_flag(name) => options,
+            ParameterKind::Flag => options.set(name, true),
+            _ => matches.get_one::<String>(name).into_iter().fold(options, |given, text| given.set(name, text)),
         };
         let former = FORMER.into_iter().filter(|(name, ..)| matches.get_flag(name));
         let options = former.fold(Options::new(), |options, (name, value, ..)| options.set(name, value));

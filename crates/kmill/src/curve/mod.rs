@@ -12,7 +12,9 @@ mod request;
 pub(crate) use request::CurveArgs;
 
 use crate::output::{self, FileKind, Outputs};
-use crate::{Error, Result, args::Run, args::run::resume, interrupt, pipeline::FirstStages, progress::Progress};
+use crate::{
+    Error, Result, args::RunSettings, args::run::resume, interrupt, pipeline::FirstStages, progress::Progress,
+};
 use cells_file::CellsFile;
 use kapprox::Real;
 use kfit::request::Resources;
@@ -25,7 +27,7 @@ use std::path::Path;
 
 /// Measures every method and writes the outputs. If the run fails, the finished cells remain next
 /// to the first output. Processes that share the passes must have the same remaining cells.
-pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
+pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
     let kinds = [FileKind::Page, FileKind::Picture, FileKind::Json, FileKind::Table];
     let remedy = format!("choose a name that ends with {}", request::outputs());
     let outputs = Outputs::new(&args.output, &kinds, "its extension is not that of a report", &remedy)?;
@@ -47,7 +49,12 @@ pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     }
 }
 
-fn open_and_run<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
+fn open_and_run<T: Real>(
+    request: &Request,
+    args: &CurveArgs,
+    run: &RunSettings,
+    outputs: &Outputs,
+) -> Result<CurveReport> {
     let first_output = outputs.paths().next();
     let cells =
         CellsFile::open(first_output, request.manifest.clone(), resume(args.resume, args.fresh), &run.progress)?;
@@ -65,7 +72,7 @@ fn open_and_run<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs
 /// the outputs.
 fn run_and_write<T: Real>(
     request: &Request,
-    run: &Run,
+    run: &RunSettings,
     outputs: &Outputs,
     mut cells: CellsFile,
     engine: Option<&SharedEngine>,

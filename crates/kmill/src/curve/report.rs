@@ -1,7 +1,7 @@
 //! The report of a curve, from its request and its cells.
 
 use super::request::Request;
-use crate::args::Run;
+use crate::args::RunSettings;
 use kapprox::{Real, instruction_set};
 use kfit::train::target_names;
 use kreport::curve::{CurveReport, FeatureReport, StagePlan, TableReport};
@@ -12,7 +12,7 @@ use ksolve::job::LAMBDA_CONVENTION;
 /// Returns the report of the cells of a curve.
 pub(super) fn report<T: Real>(
     request: &Request,
-    run: &Run,
+    run: &RunSettings,
     setting: &Setting<'_, T>,
     plan: Vec<StagePlan>,
     cells: &[CurveCell],
@@ -25,7 +25,7 @@ pub(super) fn report<T: Real>(
     let table = request.train.table();
     let names = request.train.feature_names();
     let moments = names.into_iter().zip(&setting.statistics().inputs);
-    let feature = |(name, m): (String, &kstore::statistics::Moments)| FeatureReport {
+    let feature = |(name, m): (String, &kstore::statistics::ColumnMoments)| FeatureReport {
         name,
         min: m.min,
         mean: m.mean,
@@ -64,9 +64,9 @@ pub(super) fn report<T: Real>(
         kernel: setting.kernel().to_string(),
         lambda: options.lambda,
         lambda_convention: LAMBDA_CONVENTION,
-        tested: setting.tested(),
+        tested: setting.test_error_kind(),
         landmarks: options.landmarks.name,
-        floor: setting.floor(),
+        floor: setting.minimum_errors(),
         spent: run.resource_report(table.bytes_read()),
         plan,
         threads: run.threads,

@@ -1,7 +1,7 @@
 //! The request of a curve: rows, options and the manifest of the cells, from the command line.
 
 use crate::args::parse::Methods;
-use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
+use crate::args::{DataArgs, EngineArgs, RunArgs, RunSettings, kernel_help, parse};
 use crate::{Error, Result, open, output};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
@@ -67,7 +67,7 @@ pub(crate) struct CurveArgs {
     #[arg(long, requires = "test_where", value_parser = parse::word::<Intercept>, default_value_t, value_name = "INTERCEPT", help_heading = "Comparison")]
     pub(crate) intercept: Intercept,
     /// First seed
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Comparison")]
+    #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Comparison")]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
@@ -105,7 +105,7 @@ pub(super) fn outputs() -> String {
 
 impl Request {
     /// Opens the table and checks options that depend on each other.
-    pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
+    pub(super) fn new(args: &CurveArgs, run: &RunSettings) -> Result<Self> {
         let (progress, job) = (&run.progress, &run.job());
         let data = &args.data;
         if args.test_where.is_some() && data.target.is_empty() {

@@ -87,10 +87,13 @@ mod tests {
                 _ => assert!((x[0].hypot(x[1]) - 10.0).abs() < 1e-12),
             }
         }
-        let at = |row: usize| (x[2 * row], x[2 * row + 1]);
-        assert_eq!([at(200), at(1199), at(1200)], [(-5.0, 25.0 / 16.0 - 5.0), (5.0, 25.0 / 16.0 - 5.0), (10.0, 0.0)]);
+        let point = |row: usize| (x[2 * row], x[2 * row + 1]);
+        assert_eq!(
+            [point(200), point(1199), point(1200)],
+            [(-5.0, 25.0 / 16.0 - 5.0), (5.0, 25.0 / 16.0 - 5.0), (10.0, 0.0)]
+        );
         // the last angle is 2π, the same point as the first
-        assert!((at(9999).0 - 10.0).abs() < 1e-12 && at(9999).1.abs() < 1e-12);
+        assert!((point(9999).0 - 10.0).abs() < 1e-12 && point(9999).1.abs() < 1e-12);
     }
 
     #[test]

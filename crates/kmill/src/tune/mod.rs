@@ -4,7 +4,7 @@
 mod search_stages;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, DiskArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
+use crate::args::{DataArgs, DiskArgs, MapArgs, RunArgs, RunSettings, SolverArgs, parse};
 use crate::output::{self, FileKind, Outputs};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
@@ -92,13 +92,13 @@ fn solvers() -> PossibleValuesParser {
 }
 
 /// Searches, fits, and writes the outputs.
-pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
+pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     let outputs = check_outputs(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page)?;
     }
     let requested = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
-    if let Some((option, _)) = requested.iter().find(|(_, asked)| *asked).filter(|_| outputs.model().is_none()) {
+    if let Some((option, _)) = requested.iter().find(|(_, is_set)| *is_set).filter(|_| outputs.model().is_none()) {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option(option, "", why, "omit it, or name a model with -o"));
     }
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let rows = Selection { missing, ..open::training_selection(&args.data) };
     let solver = if any_solver { "ridge" } else { &args.solver };
     let mut options = FitOptions::for_solver(solver, (rows, select), &args.map_args, args.parameters.0.clone())?;
-    options.any_solver = any_solver;
+    options.solver_undecided = any_solver;
     let search = build_search(args, options.fit.clone())?;
     options.fit = search.fit_with_defaults();
     let report = match options.fit.element_type() {
@@ -177,7 +177,7 @@ fn build_search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
 fn search_and_fit<T: kapprox::Real>(
     args: &TuneArgs,
     (search, mut options): (&Tune, FitOptions),
-    run: &Run,
+    run: &RunSettings,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
     let time_budget = TimeBudget::new(args.time);
@@ -205,15 +205,15 @@ fn search_and_fit<T: kapprox::Real>(
     let stand_in = stand_in(&options.fit, args.score)?;
     let journal = checkpoint
         .as_ref()
-        .map(|kept| stand_in.open_checkpoint(kept, &selected, &tune_options.training))
+        .map(|checkpoint| stand_in.open_checkpoint(checkpoint, &selected, &tune_options.training))
         .transpose()?;
     let mut search_journal = SearchJournal::open(journal.as_ref())?;
     let search_stages = SearchStages::new(run, &time_budget);
     let job = run.job().watch(&search_stages);
-    let (open_files, repeat_options) = (|fit: Fit| fit.opened(&selected, &options.text), OnceCell::new());
-    let final_fit = |found: &SelectionResult| {
+    let (open_files, repeat_options) = (|fit: Fit| fit.opened(&selected, &options.text_options), OnceCell::new());
+    let final_fit = |selection_result: &SelectionResult| {
         let fit_budget = outputs.model().map(|_| &time_budget);
-        let (fit, options) = search.final_fit(found, fit_budget, &selected, &run.job(), &open_files)?;
+        let (fit, options) = search.final_fit(selection_result, fit_budget, &selected, &run.job(), &open_files)?;
         options.into_iter().for_each(|options| drop(repeat_options.set(options)));
         Ok(fit)
     };
@@ -262,7 +262,7 @@ fn search_identity(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) 
         intercept {intercept}{select}; text files {}; map {}",
         args.solver,
         args.parameters.0,
-        options.text,
+        options.text_options,
         options.fit.map_spec()
     )
 }

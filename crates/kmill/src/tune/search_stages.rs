@@ -1,6 +1,6 @@
 //! The terminal display of `kmill tune`.
 
-use crate::args::Run;
+use crate::args::RunSettings;
 use crate::interrupt;
 use crate::pipeline::FirstStages;
 use crate::progress::RunCounter;
@@ -13,14 +13,14 @@ use std::time::Duration;
 /// Shows the stages until the first steps begin; afterwards shows the steps, without their stages
 /// and warnings.
 pub(super) struct SearchStages<'a> {
-    run: &'a Run,
+    run: &'a RunSettings,
     time_budget: &'a TimeBudget,
     first_stages: FirstStages<'a>,
     steps: Mutex<Option<RunCounter<'a>>>,
 }
 
 impl<'a> SearchStages<'a> {
-    pub(super) fn new(run: &'a Run, time_budget: &'a TimeBudget) -> Self {
+    pub(super) fn new(run: &'a RunSettings, time_budget: &'a TimeBudget) -> Self {
         let first_stages = FirstStages::new(&run.progress);
         Self { run, time_budget, first_stages, steps: Mutex::new(None) }
     }
@@ -50,11 +50,11 @@ impl SearchListener for SearchStages<'_> {
         if interrupt::is_requested() {
             return Err(kstore::Error::Interrupted.into());
         }
-        self.lock_steps().iter().for_each(|work| work.begin(what));
+        self.lock_steps().iter().for_each(|counter| counter.begin(what));
         Ok(())
     }
     fn done(&self, what: &str, took: Duration) {
-        self.lock_steps().iter().for_each(|work| work.end(what, took));
+        self.lock_steps().iter().for_each(|counter| counter.end(what, took));
     }
     fn end(&self) {
         self.lock_steps().take().into_iter().for_each(RunCounter::finish);

@@ -45,7 +45,7 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("bytes", |text| parse::bytes(text).err(), "1.5GiB"),
     ("duration", |text| parse::duration(text).err(), "10min"),
     ("threads", |text| parse::threads(text).err(), "8"),
-    ("whole", |text| parse::whole(text).err(), "1e6"),
+    ("whole", |text| parse::parse_integer(text).err(), "1e6"),
     ("number", |text| parse::number(text).err(), "-1e-3"),
     ("repeats", |text| parse::repeats(text).err(), "10"),
     ("permutations", |text| parse::permutations(text).err(), "1e3"),

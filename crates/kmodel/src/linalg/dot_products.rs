@@ -46,11 +46,11 @@ pub fn copy_as_f64<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
 }
 
 pub fn to_f64_matrix<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
-    let mut wide = Mat::zeros(from.nrows(), from.ncols());
-    for (j, column) in wide.col_iter_mut().enumerate() {
+    let mut matrix = Mat::zeros(from.nrows(), from.ncols());
+    for (j, column) in matrix.col_iter_mut().enumerate() {
         copy_as_f64(from.subcols(j, 1), contiguous_mut(column));
     }
-    wide
+    matrix
 }
 
 #[cfg(test)]

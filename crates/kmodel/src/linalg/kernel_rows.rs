@@ -245,13 +245,13 @@ mod tests {
         for (b, m, t) in [(1, 1, 1), (3, 7, 2), (4, 8, 1), (290, 33, 3), (700, 64, 19)] {
             let k: Vec<f32> = (0..b * m).map(|i| number(i / m, i % m) as f32).collect();
             let rows = KernelBlock { k: &k, m };
-            let wide = Mat::<f64>::from_fn(b, m, |i, j| f64::from(k[i * m + j]));
+            let k_f64 = Mat::<f64>::from_fn(b, m, |i, j| f64::from(k[i * m + j]));
             let v = Mat::<f64>::from_fn(m, t, |i, j| number(i + 3, j + 5));
             let shift: Vec<f64> = (0..t).map(|j| number(j, 9)).collect();
-            let product = &wide * &v;
+            let product = &k_f64 * &v;
             let expected = Mat::<f64>::from_fn(b, t, |i, j| product[(i, j)] - shift[j]);
-            let sums = wide.transpose() * &expected;
-            let close = |found: f64, expected: f64| (found - expected).abs() < 1e-12 * (b * m) as f64;
+            let sums = k_f64.transpose() * &expected;
+            let close = |actual: f64, expected: f64| (actual - expected).abs() < 1e-12 * (b * m) as f64;
             let run = |workers: &Workers| {
                 let (mut s, mut out) = (vec![f64::NAN; b * t], Mat::<f64>::from_fn(m, t, number));
                 rows.multiply(v.as_ref(), &mut s, workers);

@@ -148,7 +148,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         };
         let (row, column) = (a.max(b) / BLOCK_SIDE, a.min(b) / BLOCK_SIDE);
         let values = match self.cache.get(row * (row + 1) / 2 + column) {
-            Some(kept) => kept.get_or_init(|| {
+            Some(cell) => cell.get_or_init(|| {
                 let mut block = Vec::new();
                 compute(&mut block);
                 block
@@ -263,20 +263,20 @@ mod tests {
             let product = |threads: usize, room: usize| {
                 let workers = Workers::new(threads);
                 let tiles = KernelTiles::new(&*kernel, x, &workers).with_cache(room);
-                let found = tiles.product(v.as_ref());
-                assert!(found == tiles.product(v.as_ref()), "{n} {threads} {room}: made and kept");
-                found
+                let result = tiles.product(v.as_ref());
+                assert!(result == tiles.product(v.as_ref()), "{n} {threads} {room}: made and kept");
+                result
             };
-            let found = product(1, 0);
+            let sequential = product(1, 0);
             // with no, some and all blocks cached
             for (threads, room) in [(3, 0), (1, 1 << 21), (3, KernelTiles::<f64>::full_cache_bytes(n).min(1 << 24))] {
-                assert!(found == product(threads, room), "{n} {threads} {room}");
+                assert!(sequential == product(threads, room), "{n} {threads} {room}");
             }
             for i in (0..n).step_by(n.div_ceil(17)) {
                 let mut row = Mat::zeros(1, n);
                 kernel.block(x.subrows(i, 1), x, row.as_mut());
                 let expected = &row * &v;
-                assert!((found.row(i) - expected.row(0)).norm_max() < 1e-11 * n as f64, "{n} {i}");
+                assert!((sequential.row(i) - expected.row(0)).norm_max() < 1e-11 * n as f64, "{n} {i}");
             }
         }
     }

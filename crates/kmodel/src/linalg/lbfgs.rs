@@ -92,9 +92,9 @@ pub fn minimise<E>(
 
 /// Returns the gradient, with zeros for variables whose descent would leave the box.
 fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
-    let leaves_box = |at: f64, g: f64, (least, most): (f64, f64)| (at <= least && g > 0.0) || (at >= most && g < 0.0);
+    let leaves_box = |x: f64, g: f64, (least, most): (f64, f64)| (x <= least && g > 0.0) || (x >= most && g < 0.0);
     let each = current.x.iter().zip(&current.gradient).zip(bounds);
-    each.map(|((at, g), bound)| if leaves_box(*at, *g, *bound) { 0.0 } else { *g }).collect()
+    each.map(|((x, g), bound)| if leaves_box(*x, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
 /// Returns −H·slope, scaled down to at most `max_step` in any variable; H is the inverse curvature

@@ -20,7 +20,7 @@ impl SparseMatrix {
         let mut matrix = Self { starts: vec![0], columns: Vec::new(), values: Vec::new(), width };
         for row in x.chunks_exact(d.max(1)) {
             let (columns, values) = entries(row);
-            matrix.columns.extend(columns.iter().map(|place| place.to_f64() as u32));
+            matrix.columns.extend(columns.iter().map(|column| column.to_f64() as u32));
             matrix.values.extend(values.iter().map(|value| value.to_f64()));
             matrix.starts.push(matrix.columns.len());
         }
@@ -34,7 +34,7 @@ impl SparseMatrix {
 
     fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let row = self.starts[i]..self.starts[i + 1];
-        self.columns[row.clone()].iter().map(|place| *place as usize).zip(self.values[row].iter().copied())
+        self.columns[row.clone()].iter().map(|column| *column as usize).zip(self.values[row].iter().copied())
     }
 
     /// Returns x_i·w.
@@ -62,7 +62,7 @@ pub fn as_inner_products<T: Real>(weights: &[Vec<f64>], d: usize) -> (Vec<T>, Ma
         // a function without weights gets one empty point
         for part in nonzeros.chunks(entries_per_point).chain(nonzeros.is_empty().then_some(&nonzeros[..])) {
             let padding = entries_per_point - part.len();
-            points.extend(part.iter().map(|(place, _)| T::from_f64(*place as f64)));
+            points.extend(part.iter().map(|(column, _)| T::from_f64(*column as f64)));
             points.extend(std::iter::repeat_n(T::from_f64(NO_INDEX), padding));
             points.extend(part.iter().map(|(_, value)| T::from_f64(*value)));
             points.extend(std::iter::repeat_n(T::default(), padding));

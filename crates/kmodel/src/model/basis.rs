@@ -124,7 +124,7 @@ impl<T: Real> Model<T> {
             Basis::Features { probe } => probe,
         };
         let spec: MapSpec = map.parse()?;
-        let MapConstructor::WithoutRows(build) = spec.builder::<T>() else {
+        let MapConstructor::WithoutRows(build) = spec.constructor::<T>() else {
             return Err(Error::MapNotRebuilt { map: map.clone(), why: "it needs landmarks and the model has none" });
         };
         let rebuilt = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;

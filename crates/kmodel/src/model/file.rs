@@ -113,7 +113,7 @@ fn sparse_tensors<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static s
     let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     for point in points.chunks_exact(shape.values_per_row()) {
         let (columns, column_values) = entries(point);
-        indices.extend(columns.iter().map(|place| place.to_f64() as u64));
+        indices.extend(columns.iter().map(|column| column.to_f64() as u64));
         values.extend_from_slice(column_values);
         starts.push(indices.len() as u64);
     }
@@ -278,7 +278,7 @@ impl<T: Real> Model<T> {
             .map(|(encoding, _)| ModelMetadata { encoding: Some(encoding.into()), ..self.metadata.clone() });
         let metadata =
             metadata_json(without_factors.as_ref().unwrap_or(&self.metadata)).map_err(|error| error.to_string());
-        let header = metadata.and_then(|card| safetensors_header(arrays, card));
+        let header = metadata.and_then(|json| safetensors_header(arrays, json));
         header.map_err(|detail| Error::Damaged { path: "the model to write".into(), detail })
     }
 }

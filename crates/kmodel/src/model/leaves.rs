@@ -150,7 +150,7 @@ impl<T: Real> Model<T> {
             let alpha = leaves.coefficients.as_ref().subrows(range.start, range.len()).to_owned();
             pool.with(
                 StripBuffers::default,
-                |StripBuffers { basis: block, widened: wide, sums, .. }: &mut StripBuffers<T>| {
+                |StripBuffers { basis: block, widened: block_f64, sums, .. }: &mut StripBuffers<T>| {
                     for rows in rows.chunks(STRIP_ROWS) {
                         let leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
                         block.resize(STRIP_ROWS * range.len(), T::default());
@@ -159,7 +159,7 @@ impl<T: Real> Model<T> {
                         let leaf_x = MatRef::from_row_major_slice(&leaf_x, rows.len(), d);
                         leaf_functions.apply(leaf_x, k, &Workers::sequential());
                         let k = MatRef::from_column_major_slice(block, rows.len(), range.len());
-                        linear_scores(&alpha, &zeros, k, wide, sums);
+                        linear_scores(&alpha, &zeros, k, block_f64, sums);
                         for i in 0..rows.len() {
                             let overflows = has_overflow(k.row(i).iter().copied());
                             let sums = (0..t).map(|j| if overflows { f64::INFINITY } else { sums[j * rows.len() + i] });

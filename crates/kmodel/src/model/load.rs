@@ -224,7 +224,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             return Err(invalid());
         }
         // `width` fits into 32 bits
-        let columns: Vec<u32> = indices.iter().map(|place| *place as u32).collect();
+        let columns: Vec<u32> = indices.iter().map(|index| *index as u32).collect();
         let rows = SparseRows { starts: &starts, indices: &columns, values: &values };
         let mut points = vec![T::default(); count * shape.values_per_row()];
         let all_packed =
@@ -377,8 +377,8 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             let sides: Vec<String> = shape.iter().map(ToString::to_string).collect();
             format!("{dtype} of {}", if sides.is_empty() { "one number".to_string() } else { sides.join(" x ") })
         };
-        let (got, wanted) = (describe(info.dtype, &info.shape), describe(dtype, shape));
-        Err(self.damaged(format!("tensor {name} is {got}, but the rest of the file requires {wanted}")))
+        let (got, expected) = (describe(info.dtype, &info.shape), describe(dtype, shape));
+        Err(self.damaged(format!("tensor {name} is {got}, but the rest of the file requires {expected}")))
     }
 
     fn check_metadata(&self, metadata: &ModelMetadata, m: usize, t: usize) -> Result<()> {
@@ -423,9 +423,9 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
     fn finite_values<V: kstore::Real>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = self.values(count)?;
         match values.iter().position(|v| !v.is_finite()) {
-            Some(at) => Err(self.damaged(format!(
-                "tensor {name} has the value {} at position {at}; expected finite numbers",
-                values[at]
+            Some(index) => Err(self.damaged(format!(
+                "tensor {name} has the value {} at position {index}; expected finite numbers",
+                values[index]
             ))),
             None => Ok(values),
         }

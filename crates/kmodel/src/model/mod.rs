@@ -287,7 +287,7 @@ impl<T: Real> Model<T> {
                 let rows = x.nrows();
                 pool.with(
                     StripBuffers::default,
-                    |StripBuffers { basis: block, widened: wide, sums, scratch }: &mut StripBuffers<T>| {
+                    |StripBuffers { basis: block, widened: block_f64, sums, scratch }: &mut StripBuffers<T>| {
                         block.resize(STRIP_ROWS * m, T::default());
                         let block = &mut block[..rows * m];
                         let values = MatMut::from_column_major_slice_mut(block, rows, m);
@@ -309,11 +309,11 @@ impl<T: Real> Model<T> {
                         let heads = [(self.components.as_ref(), out.components.rb_mut()), (splits, nodes.rb_mut())];
                         for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
                             let Some(LinearHead { weights, intercept }) = head else { continue };
-                            linear_scores(weights, intercept, k, wide, sums);
+                            linear_scores(weights, intercept, k, block_f64, sums);
                             out.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
                         }
                         if out.scores.ncols() > 0 {
-                            linear_scores(&self.coefficients, &self.intercept, k, wide, sums);
+                            linear_scores(&self.coefficients, &self.intercept, k, block_f64, sums);
                             if distance.is_some() {
                                 sums.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
                             }

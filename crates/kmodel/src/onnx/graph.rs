@@ -133,7 +133,7 @@ impl Graph {
         let booleans =
             labels.iter().map(|label| if let Label::Bool(value) = label { Some(u8::from(*value)) } else { None });
         let (constant, kind) = match (integers.collect::<Option<Vec<_>>>(), booleans.collect::<Option<Vec<_>>>()) {
-            (Some(whole), _) => (self.integers(&whole), INT64),
+            (Some(numbers), _) => (self.integers(&numbers), INT64),
             (None, Some(truth)) => (self.constant(&[truth.len()], BOOL, |tensor| tensor.bytes(9, &truth)), BOOL),
             (None, None) => {
                 let strings =

@@ -79,7 +79,7 @@ impl Predictor {
     pub fn write_top(
         &self,
         selected: &SelectedTable,
-        kept: Option<&SelectedTable>,
+        kept_table: Option<&SelectedTable>,
         top: usize,
         path: &Path,
         run: &Run<'_>,
@@ -99,14 +99,14 @@ impl Predictor {
         let parts = std::iter::once(ColumnGroup::Row).chain(score_columns).chain(has_text.then_some(reasons)).collect();
         let extras = Extras { novelty: components, ..Extras::default() };
         let number = top.min(selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize));
-        let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, SelectedTable::kept_bytes_per_row);
+        let row = 5 * size_of::<(u64, u64)>() + kept_table.map_or(0, SelectedTable::kept_bytes_per_row);
         // the reasons, as values and as text
         let row = row + explanation::MAX_REASONS * 2 * longest + 8 * self.features();
         let row_term = |_: &PredictionWriter| {
             MemoryTerm::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`")
         };
         let WriterSetup { mut out, terms, texts } =
-            self.create_writer((selected, kept), (parts, extras), path, run, row_term)?;
+            self.create_writer((selected, kept_table), (parts, extras), path, run, row_term)?;
         let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });
         self.scores(selected, extras, terms, run, |scores| {
             let row_values = if components { &scores.quadratic } else { &scores.scores };
@@ -116,21 +116,21 @@ impl Predictor {
         let ranked = lowest.sorted();
         let mut rows: Vec<u64> = ranked.iter().map(|(_, row)| *row).collect();
         rows.sort_unstable();
-        let source = kept.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
+        let source = kept_table.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
         let kept_columns =
             source.map_or(Ok(Vec::new()), |source| read_all(&mut KeptColumnReader::new(&source)?, &rows))?;
         let explained_rows: Vec<u64> = ranked.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
         let mut reasons =
             either!(AnyTypedModel: &self.0, typed => explain_rows(typed, selected, &explained_rows, run.workers()))?;
         reasons.resize(ranked.len(), Vec::new());
-        let strange = ranked.iter().zip(reasons);
-        let strange = strange.map(|((score, row), reasons)| AnomalousRow {
+        let ranked_reasons = ranked.iter().zip(reasons);
+        let anomalies = ranked_reasons.map(|((score, row), reasons)| AnomalousRow {
             row: *row,
             score: sign * score_of_bits(*score),
             reasons,
         });
-        let strange: Vec<AnomalousRow> = strange.collect();
-        for chunk in strange.chunks(kept_columns::TILE_ROWS) {
+        let anomalies: Vec<AnomalousRow> = anomalies.collect();
+        for chunk in anomalies.chunks(kept_columns::TILE_ROWS) {
             let positions: Vec<usize> =
                 chunk.iter().map(|row| rows.partition_point(|other| *other < row.row)).collect();
             let (values, rows): (Vec<f64>, _) = chunk.iter().map(|row| (row.score, row.row)).unzip();
@@ -142,7 +142,7 @@ impl Predictor {
             out.write_rows(&scores, 0..chunk.len(), &permuted(&kept_columns, &positions))?;
         }
         out.finish()?;
-        Ok(strange)
+        Ok(anomalies)
     }
 }
 
@@ -176,11 +176,11 @@ fn explain_rows<T: Real>(
 fn read_all(reader: &mut KeptColumnReader<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
     let (mut columns, mut done) = (Vec::<KeptColumn>::new(), 0);
     while done < rows.len() {
-        let (count, kept) = reader.read_next(&rows[done..])?;
+        let (count, tile_columns) = reader.read_next(&rows[done..])?;
         if columns.is_empty() {
-            columns = kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
+            columns = tile_columns.iter().map(|column| KeptColumn::new(column.kind())).collect();
         }
-        columns.iter_mut().zip(kept).for_each(|(to, from)| to.append(from, 0..count));
+        columns.iter_mut().zip(tile_columns).for_each(|(to, from)| to.append(from, 0..count));
         done += count;
     }
     Ok(columns)
@@ -190,7 +190,7 @@ fn read_all(reader: &mut KeptColumnReader<'_>, rows: &[u64]) -> Result<Vec<KeptC
 fn permuted(columns: &[KeptColumn], positions: &[usize]) -> Vec<KeptColumn> {
     let permute = |from: &KeptColumn| {
         let mut to = KeptColumn::new(from.kind());
-        positions.iter().for_each(|place| to.append(from, *place..place + 1));
+        positions.iter().for_each(|position| to.append(from, *position..position + 1));
         to
     };
     columns.iter().map(permute).collect()

@@ -148,7 +148,7 @@ impl Predictor {
             }
             Ok(())
         })?;
-        let fraction_of = |of: f64| (of > 0.0).then(|| true_positives / of);
+        let fraction_of = |total: f64| (total > 0.0).then(|| true_positives / total);
         (scores.precision, scores.recall) = (fraction_of(scores.negative), fraction_of(scores.unusual));
         let ranks = ranks.ranking();
         (scores.auc, scores.average_precision) = (ranks.auc().map(|auc| auc.value), ranks.average_precision());
@@ -219,7 +219,7 @@ impl Predictor {
             let deviations = self.standard_deviations(scores);
             let scored = deviations.iter().zip(&scores.scores).zip(&scores.y).enumerate();
             covered +=
-                scored.filter(|(_, row)| is_covered(*row)).map(|(at, _)| scores.weights.get(at / t)).sum::<f64>();
+                scored.filter(|(_, row)| is_covered(*row)).map(|(index, _)| scores.weights.get(index / t)).sum::<f64>();
             let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.rows);
             for (i, ((prediction, truth), stored)) in rows.enumerate() {
                 let weight = scores.weights.get(i);

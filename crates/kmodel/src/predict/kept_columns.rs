@@ -18,8 +18,8 @@ pub(crate) struct KeptColumnReader<'a> {
     columns: Vec<KeptColumn>,
 }
 
-pub(crate) fn kept_rows(kept: &SelectedTable, texts: TextLimit) -> Result<TableRows<f64>> {
-    Ok(kept.rows::<f64>(Reading { texts, ..Reading::default() })?)
+pub(crate) fn kept_rows(kept_table: &SelectedTable, texts: TextLimit) -> Result<TableRows<f64>> {
+    Ok(kept_table.rows::<f64>(Reading { texts, ..Reading::default() })?)
 }
 
 impl<'a> KeptColumnReader<'a> {
@@ -40,7 +40,7 @@ impl<'a> KeptColumnReader<'a> {
                     return Err(self.missing_row_error(rows));
                 }
                 if self.columns.is_empty() {
-                    self.columns = self.buf.kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
+                    self.columns = self.buf.kept_columns.iter().map(|column| KeptColumn::new(column.kind())).collect();
                 }
             }
             count = self.append_matching(rows);
@@ -66,7 +66,7 @@ impl<'a> KeptColumnReader<'a> {
                 break;
             }
             let range = self.consumed..self.consumed + matching;
-            self.columns.iter_mut().zip(&self.buf.kept).for_each(|(to, from)| to.append(from, range.clone()));
+            self.columns.iter_mut().zip(&self.buf.kept_columns).for_each(|(to, from)| to.append(from, range.clone()));
             (self.consumed, count) = (self.consumed + matching, count + matching);
         }
         count

@@ -103,9 +103,9 @@ impl Predictor {
     /// # Errors
     /// A label without a class; a model that does not have two classes.
     pub fn with_positive_class(self, label: &str) -> Result<Self> {
-        let classes = self.two_classes("positive", label)?;
+        let classes = self.require_two_classes("positive", label)?;
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
-        match labels.iter().position(|known| known == label) {
+        match labels.iter().position(|class_label| class_label == label) {
             Some(positive) => Ok(Self(self.0, DecisionRule { positive_class: positive, ..self.1 })),
             None => Err(Error::option("positive", label, format!("the classes are {}", labels.join(" and ")))),
         }
@@ -117,7 +117,7 @@ impl Predictor {
     /// # Errors
     /// A model that does not have two classes; a probability that is not between 0 and 1.
     pub fn with_threshold(self, threshold: f64) -> Result<Self> {
-        self.two_classes("threshold", threshold)?;
+        self.require_two_classes("threshold", threshold)?;
         match self.score_at(threshold) {
             Some(score) => Ok(Self(self.0, DecisionRule { threshold: score, ..self.1 })),
             None => {
@@ -134,14 +134,14 @@ impl Predictor {
     /// A model that does not have two classes; costs that are negative or not finite.
     pub fn with_costs(self, costs: [f64; 2]) -> Result<Self> {
         let costs_text = format!("{}:{}", costs[0], costs[1]);
-        self.two_classes("cost", &costs_text)?;
+        self.require_two_classes("cost", &costs_text)?;
         match costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) {
             true => Ok(Self(self.0, DecisionRule { costs: Some(costs), ..self.1 })),
             false => Err(Error::option("cost", costs_text, "expected finite costs of 0 or more")),
         }
     }
 
-    fn two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {
+    fn require_two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {
         let why = "it applies to models of two classes only; omit it";
         let classes = self.classes().filter(|classes| classes.labels().len() == 2);
         classes.ok_or_else(|| Error::option(option, value, why))
@@ -150,13 +150,13 @@ impl Predictor {
     /// Returns the threshold on the score of the second class at which the positive class has this
     /// probability or score.
     fn score_at(&self, threshold: f64) -> Option<f64> {
-        let second = self.1.positive_class == 1;
+        let second_is_positive = self.1.positive_class == 1;
         let score = match &self.metadata().link {
-            Some(link) => link.score_at(if second { threshold } else { 1.0 - threshold })?,
+            Some(link) => link.score_at(if second_is_positive { threshold } else { 1.0 - threshold })?,
             None => Some(orient_score(threshold, self.1.positive_class)).filter(|score| score.is_finite())?,
         };
         // a score at the threshold is not positive, also if the positive class is the first
-        Some(if second { score } else { score.next_down() })
+        Some(if second_is_positive { score } else { score.next_down() })
     }
 
     /// Returns the classes with their decision threshold; `None` for a model without classes.
@@ -180,7 +180,7 @@ impl Predictor {
     /// # Errors
     /// The errors of [`Predictor::load`], and of the memory plan.
     #[doc(hidden)]
-    pub fn load_within(path: &Path, run: &Run<'_>) -> Result<Self> {
+    pub fn load_within_budget(path: &Path, run: &Run<'_>) -> Result<Self> {
         let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
         let program = MemoryPlan::for_process("the model", run.memory_budget(), run.workers().threads(), 0);
         if bytes > run.memory_budget().max(program.bytes()) {
@@ -241,14 +241,14 @@ impl Predictor {
     /// Returns the number of nodes, and of nearest nodes per row, of a graph model; `None` for
     /// other models.
     #[doc(hidden)]
-    pub fn nodes(&self) -> Option<(usize, usize)> {
+    pub fn graph_size(&self) -> Option<(usize, usize)> {
         either!(AnyTypedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbours()?)))
     }
 
     /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
     /// most models.
     #[doc(hidden)]
-    pub fn leaves(&self) -> Option<(usize, usize)> {
+    pub fn leaf_counts(&self) -> Option<(usize, usize)> {
         let counts =
             either!(AnyTypedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
         Some((counts.len(), counts.iter().sum()))
@@ -324,8 +324,8 @@ impl Predictor {
 /// variance.
 const NOISE_VARIANCE: f64 = 1.0;
 
-fn standard_deviation(noise: f64, units: f64) -> f64 {
-    (noise * units).sqrt()
+fn standard_deviation(noise_variance: f64, variance_units: f64) -> f64 {
+    (noise_variance * variance_units).sqrt()
 }
 
 impl Predictor {
@@ -339,8 +339,8 @@ impl Predictor {
     /// Missing columns.
     pub fn select(&self, table: &Table, selection: Selection) -> Result<SelectedTable> {
         let class_target = !self.metadata().classes.is_empty() && !selection.targets.is_empty();
-        let numbers = || Arc::new(Encoding::numeric(&self.metadata().features));
-        let encoding = Some(self.metadata().encoding.clone().unwrap_or_else(numbers));
+        let numeric_encoding = || Arc::new(Encoding::numeric(&self.metadata().features));
+        let encoding = Some(self.metadata().encoding.clone().unwrap_or_else(numeric_encoding));
         let missing = if selection.missing == Missing::Fitted { self.metadata().missing() } else { selection.missing };
         Ok(table.select(&Selection { encoding, missing, class_target, ..selection })?)
     }
@@ -450,7 +450,10 @@ impl Predictor {
             ("preimage", extras.preimages, "kpca with `novelty`", Task::Components),
         ];
         let has_quadratic = self.quadratic().is_some();
-        match requests.into_iter().find(|(_, given, _, task)| *given && (!has_quadratic || metadata.task != *task)) {
+        match requests
+            .into_iter()
+            .find(|(_, is_requested, _, task)| *is_requested && (!has_quadratic || metadata.task != *task))
+        {
             Some((option, _, needed, _)) => {
                 let why = format!("the model was fitted without it; fit {needed}, or omit the option");
                 Err(Error::option(option, "", why))

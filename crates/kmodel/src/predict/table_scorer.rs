@@ -227,7 +227,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
 
     /// Warns about rows outside the training ranges, and names the feature that is outside most
     /// often.
-    fn warn_outside(&self, rows: u64, stages: &dyn StageObserver) {
+    fn warn_outside(&self, rows: u64, stage_observer: &dyn StageObserver) {
         let counts = self.outside_counts.1.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.typed.model.metadata.features.iter();
         // the first of equal counts
@@ -235,32 +235,34 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let Some((most, name)) = most else { return };
         let outside = shown::count(self.outside_counts.0.load(Ordering::Relaxed));
         let (most, rows) = (shown::count(most), shown::count(rows));
-        stages.warn(format!(
+        stage_observer.warn(format!(
             "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
              of the fit predicts them unclipped)"
         ));
     }
 
-    fn warn_about_rows(&self, rows: u64, without_target: u64, stages: &dyn StageObserver) {
+    fn warn_about_rows(&self, rows: u64, without_target: u64, stage_observer: &dyn StageObserver) {
         if without_target > 0 {
             let count = shown::count(without_target);
-            stages.warn(format!("{count} rows without a target are skipped (`missing_target` error rejects them)"));
+            stage_observer
+                .warn(format!("{count} rows without a target are skipped (`missing_target` error rejects them)"));
         }
-        self.warn_outside(rows, stages);
-        self.selected.table().note().into_iter().for_each(|note| stages.warn(note));
+        self.warn_outside(rows, stage_observer);
+        self.selected.table().note().into_iter().for_each(|note| stage_observer.warn(note));
         for (column, count) in self.selected.unseen_value_counts() {
-            stages.warn(format!(
+            stage_observer.warn(format!(
                 "column {column}: {count} of {rows} rows have a value that did not occur in the fit; it is encoded as \"other\", different from all known values"
             ));
         }
         let range = self.selected.range();
         let all = range.end - range.start - without_target;
         if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
-            stages.warn(format!("{} of {all} rows have a missing value and are skipped (`missing` drop)", all - rows));
+            stage_observer
+                .warn(format!("{} of {all} rows have a missing value and are skipped (`missing` drop)", all - rows));
         }
         let incomplete = self.incomplete.load(Ordering::Relaxed);
         if incomplete > 0 {
-            stages.warn(format!(
+            stage_observer.warn(format!(
                 "{incomplete} of {rows} rows have a missing value and no prediction, because the fit skipped such rows"
             ));
         }
@@ -269,8 +271,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// Rejects a value that is not finite. `values` has the same number of values for each of
     /// `rows`.
     fn check_finite(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
-        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
-        let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
+        let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let (row, value) = (rows[index * rows.len() / values.len()], values[index]);
         let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
         Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
     }

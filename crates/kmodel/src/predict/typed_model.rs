@@ -194,7 +194,7 @@ impl<T: Real> TypedModel<T> {
             let out = &mut out[first * t..(first + seen.nrows()) * t];
             score(seen, MatMut::from_row_major_slice_mut(out, seen.nrows(), t))?;
             match out.iter().position(|value| !value.is_finite()) {
-                Some(at) => Err(self.not_finite_error(first + at / t, "the prediction", out[at])),
+                Some(index) => Err(self.not_finite_error(first + index / t, "the prediction", out[index])),
                 None => Ok(()),
             }
         })

@@ -24,38 +24,43 @@ pub(super) struct PredictionWriter {
 impl PredictionWriter {
     /// Creates a file with the kept columns followed by the prediction columns, which are nullable
     /// if `optional`.
-    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>, optional: bool) -> Result<Self> {
+    pub(super) fn create(
+        path: &Path,
+        kept_outputs: &[OutputColumn],
+        parts: Vec<ColumnGroup>,
+        optional: bool,
+    ) -> Result<Self> {
         let new_columns = parts.iter().flat_map(ColumnGroup::columns);
         let predictions: Vec<OutputColumn> =
             new_columns.map(|column| if optional { column.nullable() } else { column }).collect();
-        if let Some(duplicate) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
+        if let Some(duplicate) = kept_outputs.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "a prediction column has this name";
             return Err(Error::option("keep", &duplicate.name, format!("{why}; rename the column, or do not keep it")));
         }
         let columns = predictions.len();
-        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, column_groups: parts, columns })
+        Ok(Self { sink: sink::create(path, &[kept_outputs, &predictions].concat())?, column_groups: parts, columns })
     }
 
     /// Appends the predictions of a segment, with the kept columns.
     fn write(&mut self, scores: &Scores, kept_reader: Option<&mut KeptColumnReader<'_>>) -> Result<()> {
         let (mut kept_reader, mut done) = (kept_reader, 0);
         while done < scores.rows.len() {
-            let (rows, kept) = match &mut kept_reader {
+            let (rows, kept_values) = match &mut kept_reader {
                 Some(reader) => reader.read_next(&scores.rows[done..])?,
                 None => (kept_columns::TILE_ROWS.min(scores.rows.len() - done), &[][..]),
             };
-            self.write_rows(scores, done..done + rows, kept)?;
+            self.write_rows(scores, done..done + rows, kept_values)?;
             done += rows;
         }
         Ok(())
     }
 
-    pub(super) fn write_rows(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
+    pub(super) fn write_rows(&mut self, scores: &Scores, rows: Range<usize>, kept_values: &[KeptColumn]) -> Result<()> {
         let valid: Vec<bool> = scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
         let predictions = self.column_groups.iter().flat_map(|part| part.values(scores, rows.clone()));
         let predictions: Vec<KeptColumn> =
             predictions.map(|values| KeptColumn::with_validity(values, valid.clone())).collect();
-        let batch: Vec<OutputValues<'_>> = kept.iter().chain(&predictions).map(OutputValues::Kept).collect();
+        let batch: Vec<OutputValues<'_>> = kept_values.iter().chain(&predictions).map(OutputValues::Kept).collect();
         Ok(self.sink.write(&batch)?)
     }
 
@@ -103,7 +108,7 @@ impl Predictor {
     pub fn write(
         &self,
         selected: &SelectedTable,
-        kept: Option<&SelectedTable>,
+        kept_table: Option<&SelectedTable>,
         extras: Extras,
         path: &Path,
         run: &Run<'_>,
@@ -115,16 +120,17 @@ impl Predictor {
             MemoryTerm::new("column metadata of the file", out.index_bytes(range.end - range.start), remedy)
         };
         let parts = (self.column_groups(extras), extras);
-        let WriterSetup { mut out, terms, texts } = self.create_writer((selected, kept), parts, path, run, index)?;
-        let source = kept.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
+        let WriterSetup { mut out, terms, texts } =
+            self.create_writer((selected, kept_table), parts, path, run, index)?;
+        let source = kept_table.map(|kept| kept_columns::kept_rows(kept, texts)).transpose()?;
         let mut kept_reader = source.as_ref().map(KeptColumnReader::new).transpose()?;
-        let mut unsettled = 0;
+        let mut unconverged = 0;
         let rows = self.scores(selected, extras, terms, run, |scores| {
-            unsettled += scores.unconverged;
+            unconverged += scores.unconverged;
             out.write(scores, kept_reader.as_mut())
         })?;
         out.finish()?;
-        Ok(PredictionSummary { rows, unsettled })
+        Ok(PredictionSummary { rows, unsettled: unconverged })
     }
 
     /// Creates a file; `extra_term` is the plan term of further memory.
@@ -140,9 +146,9 @@ impl Predictor {
         let out = PredictionWriter::create(path, &columns, parts, selected.missing() == Missing::Keep)?;
         let mut terms =
             vec![MemoryTerm::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
-        if let Some(kept) = kept {
-            let source = kept_columns::kept_rows(kept, TextLimit::default())?;
-            let texts = if kept.keeps_text() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
+        if let Some(kept_table) = kept {
+            let source = kept_columns::kept_rows(kept_table, TextLimit::default())?;
+            let texts = if kept_table.keeps_text() { TEXT_COPIES * TILE_TEXT_BYTES } else { 0 };
             // the rows of a tile, and their copy for writing
             let bytes = RowSource::<f64>::footprint(&source).bytes_for(2 * kept_columns::TILE_ROWS) + texts;
             terms.push(MemoryTerm::new("kept columns", bytes, "keep fewer columns with `keep`"));

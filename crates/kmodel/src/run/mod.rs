@@ -194,7 +194,7 @@ impl StageRecorder<'_> {
     }
 
     fn timed_stage<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
-        Box::new(TimedStage { watch: self, inner, name: name.to_string(), started: Instant::now() })
+        Box::new(TimedStage { recorder: self, inner, name: name.to_string(), started: Instant::now() })
     }
 
     pub fn warnings(&self) -> Vec<String> {
@@ -226,7 +226,7 @@ impl StageObserver for StageRecorder<'_> {
 }
 
 struct TimedStage<'a> {
-    watch: &'a StageRecorder<'a>,
+    recorder: &'a StageRecorder<'a>,
     inner: Box<dyn Observer + 'a>,
     name: String,
     started: Instant,
@@ -246,14 +246,14 @@ impl Observer for TimedStage<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        self.watch.cancel.is_cancelled() || self.inner.should_stop()
+        self.recorder.cancel.is_cancelled() || self.inner.should_stop()
     }
 }
 
 impl Drop for TimedStage<'_> {
     fn drop(&mut self) {
         let elapsed = self.started.elapsed().as_secs_f64();
-        let mut seconds = lock(&self.watch.seconds);
+        let mut seconds = lock(&self.recorder.seconds);
         match seconds.iter_mut().find(|(name, _)| *name == self.name) {
             Some((_, sum)) => *sum += elapsed,
             None => seconds.push((std::mem::take(&mut self.name), elapsed)),

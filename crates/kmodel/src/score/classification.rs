@@ -380,10 +380,10 @@ mod tests {
         let counts = [[5.0, 1.0, 0.0], [2.0, 3.0, 1.0], [0.0, 2.0, 8.0f64]];
         let (t, p) = ([6.0, 6.0, 10.0], [7.0, 6.0, 9.0f64]);
         let covariance = |joint: f64, a: f64, b: f64| joint / 22.0 - a / 22.0 * (b / 22.0);
-        let sum = |of: &dyn Fn(usize) -> f64| (0..3).map(of).sum::<f64>();
+        let sum = |term: &dyn Fn(usize) -> f64| (0..3).map(term).sum::<f64>();
         let both = sum(&|c| covariance(counts[c][c], t[c], p[c]));
-        let own = sum(&|c| covariance(t[c], t[c], t[c])) * sum(&|c| covariance(p[c], p[c], p[c]));
-        assert!(near(matthews, both / own.sqrt()));
+        let variances = sum(&|c| covariance(t[c], t[c], t[c])) * sum(&|c| covariance(p[c], p[c], p[c]));
+        assert!(near(matthews, both / variances.sqrt()));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl RunningMedian {
 mod tests {
     use super::*;
 
-    fn of(values: impl IntoIterator<Item = f64>) -> RunningMedian {
+    fn median_of(values: impl IntoIterator<Item = f64>) -> RunningMedian {
         values.into_iter().fold(RunningMedian::default(), |mut median, value| {
             median.push(value, 1.0);
             median
@@ -74,16 +74,19 @@ mod tests {
 
     #[test]
     fn the_median_of_few_values_is_exact() {
-        assert_eq!(of([]).value(), None);
-        assert_eq!([vec![3.0], vec![1.0, 4.0], vec![9.0, 1.0, 2.0]].map(|v| of(v).value()), [3.0, 2.5, 2.0].map(Some));
+        assert_eq!(median_of([]).value(), None);
+        assert_eq!(
+            [vec![3.0], vec![1.0, 4.0], vec![9.0, 1.0, 2.0]].map(|v| median_of(v).value()),
+            [3.0, 2.5, 2.0].map(Some)
+        );
     }
 
     #[test]
     fn the_median_of_many_values_is_close() {
         let n = 200_001;
         let values = |range: std::ops::Range<u32>| range.map(|i| (f64::from(i * 7919 % n) / 1e3).powi(2));
-        let whole = of(values(0..n));
+        let median = median_of(values(0..n));
         let exact = (f64::from(n / 2) / 1e3).powi(2);
-        assert!((whole.value().unwrap() / exact - 1.0).abs() < 1e-3, "{:?} {exact}", whole.value());
+        assert!((median.value().unwrap() / exact - 1.0).abs() < 1e-3, "{:?} {exact}", median.value());
     }
 }

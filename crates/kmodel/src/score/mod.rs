@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn r2_is_accurate_far_from_zero() {
         let rows: Vec<(f64, f64)> = (0..1000).map(|i| (1e8 + f64::from(i % 7), 1e8 + f64::from(i % 5))).collect();
-        let whole = score(&rows).scores;
-        assert!((whole.r2.unwrap() - (1.0 - whole.mse.unwrap() / 2.0)).abs() < 1e-6, "i mod 5 has variance 2");
+        let scores = score(&rows).scores;
+        assert!((scores.r2.unwrap() - (1.0 - scores.mse.unwrap() / 2.0)).abs() < 1e-6, "i mod 5 has variance 2");
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         score.push(&[0.0, 1.0], &[1.0, 1.0], 1.0);
         score.push(&[0.0, 2.0], &[3.0, 5.0], 1.0);
         let got = score.scores(["a", "b"].map(String::from).to_vec());
-        let each = got.by_target.iter().map(|found| (found.target.as_str(), found.scores.mse));
+        let each = got.by_target.iter().map(|target_scores| (target_scores.target.as_str(), target_scores.scores.mse));
         assert_eq!(each.collect::<Vec<_>>(), [("a", Some(5.0)), ("b", Some(4.5))]);
         assert_eq!(got.scores.mse, Some(4.75));
     }

@@ -135,7 +135,7 @@ impl RowsByScore {
     fn normalised_gain(&self, top: u64) -> Option<f64> {
         let top = usize::try_from(top).unwrap_or(usize::MAX).min(self.0.len());
         let gain = |grade: f64| grade.exp2() - 1.0;
-        let discount = |place: usize| 1.0 / (place as f64 + 2.0).log2();
+        let discount = |position: usize| 1.0 / (position as f64 + 2.0).log2();
         let (mut first, mut sum) = (0, 0.0);
         for tied in self.tied_runs() {
             let mean = tied.iter().map(|row| gain(row.1)).sum::<f64>() / tied.len() as f64;
@@ -144,7 +144,8 @@ impl RowsByScore {
         }
         let mut grades: Vec<f64> = self.0.iter().map(|row| row.1).collect();
         grades.sort_by(|a, b| b.total_cmp(a));
-        let best: f64 = grades[..top].iter().enumerate().map(|(place, grade)| gain(*grade) * discount(place)).sum();
+        let best: f64 =
+            grades[..top].iter().enumerate().map(|(position, grade)| gain(*grade) * discount(position)).sum();
         (best > 0.0).then(|| sum / best)
     }
 
@@ -178,7 +179,8 @@ mod tests {
         }
         let got = rows.scores(3, &Workers::sequential());
         assert_eq!((got.rows, got.groups, got.top), (12, 2, 3));
-        let near = |got: Option<f64>, wanted: f64| assert!((got.unwrap() - wanted).abs() < 1e-12, "{got:?} {wanted}");
+        let near =
+            |got: Option<f64>, expected: f64| assert!((got.unwrap() - expected).abs() < 1e-12, "{got:?} {expected}");
         near(got.ndcg, 0.6785967151155354);
         near(got.ndcg_at, 0.5356019596756512);
         near(got.map, 0.7041666666666666);

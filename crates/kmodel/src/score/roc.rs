@@ -287,8 +287,8 @@ mod tests {
         // the first positive at precision 1, the second among four rows
         assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
         assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
-        let at = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
-        assert_eq!(at, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
+        let precisions = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
+        assert_eq!(precisions, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
         assert_eq!((few.precision_at(6.0), few.precision_at(0.0)), (None, None));
         assert_eq!(state(&[(1.0, false)], 9).average_precision(), None);
         // one row at a time, over a threshold at every row
@@ -315,12 +315,12 @@ mod tests {
                 };
                 rows.iter().map(paid).sum::<f64>()
             };
-            let found = ranking.cheapest_threshold(costs).unwrap();
-            let (tp, fp) = ranking.weights_above(found);
-            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > found && *p == kind).count() as f64;
+            let threshold = ranking.cheapest_threshold(costs).unwrap();
+            let (tp, fp) = ranking.weights_above(threshold);
+            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > threshold && *p == kind).count() as f64;
             assert_eq!((tp, fp), (beyond(true), beyond(false)), "{exact} {costs:?}");
             let least = rows.iter().flat_map(|(s, _)| [*s, s - 1e-9]).map(cost).fold(f64::INFINITY, f64::min);
-            assert_eq!(cost(found), least, "{exact} {costs:?}");
+            assert_eq!(cost(threshold), least, "{exact} {costs:?}");
         }
         let two = state(&[(1.0, true), (0.0, false)], 9);
         assert_eq!(
@@ -339,10 +339,7 @@ mod tests {
         let rows: Vec<(f64, bool)> =
             rows(2000).iter().enumerate().map(|(i, (s, p))| (s + (i as f64).sin() * 0.1, *p)).collect();
         let exact = by_pairs(&rows);
-        let whole = state(&rows, 1999).auc().unwrap();
-        assert!(
-            whole.max_error > 0.0 && whole.max_error < 2e-3 && (whole.value - exact).abs() <= whole.max_error,
-            "{whole:?}"
-        );
+        let auc = state(&rows, 1999).auc().unwrap();
+        assert!(auc.max_error > 0.0 && auc.max_error < 2e-3 && (auc.value - exact).abs() <= auc.max_error, "{auc:?}");
     }
 }

@@ -129,18 +129,18 @@ mod tests {
     fn version_2_takes_the_tightest_group_above() {
         let group = ("proc/self/cgroup", "0::/user.slice/job\n");
         assert_eq!(limit(&[MEMINFO, group]), Some(8 * GIB));
-        let own = ("sys/fs/cgroup/user.slice/job/memory.max", "max\n");
-        assert_eq!(limit(&[MEMINFO, group, own]), Some(8 * GIB));
+        let own_limit = ("sys/fs/cgroup/user.slice/job/memory.max", "max\n");
+        assert_eq!(limit(&[MEMINFO, group, own_limit]), Some(8 * GIB));
         let above = ("sys/fs/cgroup/user.slice/memory.max", "2147483648\n");
-        assert_eq!(limit(&[MEMINFO, group, own, above]), Some(2 * GIB));
-        let own = ("sys/fs/cgroup/user.slice/job/memory.max", "1073741824\n");
-        assert_eq!(limit(&[MEMINFO, group, own, above]), Some(GIB));
+        assert_eq!(limit(&[MEMINFO, group, own_limit, above]), Some(2 * GIB));
+        let own_limit = ("sys/fs/cgroup/user.slice/job/memory.max", "1073741824\n");
+        assert_eq!(limit(&[MEMINFO, group, own_limit, above]), Some(GIB));
         // the limit of another group
         let other = ("sys/fs/cgroup/user.slice/other/memory.max", "1024\n");
         assert_eq!(limit(&[MEMINFO, group, other]), Some(8 * GIB));
         // a limit above the memory of the machine
-        let own = ("sys/fs/cgroup/user.slice/job/memory.max", "1099511627776\n");
-        assert_eq!(limit(&[MEMINFO, group, own]), Some(8 * GIB));
+        let own_limit = ("sys/fs/cgroup/user.slice/job/memory.max", "1099511627776\n");
+        assert_eq!(limit(&[MEMINFO, group, own_limit]), Some(8 * GIB));
     }
 
     #[test]
@@ -148,8 +148,8 @@ mod tests {
         let group = ("proc/self/cgroup", "12:cpu,cpuacct:/a\n5:memory:/docker/3f\n1:name=systemd:/a\n");
         let none = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(limit(&[MEMINFO, group, none]), Some(8 * GIB));
-        let own = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "3221225472\n");
-        assert_eq!(limit(&[MEMINFO, group, own]), Some(3 * GIB));
+        let own_limit = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "3221225472\n");
+        assert_eq!(limit(&[MEMINFO, group, own_limit]), Some(3 * GIB));
         // inside the container the group is the root of the mounted hierarchy
         let top = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
         assert_eq!(limit(&[MEMINFO, group, top]), Some(GIB / 2));

@@ -374,13 +374,13 @@ impl<'a> Stored<'a> {
         for name in self.metadata.offset_keys() {
             let (name, info) = self.find_array(&name)?;
             let (first, end) = info.data_offsets;
-            let (mut digest, mut left) = (Digest::default(), end - first);
+            let (mut digest, mut remaining_bytes) = (Digest::default(), end - first);
             let mut read = self.input.seek(SeekFrom::Start(self.data_offset + first as u64)).map(drop);
-            while read.is_ok() && left > 0 {
-                let bytes = &mut piece[..left.min(1 << 20)];
+            while read.is_ok() && remaining_bytes > 0 {
+                let bytes = &mut piece[..remaining_bytes.min(1 << 20)];
                 read = self.input.read_exact(bytes);
                 digest.update(bytes);
-                left -= bytes.len();
+                remaining_bytes -= bytes.len();
             }
             read.map_err(Error::io("read", &self.path))?;
             self.check_digest(&name, digest.finish())?;

@@ -45,9 +45,9 @@ impl Manifest {
             return Some(format!("it was written by version {}, but this is version {}", saved.version, self.version));
         }
         if self.instruction_set != saved.instruction_set {
-            let (there, here) = (&saved.instruction_set, &self.instruction_set);
+            let (saved_set, machine_set) = (&saved.instruction_set, &self.instruction_set);
             return Some(format!(
-                "it was written with {there} instructions, which round differently from the {here} of this machine"
+                "it was written with {saved_set} instructions, which round differently from the {machine_set} of this machine"
             ));
         }
         self.option_difference(saved).or_else(|| self.file_difference(saved))

@@ -306,8 +306,8 @@ impl<'a> Journal<'a> {
     }
 
     fn report_restored(&self, head: &EntryHeader, unit: &str) {
-        let whole = if head.complete { "complete" } else { "incomplete" };
-        self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
+        let completeness = if head.complete { "complete" } else { "incomplete" };
+        self.listener.note(format!("{}: {} {unit} are in the checkpoint, {completeness}", head.pass, head.rows));
     }
 
     /// Removes the files of earlier runs: all of them or, if the run continues, only temporary

@@ -105,8 +105,8 @@ fn run_lanes<T: Real>(
     let cut = pass.cut(&source.range());
     let all = cut.segments();
     let Range { start: first, end } = positions.start..positions.end.min(all.end - all.start);
-    let left = end.saturating_sub(first);
-    let lanes = pass.lanes.clamp(1, usize::try_from(left).unwrap_or(usize::MAX).max(1));
+    let segment_count = end.saturating_sub(first);
+    let lanes = pass.lanes.clamp(1, usize::try_from(segment_count).unwrap_or(usize::MAX).max(1));
     let sequential = pass.workers.to_sequential();
     let run = PassRun {
         pass,
@@ -181,12 +181,12 @@ impl<T: Real> PassRun<'_, '_, T> {
     /// discarded.
     fn is_discarded(&self, segment: u64) -> bool {
         self.has_failed.load(Ordering::Relaxed)
-            && self.lock_order().first_failure.as_ref().is_some_and(|(at, _)| *at < segment)
+            && self.lock_order().first_failure.as_ref().is_some_and(|(failed_segment, _)| *failed_segment < segment)
     }
 
     fn fail(&self, segment: u64, failure: Failure) {
         let mut order = self.lock_order();
-        if order.first_failure.as_ref().is_none_or(|(at, _)| segment < *at) {
+        if order.first_failure.as_ref().is_none_or(|(failed_segment, _)| segment < *failed_segment) {
             order.first_failure = Some((segment, failure));
         }
         self.has_failed.store(true, Ordering::Relaxed);

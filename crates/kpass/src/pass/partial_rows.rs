@@ -189,11 +189,14 @@ impl<T: Real> StoredRowsCursor<'_, T> {
     /// Reads the next tile with rows; returns false if there are no more.
     fn load_tile(&mut self) -> Result<bool> {
         let StoredRows { store: keeper, tiles, .. } = self.source;
-        let left = tiles.iter().enumerate().skip(self.next_tile);
-        let Some((at, (place, key))) = left.into_iter().find(|(_, (_, key))| key.rows > 0) else { return Ok(false) };
+        let remaining_tiles = tiles.iter().enumerate().skip(self.next_tile);
+        let Some((tile_index, (stored_index, key))) = remaining_tiles.into_iter().find(|(_, (_, key))| key.rows > 0)
+        else {
+            return Ok(false);
+        };
         // frees the old tile first: only one is in memory
         self.tile = Vec::new();
-        self.tile = keeper.load(*place)?;
+        self.tile = keeper.load(*stored_index)?;
         let (rows, width) = (key.rows as usize, self.widths.iter().sum::<usize>());
         if Some(self.tile.len()) != rows.checked_mul(width) {
             let (stored, bytes) = (&key.stored, self.tile.len());
@@ -201,7 +204,7 @@ impl<T: Real> StoredRowsCursor<'_, T> {
                 format!("rows {}..{} have {bytes} bytes instead of {rows} times {width}", stored.start, stored.end);
             return Err(Error::Damaged { path: PathBuf::from("kept rows"), detail });
         }
-        (self.next_tile, self.position, self.rows) = (at + 1, 0, rows);
+        (self.next_tile, self.position, self.rows) = (tile_index + 1, 0, rows);
         Ok(true)
     }
 

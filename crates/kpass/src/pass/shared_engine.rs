@@ -178,14 +178,14 @@ impl SharedEngine {
             Err(_) if !file.path().exists() => return Ok(None),
             file => file?,
         };
-        let mismatch = |there: &str, wanted: &str| {
+        let mismatch = |stored: &str, expected: &str| {
             Err(self.engine_error(format!(
-                "{name} belongs to the {there} instead of the {wanted}; remove it and start again"
+                "{name} belongs to the {stored} instead of the {expected}; remove it and start again"
             )))
         };
-        let (there, mark) = (file.metadata().as_str().unwrap_or("unknown"), &self.member()?.job_digest);
-        if there != mark {
-            return mismatch(&format!("job {there}"), &format!("job {mark}"));
+        let (stored_digest, job_digest) = (file.metadata().as_str().unwrap_or("unknown"), &self.member()?.job_digest);
+        if stored_digest != job_digest {
+            return mismatch(&format!("job {stored_digest}"), &format!("job {job_digest}"));
         }
         let [StateKey { pass: stored_pass, node }] = file.states() else {
             return Err(
@@ -285,12 +285,13 @@ impl Engine for SharedEngine {
         let previous = std::mem::take(&mut *lots);
         let same_cut = previous.cut == Some(cut);
         let longest = previous.longest_own_time.max(previous.own_time.unwrap_or_default());
-        let (own, longest) = if same_cut { (previous.claimed, longest) } else { (BTreeSet::new(), Duration::ZERO) };
-        let (mine, others): (Vec<u64>, Vec<u64>) = lot_starts(cut).partition(|start| own.contains(start));
+        let (folded_before, longest) =
+            if same_cut { (previous.claimed, longest) } else { (BTreeSet::new(), Duration::ZERO) };
+        let (mine, others): (Vec<u64>, Vec<u64>) = lot_starts(cut).partition(|start| folded_before.contains(start));
         let open = mine.into_iter().chain(others).collect();
         *lots = LotSchedule {
             cut: Some(cut),
-            folded_before: own,
+            folded_before,
             unclaimed: open,
             pass_start: Some(Instant::now()),
             longest_own_time: longest,
@@ -411,11 +412,11 @@ mod tests {
     fn lots_cover_the_segments_once_and_are_whole_stretches_of_long_passes() {
         for (start, end) in [(0, 3), (0, 35), (5, 70), (7, 700), (100, 5000)] {
             let cut = Cut { tile: 1, segment: 1, start, end };
-            let (all, mut at, mut count) = (cut.segments(), start, 0);
-            while at < all.end {
-                let lot = lot_at(cut, at);
-                assert!(lot.start == at && lot.end > at, "{lot:?} at {at}");
-                (at, count) = (lot.end, count + 1);
+            let (all, mut segment, mut count) = (cut.segments(), start, 0);
+            while segment < all.end {
+                let lot = lot_at(cut, segment);
+                assert!(lot.start == segment && lot.end > segment, "{lot:?} at {segment}");
+                (segment, count) = (lot.end, count + 1);
             }
             assert!(count >= MIN_LOTS.min(end - start), "{count} lots of {all:?}");
         }

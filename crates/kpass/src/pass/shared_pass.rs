@@ -11,12 +11,13 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 /// Returns the nodes of a lot in a pass over the segments `all`: each stretch that begins in the
 /// lot, up to the end of the lot, and every other segment by itself.
 pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
-    let (mut nodes, mut at) = (Vec::new(), lot.start);
-    while at < lot.end {
-        let stretch = at / STRETCH_SEGMENTS * STRETCH_SEGMENTS;
-        let end = if at == stretch.max(all.start) { (stretch + STRETCH_SEGMENTS).min(lot.end) } else { at + 1 };
-        nodes.push(at..end);
-        at = end;
+    let (mut nodes, mut segment) = (Vec::new(), lot.start);
+    while segment < lot.end {
+        let stretch = segment / STRETCH_SEGMENTS * STRETCH_SEGMENTS;
+        let end =
+            if segment == stretch.max(all.start) { (stretch + STRETCH_SEGMENTS).min(lot.end) } else { segment + 1 };
+        nodes.push(segment..end);
+        segment = end;
     }
     nodes
 }
@@ -125,10 +126,10 @@ fn fold_with_others<S: Merge + Persist, E: From<Error>>(
     while let Some(lot) = engine.claim_lot(key, observer)? {
         reported_rows += fold_lot(fold, lot)?;
     }
-    let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);
-    while at < all.end {
+    let (mut tree, mut next_segment, mut rows) = (Tree::default(), all.start, 0);
+    while next_segment < all.end {
         let mut state = init();
-        let node = match engine.wait_for_node(key, at, &mut state, observer)? {
+        let node = match engine.wait_for_node(key, next_segment, &mut state, observer)? {
             NodeOutcome::Lost(lot) => {
                 drop(state);
                 reported_rows += fold_lot(fold, lot)?;
@@ -136,7 +137,7 @@ fn fold_with_others<S: Merge + Persist, E: From<Error>>(
             }
             NodeOutcome::Local(lot) => {
                 drop(state);
-                at = lot.end.max(at + 1);
+                next_segment = lot.end.max(next_segment + 1);
                 fold(lot, &mut |segment, folded, state| {
                     tree.add(segment, state);
                     (rows, reported_rows) = (rows + folded, reported_rows + folded);
@@ -146,7 +147,7 @@ fn fold_with_others<S: Merge + Persist, E: From<Error>>(
             }
             NodeOutcome::Received(node) => node,
         };
-        if node.segments.start < at {
+        if node.segments.start < next_segment {
             // another process has computed the total meanwhile: it replaces the states merged here
             (tree, rows) = (Tree::default(), 0);
         }
@@ -157,7 +158,7 @@ fn fold_with_others<S: Merge + Persist, E: From<Error>>(
         // rows that this process folded were reported at that time, and `rows` includes them
         observer.advance(rows.saturating_sub(reported_rows));
         reported_rows = reported_rows.max(rows);
-        at = node.segments.end.max(at + 1);
+        next_segment = node.segments.end.max(next_segment + 1);
     }
     let state = tree.finish().unwrap_or_else(init);
     engine.store_total(key, rows, &state)?;

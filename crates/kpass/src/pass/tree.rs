@@ -19,12 +19,12 @@ pub(super) struct Tree<S> {
     total: Option<S>,
     stretch: Option<S>,
     /// Number of the stretch that is being filled.
-    stretch_number: u64,
+    stretch_index: u64,
 }
 
 impl<S> Default for Tree<S> {
     fn default() -> Self {
-        Self { total: None, stretch: None, stretch_number: 0 }
+        Self { total: None, stretch: None, stretch_index: 0 }
     }
 }
 
@@ -32,15 +32,15 @@ impl<S: Merge> Tree<S> {
     /// Returns a tree of states made by `init`, into which the states of an earlier run can be
     /// loaded.
     pub(super) fn for_loading(init: impl Fn() -> S) -> Self {
-        Self { total: Some(init()), stretch: Some(init()), stretch_number: 0 }
+        Self { total: Some(init()), stretch: Some(init()), stretch_index: 0 }
     }
 
     /// Adds the state of a segment, by its number among all stored rows.
     pub(super) fn add(&mut self, segment: u64, state: S) {
         let number = segment / STRETCH_SEGMENTS;
-        if number != self.stretch_number {
+        if number != self.stretch_index {
             self.close_stretch();
-            self.stretch_number = number;
+            self.stretch_index = number;
         }
         merge_into(&mut self.stretch, state);
     }
@@ -69,14 +69,14 @@ pub(super) fn merge_into<S: Merge>(sum: &mut Option<S>, later: S) {
 /// Returns the number of states that a pass holds at once: one per lane, the stretch, and the
 /// total.
 pub fn state_count(lanes: usize, segments: u64) -> usize {
-    let sums = if segments > STRETCH_SEGMENTS { 2 } else { 1 };
-    usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + sums)
+    let merged_states = if segments > STRETCH_SEGMENTS { 2 } else { 1 };
+    usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + merged_states)
 }
 
 impl<S: Persist> Persist for Tree<S> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        let is_present = [self.total.is_some(), self.stretch.is_some()].map(u64::from);
-        out.put_owned("tree", vec![self.stretch_number, is_present[0], is_present[1]]);
+        let presence = [self.total.is_some(), self.stretch.is_some()].map(u64::from);
+        out.put_owned("tree", vec![self.stretch_index, presence[0], presence[1]]);
         for (name, state) in [("total", &self.total), ("stretch", &self.stretch)] {
             state.iter().for_each(|state| out.within(name, |out| state.save(out)));
         }
@@ -85,7 +85,7 @@ impl<S: Persist> Persist for Tree<S> {
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
         let mut header = [0u64; 3];
         from.fill("tree", &mut header)?;
-        self.stretch_number = header[0];
+        self.stretch_index = header[0];
         for (is_present, name, state) in
             [(header[1], "total", &mut self.total), (header[2], "stretch", &mut self.stretch)]
         {

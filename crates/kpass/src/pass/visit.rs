@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 impl Pass<'_> {
-    /// Passes every tile to `work`, one after the other in row order, for writing or keeping rows.
-    /// Uses one lane, whatever the value of `lanes`; `work` may use all workers of the pass.
-    /// Nothing is saved in the journal.
+    /// Passes every tile to `visitor`, one after the other in row order, for writing or keeping
+    /// rows. Uses one lane, whatever the value of `lanes`; `visitor` may use all workers of the
+    /// pass. Nothing is saved in the journal.
     ///
     /// ```
     /// use kpass::{MemoryRows, Pass, Workers};
@@ -23,13 +23,13 @@ impl Pass<'_> {
     /// ```
     ///
     /// # Errors
-    /// The first error in row order of the source or of `work`, or [`Error::Interrupted`].
+    /// The first error in row order of the source or of `visitor`, or [`Error::Interrupted`].
     pub fn visit<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
-        mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
+        mut visitor: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
-        self.visit_segments(source, 0..u64::MAX, &mut work)
+        self.visit_segments(source, 0..u64::MAX, &mut visitor)
     }
 
     /// Like [`Pass::visit`], but only for the segments of a lot, which are numbered among all
@@ -41,10 +41,10 @@ impl Pass<'_> {
         &self,
         source: &dyn RowSource<T>,
         lot: &Range<u64>,
-        mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
+        mut visitor: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
         let first = source.range().start / self.segment;
-        self.visit_segments(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut work)
+        self.visit_segments(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut visitor)
     }
 
     /// Visits a part of the segments. The visitor is a trait object, so that this code is compiled
@@ -53,16 +53,22 @@ impl Pass<'_> {
         &self,
         source: &dyn RowSource<T>,
         positions: Range<u64>,
-        work: Visitor<'_, T, E>,
+        visitor: Visitor<'_, T, E>,
     ) -> Result<PassReport, E> {
-        let work = Mutex::new(work);
+        let visitor = Mutex::new(visitor);
         let one = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
-            (*work.lock().unwrap_or_else(PoisonError::into_inner))(block)
+            (*visitor.lock().unwrap_or_else(PoisonError::into_inner))(block)
         };
-        run_pass(&Pass { lanes: 1, ..*self }, source, &VisitFold { buffers: || (), work: one }, positions, |_| Ok(()))
+        run_pass(
+            &Pass { lanes: 1, ..*self },
+            source,
+            &VisitFold { buffers: || (), visitor: one },
+            positions,
+            |_| Ok(()),
+        )
     }
 
-    /// Passes every tile to `work`, in all lanes at once and in no particular order, for checks.
+    /// Passes every tile to `visitor`, in all lanes at once and in no particular order, for checks.
     /// `buffers` creates the buffers of a lane.
     ///
     /// # Errors
@@ -71,9 +77,9 @@ impl Pass<'_> {
         &self,
         source: &dyn RowSource<T>,
         buffers: impl Fn() -> B + Sync,
-        work: impl Fn(&mut B, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
+        visitor: impl Fn(&mut B, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
     ) -> Result<PassReport, E> {
-        run_pass(self, source, &VisitFold { buffers, work }, 0..u64::MAX, |_| Ok(()))
+        run_pass(self, source, &VisitFold { buffers, visitor }, 0..u64::MAX, |_| Ok(()))
     }
 }
 
@@ -81,7 +87,7 @@ type Visitor<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> +
 
 struct VisitFold<B, W> {
     buffers: B,
-    work: W,
+    visitor: W,
 }
 
 impl<T: Real, E: From<Error> + Send + 'static, S: Send, B, W> Fold<T> for VisitFold<B, W>
@@ -98,6 +104,6 @@ where
         (self.buffers)()
     }
     fn step(&self, (): &mut (), buffers: &mut S, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), E> {
-        (self.work)(buffers, block, workers)
+        (self.visitor)(buffers, block, workers)
     }
 }

@@ -32,9 +32,9 @@ pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
 
 pub(super) fn cell_texts(cell: &CurveCell) -> Vec<String> {
     let value = |(_, column): &(&str, Column<CurveCell>)| match column {
-        Text(of) => of(cell).unwrap_or(MISSING_VALUE).to_string(),
-        Integer(of) => count(of(cell)),
-        Number(of) => optional_number(of(cell)),
+        Text(getter) => getter(cell).unwrap_or(MISSING_VALUE).to_string(),
+        Integer(getter) => count(getter(cell)),
+        Number(getter) => optional_number(getter(cell)),
     };
     COLUMNS.iter().map(value).collect()
 }
@@ -49,9 +49,9 @@ struct CellObject<'a>(&'a CurveCell);
 impl Serialize for CellObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = |column: &Column<CurveCell>| match column {
-            Text(of) => json!(of(self.0)),
-            Integer(of) => json!(of(self.0)),
-            Number(of) => json!(of(self.0)),
+            Text(getter) => json!(getter(self.0)),
+            Integer(getter) => json!(getter(self.0)),
+            Number(getter) => json!(getter(self.0)),
         };
         serializer.collect_map(COLUMNS.iter().map(|(name, column)| (name, value(column))))
     }

@@ -138,7 +138,7 @@ mod tests {
         assert!(svg.contains("<title>uniform, rank 50: 0.5") && !svg.contains("NaN"), "{svg}");
         assert!(svg.contains(" rows, ") && svg.contains("features, gaussian("), "the caption: {svg}");
         let png = drawing::png(&figure).unwrap();
-        let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+        let side = |offset: usize| u32::from_be_bytes(png[offset..offset + 4].try_into().unwrap());
         let (width, height) = figure.size();
         assert_eq!((side(16), side(20)), ((2.0 * width) as u32, (2.0 * height) as u32), "two pixels in a unit");
     }
@@ -150,8 +150,6 @@ mod tests {
         let figure = Figure::new(&report);
         assert!(figure.legend.len() > 2 && figure.legend.iter().all(|line| !line.is_empty()), "{:?}", figure.legend);
         let most = 2.0 * PANEL_SIZE.0;
-        assert!(
-            figure.legend.iter().flatten().all(|(name, _, at)| at + 46.0 + LETTER_WIDTH * name.len() as f64 <= most)
-        );
+        assert!(figure.legend.iter().flatten().all(|(name, _, x)| x + 46.0 + LETTER_WIDTH * name.len() as f64 <= most));
     }
 }

@@ -105,9 +105,9 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     let ranks: Vec<f64> = report.ranks.iter().map(|rank| *rank as f64).collect();
     let x = if cost == Cost::Rank { x.with_ticks(&ranks) } else { x };
     let y = Axis::new(measure.evidence(report), scale, heights)?;
-    let series = report.methods.iter().zip(&curves).enumerate().map(|(place, (method, curve))| Series {
+    let series = report.methods.iter().zip(&curves).enumerate().map(|(index, (method, curve))| Series {
         name: method.clone(),
-        palette_index: place,
+        palette_index: index,
         marks: curve.iter().map(|point| curve_mark(point, cost)).collect(),
     });
     Some(Chart {
@@ -211,9 +211,9 @@ mod tests {
             for metric in ["trace", "frobenius", "spectral"] {
                 let svg = chart(&format!("{metric}-{}", cost.key()));
                 for (i, method) in ["uniform", "rpcholesky", "fourier"].iter().enumerate() {
-                    let there = svg.contains(&format!("class=\"series s{i}\" data-name=\"{method}\""));
+                    let is_drawn = svg.contains(&format!("class=\"series s{i}\" data-name=\"{method}\""));
                     let none = *method == "fourier" && (metric == "trace" || cost == Cost::Evaluations);
-                    assert_eq!(there, !none, "{metric} {method} {}", cost.key());
+                    assert_eq!(is_drawn, !none, "{metric} {method} {}", cost.key());
                 }
             }
         }

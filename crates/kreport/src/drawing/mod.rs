@@ -57,8 +57,8 @@ pub(crate) trait Canvas {
     /// Draws a polyline, or a filled polygon if `closed`.
     fn path(&mut self, class: &str, points: &[Point], closed: bool, tooltip: Option<&str>);
     fn circle(&mut self, class: &str, centre: Point, radius: f64, tooltip: Option<&str>);
-    /// Draws a word with its baseline at `place`.
-    fn word(&mut self, class: &str, word: &str, place: Point, anchor: Anchor);
+    /// Draws a word with its baseline at `position`.
+    fn word(&mut self, class: &str, word: &str, position: Point, anchor: Anchor);
     /// Adds attributes to the next shape, for the script of a page.
     fn set_attributes(&mut self, _attributes: String) {}
     /// Begins a group of shapes with attributes, for the script of a page.
@@ -82,8 +82,8 @@ pub(crate) trait Drawing {
 fn draw_standalone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
     canvas.rectangle("paper", (0.0, 0.0), picture.size(), None);
     picture.draw(&mut canvas);
-    if let Some(place) = picture.title_position() {
-        canvas.word("title", &picture.title(), place, Anchor::Middle);
+    if let Some(position) = picture.title_position() {
+        canvas.word("title", &picture.title(), position, Anchor::Middle);
     }
     canvas
 }

@@ -144,21 +144,25 @@ mod tests {
         pixels.path("mark c2", &[(600.0, 300.0), (640.0, 300.0), (640.0, 340.0), (600.0, 340.0)], true, None);
         pixels.word("name", "x0", (400.0, 200.0), Anchor::Middle);
         pixels.word("name", "x0", (500.0, 200.0), Anchor::Upwards);
-        let at = |x: f64, y: f64| {
+        let colour_at = |x: f64, y: f64| {
             let pixel = pixels.pixmap.pixel((2.0 * x) as u32, (2.0 * y) as u32).unwrap();
             [pixel.red(), pixel.green(), pixel.blue()]
         };
         assert_eq!(
-            (at(5.0, 5.0), at(300.0, 100.0), at(150.0, 50.0)),
+            (colour_at(5.0, 5.0), colour_at(300.0, 100.0), colour_at(150.0, 50.0)),
             ([255; 3], [0xc8, 0x50, 0x0a], [0x1b, 0x1e, 0x23])
         );
-        assert_eq!((at(620.0, 320.0), at(650.0, 320.0)), ([0x00, 0x79, 0x5c], [255; 3]));
+        assert_eq!((colour_at(620.0, 320.0), colour_at(650.0, 320.0)), ([0x00, 0x79, 0x5c], [255; 3]));
         // 70 % of the shade's blue on white
-        let near = |found: [u8; 3], expected: [u8; 3]| found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 2);
-        assert!(near(at(20.0, 12.0), [0x54, 0x91, 0xbe]) && at(20.0, 16.0) == [255; 3], "{:?}", at(20.0, 12.0));
+        let near = |actual: [u8; 3], expected: [u8; 3]| actual.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 2);
+        assert!(
+            near(colour_at(20.0, 12.0), [0x54, 0x91, 0xbe]) && colour_at(20.0, 16.0) == [255; 3],
+            "{:?}",
+            colour_at(20.0, 12.0)
+        );
         let dark = |x: std::ops::Range<u32>, y: std::ops::Range<u32>| {
             x.flat_map(|x| y.clone().map(move |y| (x, y)))
-                .filter(|(x, y)| at(f64::from(*x), f64::from(*y))[0] < 128)
+                .filter(|(x, y)| colour_at(f64::from(*x), f64::from(*y))[0] < 128)
                 .count()
         };
         let (level, upwards) = (dark(390..410, 190..201), dark(490..501, 190..210));

@@ -16,7 +16,7 @@ impl ShapeStyle {
     /// Returns the style of some classes; later rules override earlier ones, as in a browser.
     pub(super) fn for_classes(rules: &str, classes: &str) -> Self {
         let matches_class = |selector: &str| {
-            selector.trim().strip_prefix('.').is_some_and(|class| classes.split(' ').any(|own| own == class))
+            selector.trim().strip_prefix('.').is_some_and(|class| classes.split(' ').any(|word| word == class))
         };
         let properties: HashMap<&str, &str> = rules
             .split('}')
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn classes_look_as_their_rules_say() {
         let rules = super::super::standalone_style();
-        let of = |classes: &str| super::ShapeStyle::for_classes(&rules, classes);
-        let row = of("row c1");
+        let style_of = |classes: &str| super::ShapeStyle::for_classes(&rules, classes);
+        let row = style_of("row c1");
         assert_eq!((row.fill, row.stroke, row.width), (Some([0xc8, 0x50, 0x0a]), Some([255; 3]), 0.6));
-        assert_eq!(of("row").fill, Some([0x1b, 0x1e, 0x23]));
-        assert_eq!((of("region c0").opacity, of("shade h3").opacity), (0.22, 0.22));
-        assert_eq!((of("contour").fill, of("paper").fill), (None, Some([255; 3])));
-        assert_eq!((of("line c2").stroke, of("line c2").fill), (Some([0x00, 0x79, 0x5c]), None));
-        assert_eq!((of("mark c2").fill, of("band c2").opacity), (Some([0x00, 0x79, 0x5c]), 0.16));
-        assert_eq!((of("line c9 dashed").dash, of("line c9").dash), ([6.0, 3.0], [0.0; 2]));
-        assert_eq!((of("border").width, of("nothing").fill), (2.0, Some([0; 3])));
+        assert_eq!(style_of("row").fill, Some([0x1b, 0x1e, 0x23]));
+        assert_eq!((style_of("region c0").opacity, style_of("shade h3").opacity), (0.22, 0.22));
+        assert_eq!((style_of("contour").fill, style_of("paper").fill), (None, Some([255; 3])));
+        assert_eq!((style_of("line c2").stroke, style_of("line c2").fill), (Some([0x00, 0x79, 0x5c]), None));
+        assert_eq!((style_of("mark c2").fill, style_of("band c2").opacity), (Some([0x00, 0x79, 0x5c]), 0.16));
+        assert_eq!((style_of("line c9 dashed").dash, style_of("line c9").dash), ([6.0, 3.0], [0.0; 2]));
+        assert_eq!((style_of("border").width, style_of("nothing").fill), (2.0, Some([0; 3])));
     }
 }

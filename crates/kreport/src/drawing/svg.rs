@@ -32,11 +32,11 @@ impl Svg {
         Self { elements, next_attributes: String::new() }
     }
 
-    fn write_element(&mut self, element: &str, class: &str, shape: &str, tooltip: Option<&str>) {
+    fn write_element(&mut self, element: &str, class: &str, geometry: &str, tooltip: Option<&str>) {
         let attributes = std::mem::take(&mut self.next_attributes);
-        let _ = write!(self.elements, "<{element} class=\"{class}\" {shape}{attributes}");
+        let _ = write!(self.elements, "<{element} class=\"{class}\" {geometry}{attributes}");
         let _ = match tooltip {
-            Some(says) => writeln!(self.elements, "><title>{}</title></{element}>", escape_html(says)),
+            Some(tooltip) => writeln!(self.elements, "><title>{}</title></{element}>", escape_html(tooltip)),
             None => writeln!(self.elements, "/>"),
         };
     }
@@ -56,8 +56,8 @@ impl Canvas for Svg {
         // round corners instead of lengths, so that neighbours meet without a seam
         let round = |v: f64| (100.0 * v).round() / 100.0;
         let (width, height) = (round(x + width) - round(x), round(y + height) - round(y));
-        let shape = format!("x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"");
-        self.write_element("rect", class, &shape, tooltip);
+        let geometry = format!("x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"");
+        self.write_element("rect", class, &geometry, tooltip);
     }
 
     fn lines(&mut self, class: &str, segments: &[[Point; 2]], tooltip: Option<&str>) {

@@ -2,7 +2,7 @@
 
 mod page;
 
-use crate::table::{Align, Grid, Table, count, facts, list, number, optional_number, percent};
+use crate::table::{Align, AlignedTable, Grid, count, facts, list, number, optional_number, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
@@ -73,7 +73,7 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
             format!(
                 "{}{}",
                 optional_number(scores.f1),
-                scores.positive.as_ref().map_or(String::new(), |own| format!(" of {own}"))
+                scores.positive.as_ref().map_or(String::new(), |label| format!(" of {label}"))
             ),
         ),
         ("matthews", optional_number(scores.matthews)),
@@ -125,7 +125,7 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
 fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !scores.by_target.is_empty() {
         let heads = scores.scores.by_name().map(|(name, _)| (name, Align::Right));
-        let mut table = Table::new(std::iter::once(("target", Align::Left)).chain(heads));
+        let mut table = AlignedTable::new(std::iter::once(("target", Align::Left)).chain(heads));
         for TargetScores { target, scores } in &scores.by_target {
             let scores = scores.by_name().map(|(_, value)| optional_number(value));
             table.push_row(std::iter::once(target.clone()).chain(scores));
@@ -155,9 +155,9 @@ pub(super) fn confusion_grid(scores: &ClassificationScores) -> Grid {
 
 /// Returns a table of the classes: rows, precision, recall and F1 of each, and the class with which
 /// it is confused most often.
-pub(super) fn class_table(scores: &ClassificationScores) -> Table {
+pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
     let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
-    let mut table = Table::new(heads.into_iter().chain([("most often confused with", Align::Left)]));
+    let mut table = AlignedTable::new(heads.into_iter().chain([("most often confused with", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     for (k, ((label, class), row)) in classes.enumerate() {
         let most_confused =

@@ -137,7 +137,7 @@ fn classification_sections(report: &ClassificationScores, details: &ChartData) -
 fn calibration_section(report: &ClassificationScores, details: &ChartData) -> Option<Section> {
     let bins = details.calibration.as_ref()?;
     let (x, y) = match &report.positive {
-        Some(own) => (format!("predicted probability of {own}"), format!("fraction of the rows that are {own}")),
+        Some(label) => (format!("predicted probability of {label}"), format!("fraction of the rows that are {label}")),
         None => ("probability of the predicted class".to_string(), "fraction of the rows of this class".to_string()),
     };
     let mark = |bin: &CalibrationBin| {
@@ -162,13 +162,14 @@ fn novelty_sections(report: &NoveltyScores, details: &ChartData) -> Vec<Section>
 
 /// Returns the ROC and precision-recall curves.
 fn ranking_curves(details: &ChartData) -> Option<Section> {
-    let curve = |points: &[(f64, f64)], of: &str| {
-        model_series(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 4)))))
+    let curve = |points: &[(f64, f64)], x_name: &str| {
+        model_series(points.iter().map(|point| Mark::new(*point, format!("{x_name} {}", number(point.0, 4)))))
     };
     let chart = |id, title, x, y| Some(Chart::new(id, title, linear_axis(x, [0.0, 1.0])?, linear_axis(y, [0.0, 1.0])?));
     let threshold_series = |position: &dyn Fn(&ThresholdScores) -> Option<(f64, f64)>| {
-        let mark =
-            |at: &ThresholdScores| Some(Mark::new(position(at)?, format!("threshold {}", number(at.threshold, 3))));
+        let mark = |scores: &ThresholdScores| {
+            Some(Mark::new(position(scores)?, format!("threshold {}", number(scores.threshold, 3))))
+        };
         let marks: Vec<Mark> = details.thresholds.iter().filter_map(mark).collect();
         (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), palette_index: 1, marks })
     };
@@ -177,7 +178,7 @@ fn ranking_curves(details: &ChartData) -> Option<Section> {
         let y = "true positive rate: fraction of the positive class predicted positive";
         let floor = reference_line("chance", [(0.0, 0.0), (1.0, 1.0)]);
         let mut series = curve(points, "false positive rate");
-        series.extend(threshold_series(&|at| Some((at.false_positive_rate, at.recall))));
+        series.extend(threshold_series(&|scores| Some((scores.false_positive_rate, scores.recall))));
         Some(Chart { series, reference_line: floor, ..chart("roc", "ROC curve", x, y)? })
     });
     let precision = details.precision.as_ref().and_then(|points| {
@@ -187,15 +188,15 @@ fn ranking_curves(details: &ChartData) -> Option<Section> {
         let floor = reference_line("chance", [(0.0, chance), (1.0, chance)]);
         let chart = chart("precision", "Precision against recall", x, y)?;
         let mut series = curve(points, "recall");
-        series.extend(threshold_series(&|at| Some((at.recall, at.precision?))));
+        series.extend(threshold_series(&|scores| Some((scores.recall, scores.precision?))));
         Some(Chart { series, reference_line: floor, ..chart })
     });
     let charts: Vec<Chart> = roc.into_iter().chain(precision).collect();
     let note = match &details.thresholds[..] {
         [] => String::new(),
         thresholds => {
-            let shown = join_with_commas(thresholds.iter().map(|at| number(at.threshold, 3)));
-            page::note(&format!("Squares are thresholds: {shown}; the first one decides the class."))
+            let threshold_list = join_with_commas(thresholds.iter().map(|scores| number(scores.threshold, 3)));
+            page::note(&format!("Squares are thresholds: {threshold_list}; the first one decides the class."))
         }
     };
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))

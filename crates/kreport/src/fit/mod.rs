@@ -97,7 +97,7 @@ pub struct ModelFile {
 
 impl ModelFile {
     /// Returns the model file at a path, with its size.
-    pub fn at(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         Self { path: path.to_path_buf(), bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
     }
 }

@@ -1,6 +1,6 @@
 //! The plan of a fit as text and JSON.
 
-use crate::table::{Align, MISSING_VALUE, Table, count};
+use crate::table::{Align, AlignedTable, MISSING_VALUE, count};
 use ksolve::job::{Forecast, Stage};
 use kstore::budget::bytes;
 use serde::{Serialize, Serializer};
@@ -51,7 +51,7 @@ impl fmt::Display for PlanReport {
         let (forecast, pass_shape) = (&self.0, self.0.pass_shape);
         let heads = ["stage", "contents", "memory", "passes", "reads"];
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
+        let mut table = AlignedTable::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         let pass_cells = |passes: u64| match passes {
             0 => [MISSING_VALUE, MISSING_VALUE].map(String::from),
             _ => [count(passes), forecast.bytes_read(passes).map_or(String::new(), |read| bytes(read as usize))],
@@ -102,9 +102,9 @@ mod tests {
             Stage { plan: plan("Gram matrix").term("state", 100 << 20, ""), passes: 1 },
             Stage { plan: plan("solve"), passes: 0 },
         ];
-        let cut = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
+        let pass_shape = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
-        PlanReport(Forecast { rows: 300_000, pass_shape: cut, stages, threads: 2, row_bytes, rereads_table: false })
+        PlanReport(Forecast { rows: 300_000, pass_shape, stages, threads: 2, row_bytes, rereads_table: false })
     }
 
     #[test]

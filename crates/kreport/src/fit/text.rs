@@ -4,7 +4,7 @@ use super::FitReport;
 use crate::fit::Verbosity;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
-    Grid, Table, count, facts, list, number, optional_number, percent, rounded_kernel, seconds, short_lambda,
+    AlignedTable, Grid, count, facts, list, number, optional_number, percent, rounded_kernel, seconds, short_lambda,
 };
 use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Penalty};
@@ -72,7 +72,7 @@ impl FitReport {
             None => ("kernel", kernel(&fit.kernel)),
         }];
         facts.extend(fit.length.iter().map(|length| ("length scale", length.to_string())));
-        facts.extend(fit.with_kernel.iter().map(|with| ("with kernel", kernel(with))));
+        facts.extend(fit.with_kernel.iter().map(|second_kernel| ("with kernel", kernel(second_kernel))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
         let important_columns = |metric| ("columns", most_important_line(&importance(metric, &self.coded_columns())));
         facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(important_columns));
@@ -118,7 +118,7 @@ impl FitReport {
     }
 
     /// Returns a table of time, passes and memory, stage by stage.
-    fn cost_table(&self) -> Table {
+    fn cost_table(&self) -> AlignedTable {
         let [time, read, memory] = self.spent.facts(Some(self.fit.passes), None);
         let stage = |(name, took): &(String, f64)| (format!("  {name}"), seconds(*took));
         let stages: Vec<(String, String)> = self.spent.seconds.iter().map(stage).collect();
@@ -217,12 +217,15 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
         let text = report.to_string();
         assert!(text.lines().count() <= 20, "{text}");
         assert!(text.contains("gaussian(sigma=5.806)") && text.contains("-v shows all 13 rows"), "{text}");
-        let shown: Vec<&str> = text.lines().filter(|line| line.contains("0.3000")).collect();
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("0.3000")).collect();
         assert_eq!(
-            shown,
+            lines,
             ["           1e-9  0.3000*", "           1e-8  0.3000", "           1e-7  0.3000", "  cv mse     0.3000"]
         );
-        let whole = FitReport { verbosity: Verbosity::Verbose, ..report }.to_string();
-        assert!(whole.contains("5.80593116055527") && whole.matches("0.3000").count() == 14, "{whole}");
+        let verbose_text = FitReport { verbosity: Verbosity::Verbose, ..report }.to_string();
+        assert!(
+            verbose_text.contains("5.80593116055527") && verbose_text.matches("0.3000").count() == 14,
+            "{verbose_text}"
+        );
     }
 }

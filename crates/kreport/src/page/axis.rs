@@ -135,8 +135,8 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = multiples(step);
     // a division rounds to the written decimal number, a product need not
     let inverse = 1.0 / step;
-    let whole = inverse >= 1.0;
-    (first..=last).map(|i| if whole { i as f64 / inverse.round() } else { i as f64 * step }).collect()
+    let is_fraction = inverse >= 1.0;
+    (first..=last).map(|i| if is_fraction { i as f64 / inverse.round() } else { i as f64 * step }).collect()
 }
 
 /// Returns true for a number that is long without an exponent.
@@ -192,8 +192,8 @@ mod tests {
         let axis = Axis::new("rank", Scale::Log, [50.0, 100.0, 2000.0]).unwrap();
         assert_eq!(axis.ticks, [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]);
         assert_eq!(axis.position(0.0, 0.0, 1.0), None);
-        let places: Vec<f64> = axis.ticks.iter().map(|tick| axis.position(*tick, 0.0, 400.0).unwrap()).collect();
-        assert!(places.windows(2).all(|pair| pair[1] > pair[0] + 20.0), "{places:?}");
+        let positions: Vec<f64> = axis.ticks.iter().map(|tick| axis.position(*tick, 0.0, 400.0).unwrap()).collect();
+        assert!(positions.windows(2).all(|pair| pair[1] > pair[0] + 20.0), "{positions:?}");
     }
 
     #[test]
@@ -233,8 +233,8 @@ mod tests {
     fn a_single_number_and_none_are_no_trouble() {
         for scale in [Scale::Linear, Scale::Log] {
             let axis = Axis::new("", scale, [3.0]).unwrap();
-            let place = axis.position(3.0, 0.0, 100.0).unwrap();
-            assert!((place - 50.0).abs() < 1e-9 && !axis.ticks.is_empty(), "{axis:?}");
+            let position = axis.position(3.0, 0.0, 100.0).unwrap();
+            assert!((position - 50.0).abs() < 1e-9 && !axis.ticks.is_empty(), "{axis:?}");
         }
         assert!(Axis::new("", Scale::Log, [0.0, -1.0, f64::NAN, f64::INFINITY]).is_none());
         assert!(Axis::new("", Scale::Linear, [0.0]).unwrap().position(f64::NAN, 0.0, 1.0).is_none());

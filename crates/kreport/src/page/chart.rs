@@ -134,8 +134,8 @@ impl Chart {
         if let Some((name, points)) = &self.reference_line {
             // skip points outside the axes: if they were clipped to an edge, they would draw a
             // false line along the edge
-            let shown = points.iter().filter(|(x, y)| self.x.contains_value(*x) && self.y.contains_value(*y));
-            let positions: Vec<Point> = shown.filter_map(|point| plane.position(*point)).collect();
+            let visible = points.iter().filter(|(x, y)| self.x.contains_value(*x) && self.y.contains_value(*y));
+            let positions: Vec<Point> = visible.filter_map(|point| plane.position(*point)).collect();
             if positions.len() > 1 {
                 canvas.path("floor", &positions, false, Some(name));
             }
@@ -152,11 +152,12 @@ impl Chart {
         let is_near = |a: &Point, b: &Point| (a.0 - b.0).hypot(a.1 - b.1) < OVERLAP_DISTANCE;
         let lies_under = |under: &[Point], over: &[Point]| under.iter().all(|a| over.iter().any(|b| is_near(a, b)));
         let sentences =
-            (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(|at| {
-                let over = (at + 1..positions.len()).find(|over| lies_under(&positions[at], &positions[*over]))?;
+            (0..positions.len()).filter(|series_index| !positions[*series_index].is_empty()).filter_map(|under| {
+                let over =
+                    (under + 1..positions.len()).find(|over| lies_under(&positions[under], &positions[*over]))?;
                 Some(format!(
                     "the line of {} is hidden by the line of {}",
-                    self.series[at].name, self.series[over].name
+                    self.series[under].name, self.series[over].name
                 ))
             });
         let sentences: Vec<String> = sentences.collect();
@@ -176,7 +177,7 @@ impl Chart {
             positions.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
         let names = [&self.x.label, &self.y.label].map(|name| escape_html(name)).join("|");
         canvas.set_attributes(format!("data-names=\"{names}\" data-values=\"{values}\""));
-        canvas.lines("cloud", &positions.iter().map(|(_, place)| [*place; 2]).collect::<Vec<_>>(), None);
+        canvas.lines("cloud", &positions.iter().map(|(_, position)| [*position; 2]).collect::<Vec<_>>(), None);
     }
 
     fn draw_bars(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
@@ -193,25 +194,27 @@ impl Chart {
 
 impl Series {
     fn draw(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
-        let (place, name, colour) = (self.palette_index, escape_html(&self.name), colour_class(self.palette_index));
-        canvas.begin_group(format!("class=\"series s{place}\" data-name=\"{name}\""));
+        let (series_index, name, colour) =
+            (self.palette_index, escape_html(&self.name), colour_class(self.palette_index));
+        canvas.begin_group(format!("class=\"series s{series_index}\" data-name=\"{name}\""));
         let positions: Vec<(&Mark, Point)> =
             self.marks.iter().filter_map(|mark| Some((mark, plane.position((mark.x, mark.y))?))).collect();
         if positions.len() > 1 && positions.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
-            let band_end = |mark: &Mark, value: f64, own: Point| plane.position((mark.x, value)).unwrap_or(own);
-            let upper = positions.iter().map(|(mark, own)| band_end(mark, mark.band.1, *own));
-            let lower = positions.iter().rev().map(|(mark, own)| band_end(mark, mark.band.0, *own));
+            let band_end =
+                |mark: &Mark, value: f64, position: Point| plane.position((mark.x, value)).unwrap_or(position);
+            let upper = positions.iter().map(|(mark, position)| band_end(mark, mark.band.1, *position));
+            let lower = positions.iter().rev().map(|(mark, position)| band_end(mark, mark.band.0, *position));
             canvas.path(&format!("band {colour}"), &upper.chain(lower).collect::<Vec<_>>(), true, None);
         }
-        let line: Vec<Point> = positions.iter().map(|(_, place)| *place).collect();
-        canvas.path(&line_classes(place), &line, false, None);
+        let line: Vec<Point> = positions.iter().map(|(_, position)| *position).collect();
+        canvas.path(&line_classes(series_index), &line, false, None);
         for (Mark { x, y, band: (low, high), note }, (cx, cy)) in positions {
             canvas.set_attributes(format!(
                 "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \
                  data-high=\"{high:e}\" data-note=\"{}\"",
                 escape_html(note)
             ));
-            draw_mark(canvas, place, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
+            draw_mark(canvas, series_index, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
         }
         canvas.end_group();
     }
@@ -316,8 +319,8 @@ mod tests {
     fn larger_numbers_are_higher_and_to_the_right() {
         let chart = chart(&[]);
         let plane = Plane { x: &chart.x, y: &chart.y, edges: PLOT_EDGES };
-        let place = |x, y| plane.position((x, y)).unwrap();
-        assert!(place(100.0, 0.5).0 > place(50.0, 0.5).0 && place(50.0, 0.5).1 < place(50.0, 0.1).1);
-        assert!(place(1e9, 1e9) == (PLOT_EDGES.right, PLOT_EDGES.top), "clamped to the plane");
+        let position = |x, y| plane.position((x, y)).unwrap();
+        assert!(position(100.0, 0.5).0 > position(50.0, 0.5).0 && position(50.0, 0.5).1 < position(50.0, 0.1).1);
+        assert!(position(1e9, 1e9) == (PLOT_EDGES.right, PLOT_EDGES.top), "clamped to the plane");
     }
 }

@@ -40,13 +40,13 @@ pub(crate) fn grid_table(grid: &Grid) -> String {
 /// Formats names with fractions as HTML, each with a bar proportional to its fraction.
 pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) -> String {
     let largest = fractions.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
-    let row = |(name, share, shown): &(String, f64, String)| {
+    let row = |(name, share, text): &(String, f64, String)| {
         let width = if largest > 0.0 { 100.0 * share.max(0.0) / largest } else { 0.0 };
         format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" \
              aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
             escape_html(name),
-            escape_html(shown)
+            escape_html(text)
         )
     };
     let rows: String = fractions.iter().map(row).collect();

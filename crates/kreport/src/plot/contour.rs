@@ -48,8 +48,8 @@ impl FunctionGrid {
                 return None;
             }
             let fraction = a / (a - b);
-            let coordinate = |at: fn((usize, usize)) -> usize| {
-                at(corners[i]) as f64 + fraction * (at(corners[j]) as f64 - at(corners[i]) as f64)
+            let coordinate = |axis: fn((usize, usize)) -> usize| {
+                axis(corners[i]) as f64 + fraction * (axis(corners[j]) as f64 - axis(corners[i]) as f64)
             };
             Some((coordinate(|corner| corner.0), coordinate(|corner| corner.1)))
         };

@@ -24,15 +24,15 @@ pub(super) fn shorten(name: &str) -> String {
 pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
     let Edges { right, top, bottom, .. } = plane;
     let max_lines = ((bottom - top) / LINE_HEIGHT) as usize;
-    let shown = if names.len() > max_lines { max_lines - 1 } else { names.len() };
+    let name_count = if names.len() > max_lines { max_lines - 1 } else { names.len() };
     let line_y = |line: usize| top + LINE_HEIGHT * (line as f64 + 0.5);
-    for (class, name) in names[..shown].iter().enumerate() {
+    for (class, name) in names[..name_count].iter().enumerate() {
         canvas.circle(&format!("key c{}", class % PALETTE_SIZE), (right + 18.0, line_y(class)), 5.0, None);
         canvas.word("tick", &shorten(name), (right + 28.0, line_y(class) + 0.34 * FONT_SIZE), Anchor::Start);
     }
-    if shown < names.len() {
-        let more = format!("and {} more", names.len() - shown);
-        canvas.word("tick", &more, (right + 28.0, line_y(shown) + 0.34 * FONT_SIZE), Anchor::Start);
+    if name_count < names.len() {
+        let more = format!("and {} more", names.len() - name_count);
+        canvas.word("tick", &more, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
@@ -64,32 +64,40 @@ pub(super) fn label_positions(regions: &[usize], width: usize, classes: usize) -
     let is_same_class = |a: usize, b: usize| regions[a] == regions[b];
     // close to the edge a name would be cut off
     let mut distances: Vec<usize> = (0..regions.len())
-        .map(|at| {
-            [at % width, width - 1 - at % width, at / width, height - 1 - at / width].into_iter().min().unwrap_or(0) + 1
+        .map(|cell| {
+            [cell % width, width - 1 - cell % width, cell / width, height - 1 - cell / width]
+                .into_iter()
+                .min()
+                .unwrap_or(0)
+                + 1
         })
         .collect();
-    for at in 0..regions.len() {
-        for before in [at.checked_sub(1).filter(|_| at % width > 0), at.checked_sub(width)].into_iter().flatten() {
-            distances[at] = distances[at].min(if is_same_class(at, before) { distances[before] + 1 } else { 1 });
+    for cell in 0..regions.len() {
+        for before in [cell.checked_sub(1).filter(|_| cell % width > 0), cell.checked_sub(width)].into_iter().flatten()
+        {
+            distances[cell] = distances[cell].min(if is_same_class(cell, before) { distances[before] + 1 } else { 1 });
         }
     }
-    for at in (0..regions.len()).rev() {
-        for after in [(at + 1) * usize::from((at + 1) % width > 0), at + width].into_iter().filter(|after| *after > at)
+    for cell in (0..regions.len()).rev() {
+        for after in
+            [(cell + 1) * usize::from((cell + 1) % width > 0), cell + width].into_iter().filter(|after| *after > cell)
         {
             if after < regions.len() {
-                distances[at] = distances[at].min(if is_same_class(at, after) { distances[after] + 1 } else { 1 });
+                distances[cell] =
+                    distances[cell].min(if is_same_class(cell, after) { distances[after] + 1 } else { 1 });
             }
         }
     }
     let mut best: HashMap<usize, usize> = HashMap::new();
-    for (at, class) in regions.iter().enumerate() {
-        let best_cell = best.entry(*class).or_insert(at);
-        if distances[at] > distances[*best_cell] {
-            *best_cell = at;
+    for (cell, class) in regions.iter().enumerate() {
+        let best_cell = best.entry(*class).or_insert(cell);
+        if distances[cell] > distances[*best_cell] {
+            *best_cell = cell;
         }
     }
-    let label_position =
-        |class| best.get(&class).filter(|at| distances[**at] >= MIN_ROOM).map(|at| (class, (at % width, at / width)));
+    let label_position = |class| {
+        best.get(&class).filter(|cell| distances[**cell] >= MIN_ROOM).map(|at| (class, (at % width, at / width)))
+    };
     (0..classes).filter_map(label_position).collect()
 }
 
@@ -105,17 +113,17 @@ mod tests {
     fn names_stand_in_the_middle_of_their_regions() {
         // a disc of class 1 in the middle of class 0, and a single cell of class 2
         let (width, height) = (80, 60);
-        let class = |at: usize| {
-            let (x, y) = ((at % width) as f64, (at / width) as f64);
+        let class = |cell: usize| {
+            let (x, y) = ((cell % width) as f64, (cell / width) as f64);
             match (x - 50.0).hypot(y - 30.0) {
-                _ if at == 0 => 2,
+                _ if cell == 0 => 2,
                 away if away < 15.0 => 1,
                 _ => 0,
             }
         };
         let regions: Vec<usize> = (0..width * height).map(class).collect();
-        let found = label_positions(&regions, width, 3);
-        let [(0, zero), (1, one)] = found[..] else { panic!("{found:?}") };
+        let positions = label_positions(&regions, width, 3);
+        let [(0, zero), (1, one)] = positions[..] else { panic!("{positions:?}") };
         assert!((zero.0 as f64 - 20.0).abs() < 12.0 && (15..45).contains(&zero.1), "{zero:?}");
         assert!((one.0 as f64 - 50.0).abs() <= 2.0 && (one.1 as f64 - 30.0).abs() <= 2.0, "{one:?}");
     }

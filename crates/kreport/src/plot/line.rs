@@ -109,24 +109,24 @@ impl Drawing for LinePlot<'_> {
         // predictions are finite, so the axes exist
         let (Some(x), Some(y)) = (x_axis, y_axis) else { return };
         let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
-        let place = |point: (f64, f64)| plane.position(point).unwrap_or((PLOT_EDGES.left, PLOT_EDGES.bottom));
+        let to_plane = |point: (f64, f64)| plane.position(point).unwrap_or((PLOT_EDGES.left, PLOT_EDGES.bottom));
         plane.draw_grid(canvas);
         for row in &self.points.drawn {
-            let (x, y) = place(row.position.into());
+            let (x, y) = to_plane(row.position.into());
             // if there is no target, the rows are drawn on the axis
-            let place = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
-            self.points.draw_row(canvas, row, place, &self.tooltip(row));
+            let position = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
+            self.points.draw_row(canvas, row, position, &self.tooltip(row));
         }
         let (low, high) = self.bounds;
         if let Some(boundary) = self.boundary {
-            let y = place((low, boundary)).1;
+            let y = to_plane((low, boundary)).1;
             canvas.lines("floor", &[[(PLOT_EDGES.left, y), (PLOT_EDGES.right, y)]], Some(&tick(boundary)));
         }
         for (colour, values) in &self.functions {
-            let line_point = |(i, value): (usize, &f64)| place((low + fraction(i) * (high - low), *value));
-            let places: Vec<Point> = values.iter().enumerate().map(line_point).collect();
+            let line_point = |(i, value): (usize, &f64)| to_plane((low + fraction(i) * (high - low), *value));
+            let positions: Vec<Point> = values.iter().enumerate().map(line_point).collect();
             let name = self.points.labels.get(*colour).filter(|_| self.functions.len() > 1);
-            canvas.path(&format!("line c{}", colour % PALETTE_SIZE), &places, false, name.map(String::as_str));
+            canvas.path(&format!("line c{}", colour % PALETTE_SIZE), &positions, false, name.map(String::as_str));
         }
         plane.draw_axes(canvas);
         plane.draw_y_name(canvas, &self.quantity, 16.0);

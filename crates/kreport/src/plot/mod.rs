@@ -115,7 +115,7 @@ impl Plot {
         if !ksolve::job::is_model_file(&self.model) {
             return scatter::write_table_plot(self, output, run);
         }
-        let predictor = Predictor::load_within(&self.model, run)?;
+        let predictor = Predictor::load_within_budget(&self.model, run)?;
         if let Some(components) = scatter::requested_components(&predictor, self) {
             return scatter::write_component_plot(&predictor, components, self, output, run);
         }
@@ -220,7 +220,7 @@ fn write_grid_plot(
 
 /// Returns the index of the largest score: the cluster of a row.
 fn argmax(scores: &[f64]) -> usize {
-    (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
+    (0..scores.len()).reduce(|best, i| if scores[i] > scores[best] { i } else { best }).unwrap_or(0)
 }
 
 /// Returns the index of the output that is drawn, from 0.
@@ -269,8 +269,8 @@ fn evaluate_grid(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) ->
     for (line, scores) in scores.chunks_mut(GRID_SIZE.0 * t).enumerate() {
         for (i, row) in x.chunks_mut(d).enumerate() {
             let fraction = [i as f64 / (GRID_SIZE.0 - 1) as f64, line as f64 / (GRID_SIZE.1 - 1) as f64];
-            for ((at, (low, high)), fraction) in axes.indices.iter().zip(bounds).zip(fraction) {
-                row[*at] = low + fraction * (high - low);
+            for ((column, (low, high)), fraction) in axes.indices.iter().zip(bounds).zip(fraction) {
+                row[*column] = low + fraction * (high - low);
             }
         }
         predictor.predict(&x, scores)?;

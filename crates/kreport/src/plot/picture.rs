@@ -48,8 +48,8 @@ impl Drawing for Picture<'_> {
         let [x, y] = [0, 1].map(|axis| Axis::with_range(&self.axis_names[axis], self.bounds[axis]));
         let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
         for drawn in &self.points.drawn {
-            let place = plane.position(drawn.position.into());
-            place.into_iter().for_each(|place| self.points.draw_row(canvas, drawn, place, &self.tooltip(drawn)));
+            let position = plane.position(drawn.position.into());
+            position.into_iter().for_each(|place| self.points.draw_row(canvas, drawn, place, &self.tooltip(drawn)));
         }
         self.draw_class_names(canvas);
         plane.draw_axes(canvas);
@@ -95,7 +95,7 @@ impl Picture<'_> {
 
     fn position(&self, column: f64, row: f64) -> Point {
         let Some(grid) = self.grids.first() else { return (0.0, 0.0) };
-        let share = |at: f64, count: usize| at / (count - 1) as f64;
+        let share = |coordinate: f64, count: usize| coordinate / (count - 1) as f64;
         let (width, height) = (PLOT_EDGES.right - PLOT_EDGES.left, PLOT_EDGES.bottom - PLOT_EDGES.top);
         (PLOT_EDGES.left + share(column, grid.width) * width, PLOT_EDGES.bottom - share(row, grid.height) * height)
     }
@@ -108,7 +108,8 @@ impl Picture<'_> {
             for run in kinds.chunk_by(|a, b| a == b) {
                 let end = start + run.len();
                 // a cell extends half way to its neighbours, and to the edge at the border
-                let edge = |at: usize, last: usize| if at == 0 { 0.0 } else { (at as f64 - 0.5).min(last as f64) };
+                let edge =
+                    |index: usize, last: usize| if index == 0 { 0.0 } else { (index as f64 - 0.5).min(last as f64) };
                 let last = (grid.width - 1, grid.height - 1);
                 let right = if end == grid.width { last.0 as f64 } else { edge(end, last.0) };
                 let top = if row == last.1 { last.1 as f64 } else { row as f64 + 0.5 };
@@ -162,9 +163,10 @@ impl Picture<'_> {
     fn draw_class_edges(&self, canvas: &mut dyn Canvas) {
         let Some(first) = self.grids.first().filter(|_| self.grids.len() == self.points.labels.len()) else { return };
         for (k, grid) in self.grids.iter().enumerate() {
-            let others =
-                |at: usize| self.grids.iter().enumerate().filter(move |(j, _)| *j != k).map(move |(_, g)| g.values[at]);
-            let lead_at = |at: usize| grid.values[at] - others(at).fold(f64::NEG_INFINITY, f64::max);
+            let others = |cell: usize| {
+                self.grids.iter().enumerate().filter(move |(j, _)| *j != k).map(move |(_, g)| g.values[cell])
+            };
+            let lead_at = |cell: usize| grid.values[cell] - others(cell).fold(f64::NEG_INFINITY, f64::max);
             let lead = FunctionGrid { values: (0..grid.values.len()).map(lead_at).collect(), ..*first };
             let positions: Vec<_> =
                 lead.contour(0.0).iter().map(|piece| piece.map(|(column, row)| self.position(column, row))).collect();
@@ -176,12 +178,12 @@ impl Picture<'_> {
 
     fn tooltip(&self, drawn: &DrawnRow) -> String {
         let [x, y] = self.axis_names;
-        let [at, up] = drawn.position.map(|value| number(value, 4));
+        let [x_text, y_text] = drawn.position.map(|value| number(value, 4));
         let value = self
             .points
             .shade_range
             .map_or(String::new(), |_| format!(", {} {}", self.quantity, number(drawn.value, 4)));
-        format!("{x} {at}, {y} {up}{value}")
+        format!("{x} {x_text}, {y} {y_text}{value}")
     }
 }
 

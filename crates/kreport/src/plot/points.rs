@@ -97,15 +97,10 @@ impl Points {
             // a row without coordinates is not drawn
             (None, _) => Missing::Drop,
         };
-        let places = features.iter().chain(truth).cloned().collect();
+        let coordinates = features.iter().chain(truth).cloned().collect();
         let encoding = metadata.encoding.as_deref();
-        let columns = PointColumns {
-            coordinates: places,
-            label,
-            classes: label.map(|_| &metadata.classes[..]),
-            missing,
-            encoding,
-        };
+        let columns =
+            PointColumns { coordinates, label, classes: label.map(|_| &metadata.classes[..]), missing, encoding };
         let points = Self::read_rows(&table, plot, columns, terms, run)?;
         // regions have names even if the rows have no names
         Ok(Self {
@@ -136,13 +131,13 @@ impl Points {
             }
         }
         let number = colour.filter(|_| !is_label).map(String::from);
-        let places = axes.iter().cloned().chain(number.clone()).collect();
+        let coordinates = axes.iter().cloned().chain(number.clone()).collect();
         let label = colour.filter(|_| is_label);
         let missing = plot.missing.unwrap_or(Missing::Drop);
         let mut points = Self::read_rows(
             table,
             plot,
-            PointColumns { coordinates: places, label, classes: None, missing, encoding: None },
+            PointColumns { coordinates, label, classes: None, missing, encoding: None },
             terms,
             run,
         )?;
@@ -154,7 +149,7 @@ impl Points {
 
     /// Draws a row in the colour of its class or value. The tooltip has the class (if known) and
     /// the text `tooltip`.
-    pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, place: Point, tooltip: &str) {
+    pub(super) fn draw_row(&self, canvas: &mut dyn Canvas, drawn: &DrawnRow, position: Point, tooltip: &str) {
         let class = match (drawn.class, self.shade_range) {
             (Some(class), _) => format!("row c{}", class % PALETTE_SIZE),
             (None, Some(ends)) => format!("row v{}", shade_index(drawn.value, ends)),
@@ -162,7 +157,7 @@ impl Points {
         };
         let name = drawn.class.and_then(|class| self.labels.get(class));
         let name = name.map_or(String::new(), |name| format!("{name}: "));
-        canvas.circle(&class, place, 2.2, Some(&format!("{name}{tooltip}")));
+        canvas.circle(&class, position, 2.2, Some(&format!("{name}{tooltip}")));
     }
 
     fn colour_by_number(&mut self) {
@@ -192,7 +187,7 @@ impl Points {
         let selection = Selection { class_target, without_features, missing: columns.missing, encoding, ..selection };
         let selected = table.select(&selection)?;
         let names = selected.feature_names();
-        let column_index = |place: &String| names.iter().position(|name| name == place);
+        let column_index = |column: &String| names.iter().position(|name| name == column);
         let columns_at: Vec<usize> = columns.coordinates.iter().filter_map(column_index).collect();
         let classes = columns.classes.map(|labels| Arc::new(labels.to_vec()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
@@ -221,7 +216,7 @@ impl Points {
         };
         let labels = columns.classes.map_or_else(drawn_labels, <[Label]>::to_vec);
         for drawn in &mut points.drawn {
-            drawn.class = drawn.label.as_ref().and_then(|own| labels.iter().position(|label| label == own));
+            drawn.class = drawn.label.as_ref().and_then(|row_label| labels.iter().position(|label| label == row_label));
         }
         points.labels = labels.iter().map(ToString::to_string).collect();
         Ok(points)
@@ -246,22 +241,22 @@ impl Points {
         self.ranges = self.drawn.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
     }
 
-    /// Adds the rows of a block, whose coordinates are the features `at`, and keeps the rows with
+    /// Adds the rows of a block, whose coordinates are the features `column_indices`, and keeps the rows with
     /// the smallest random keys.
-    fn add(&mut self, block: &RowBlock<'_, f64>, at: &[usize]) {
+    fn add(&mut self, block: &RowBlock<'_, f64>, column_indices: &[usize]) {
         let (width, keys) = (block.x.len() / block.rows.len().max(1), row_keys());
         for (i, row) in block.rows.iter().enumerate() {
-            let coordinates: Vec<f64> = at.iter().map(|j| block.x[i * width + j]).collect();
+            let coordinates: Vec<f64> = column_indices.iter().map(|j| block.x[i * width + j]).collect();
             let value = coordinates.last().copied().unwrap_or(f64::NAN);
-            let place = match coordinates[..] {
+            let position = match coordinates[..] {
                 [x, y, ..] => [x, y],
                 _ => [value; 2],
             };
-            let range = place.map(|v| (v, v));
-            self.ranges = Some(self.ranges.map_or(range, |held| union(held, range)));
+            let range = position.map(|v| (v, v));
+            self.ranges = Some(self.ranges.map_or(range, |ranges| union(ranges, range)));
             let label = block.classes.as_ref().filter(|coded| coded.codes[i] != LabelCodes::UNKNOWN);
             let label = label.map(|coded| coded.labels[coded.codes[i] as usize].clone());
-            self.drawn.push(DrawnRow { key: keys.word(*row), position: place, value, label, class: None });
+            self.drawn.push(DrawnRow { key: keys.word(*row), position, value, label, class: None });
         }
         self.rows += block.len() as u64;
         self.drawn.sort_by_key(|drawn| drawn.key);

@@ -58,7 +58,7 @@ pub(super) fn requested_components(predictor: &Predictor, plot: &Plot) -> Option
     let (metadata, outputs) = (predictor.metadata(), predictor.outputs());
     let component_index = |name: &Option<String>| {
         let name = name.as_ref().filter(|name| !metadata.features.contains(name))?;
-        name.strip_prefix(COMPONENT_PREFIX)?.parse().ok().filter(|at| *at < outputs)
+        name.strip_prefix(COMPONENT_PREFIX)?.parse().ok().filter(|component| *component < outputs)
     };
     match (metadata.task, component_index(&plot.x), component_index(&plot.y)) {
         (Task::Components, Some(x), Some(y)) => Some([x, y]),
@@ -85,7 +85,7 @@ pub(super) fn write_component_plot(
         .drawn
         .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.position = [scores[x], scores[y]]).is_some());
     points.update_ranges();
-    let axes = [x, y].map(|at| format!("{COMPONENT_PREFIX}{at}"));
+    let axes = [x, y].map(|component| format!("{COMPONENT_PREFIX}{component}"));
     write_scatter(axes, &points, plot.colour.clone(), describe_model(predictor.metadata(), plot), output)
 }
 

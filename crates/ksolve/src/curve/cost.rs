@@ -56,10 +56,10 @@ impl<'a> Milestones<'a> {
     }
 
     /// Returns the cost at the time when `count` landmarks were first selected. If the scheme did
-    /// not report its progress, returns `whole`.
-    pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
+    /// not report its progress, returns `total`.
+    pub(super) fn cost_at(&self, count: usize, total: Cost) -> Cost {
         let reached = lock(&self.reached);
-        reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
+        reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(total, |(_, cost)| *cost)
     }
 }
 
@@ -111,11 +111,11 @@ mod tests {
         for (count, passes, evaluations) in [(4, 1, 100), (9, 2, 220), (10, 3, 300)] {
             milestones.report_selection(count, passes, evaluations);
         }
-        let whole = milestones.meter.cost(4, 400);
-        let at = |count| (milestones.at(count, whole).passes, milestones.at(count, whole).evaluations);
-        assert_eq!([1, 4, 5, 9, 10].map(at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
+        let total = milestones.meter.cost(4, 400);
+        let counts_at = |count| (milestones.cost_at(count, total).passes, milestones.cost_at(count, total).evaluations);
+        assert_eq!([1, 4, 5, 9, 10].map(counts_at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
         // beyond the reported progress, the cost of the whole selection applies
-        assert_eq!(at(11), (4, 400));
-        assert!(milestones.at(1, whole).seconds <= milestones.at(10, whole).seconds);
+        assert_eq!(counts_at(11), (4, 400));
+        assert!(milestones.cost_at(1, total).seconds <= milestones.cost_at(10, total).seconds);
     }
 }

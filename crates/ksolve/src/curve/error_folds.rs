@@ -151,9 +151,9 @@ impl<T: Real> TestErrorFold<'_, T> {
     /// Adds the errors of some rows of a block to `losses`, one number per head.
     fn score(&self, phi: MatRef<'_, T>, block: &RowBlock<'_, T>, rows: std::ops::Range<usize>, losses: &mut [f64]) {
         let (count, p) = (rows.len(), phi.ncols());
-        let mut wide = vec![0.0; count * p];
-        copy_as_f64(phi.subrows(rows.start, count), &mut wide);
-        let phi = MatRef::from_column_major_slice(&wide, count, p);
+        let mut phi_f64 = vec![0.0; count * p];
+        copy_as_f64(phi.subrows(rows.start, count), &mut phi_f64);
+        let phi = MatRef::from_column_major_slice(&phi_f64, count, p);
         for (head, loss) in self.heads.iter().zip(losses) {
             let mut scores = Mat::from_fn(count, head.intercept.len(), |_, j| head.intercept[j]);
             let leading = phi.subcols(0, head.weights.nrows());

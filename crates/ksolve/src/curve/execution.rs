@@ -79,14 +79,14 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(Cost { evaluations: self.setting.n * landmarks as u64, ..cost })
     }
 
-    fn shape(&self, spec: &MapSpec, rank: usize) -> Result<MapShape> {
+    fn map_shape(&self, spec: &MapSpec, rank: usize) -> Result<MapShape> {
         let (d, rows) = (self.setting.source().shape().inputs, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
-        Ok(spec.shape(MapRequest { d, rank, rows, element: size_of::<T>() })?)
+        Ok(spec.shape(MapRequest { d, rank, rows, element_bytes: size_of::<T>() })?)
     }
 
     fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
-        let chooser = scheme.typed::<T>();
-        let set = chooser.select(&self.data(milestones), &self.setting.any_kernel, count, self.seed)?;
+        let rule = scheme.typed::<T>();
+        let set = rule.select(&self.data(milestones), &self.setting.any_kernel, count, self.seed)?;
         if set.is_empty() {
             let why = "the kernel is zero on every row; choose another kernel or scale the features".to_string();
             return Err(kapprox::Error::NoLandmarks { why }.into());
@@ -100,7 +100,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
     fn build_nystrom(&self, scheme: &Scheme) -> Result<TimedMap<T>> {
         let (any_kernel, workers) = (&self.setting.any_kernel, self.setting.resources.workers);
         let table = self.setting.selected.table();
-        let largest = self.shape(&MapSpec::default(), self.run.ranks.last().copied().unwrap_or(1))?.p;
+        let largest = self.map_shape(&MapSpec::default(), self.run.ranks.last().copied().unwrap_or(1))?.p;
         let milestones = Milestones::new(self.observer, table);
         let (set, total) = self.choose(scheme, largest, &milestones)?;
         let make = |set: LandmarkSet<T>| {
@@ -113,7 +113,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let count = map.landmarks().len();
         let mut costs = Vec::new();
         for rank in &self.run.ranks {
-            let chosen = milestones.at(*rank, total);
+            let chosen = milestones.cost_at(*rank, total);
             costs.push(if *rank < count {
                 let leading: Vec<usize> = (0..*rank).collect();
                 let (map, build_cost) = make(map.landmarks().subset(&leading))?;
@@ -129,9 +129,9 @@ impl<T: Real> RunSetting<'_, '_, T> {
     fn build_map(&self, spec: &MapSpec, rank: usize) -> Result<TimedMap<T>> {
         let Setting { options, any_kernel: any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().inputs, selected.table(), self.seed);
-        let MapShape { p: rank, landmarks, .. } = self.shape(spec, rank)?;
-        match spec.builder::<T>() {
-            MapConstructor::Exact => Err(Method::no_approximation(&spec.to_string())),
+        let MapShape { p: rank, landmarks, .. } = self.map_shape(spec, rank)?;
+        match spec.constructor::<T>() {
+            MapConstructor::Exact => Err(Method::exact_kernel_error(&spec.to_string())),
             MapConstructor::WithoutRows(make) => {
                 let meter = Meter::start(table);
                 let map = make(&RowFreeInputs { spec, kernel: self.setting.kernel(), d, rank, seed })?;
@@ -167,22 +167,22 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let test_errors = self.test_errors(&*timed_map.map, &present, measured.gram)?;
         let spectral = self.spectral(&approximation, &errors, &present)?;
         let cell = |(rank, cost): (&usize, &Cost)| {
-            let at = present.iter().position(|there| there == rank.min(&p)).unwrap_or(0);
+            let index = present.iter().position(|present_rank| present_rank == rank.min(&p)).unwrap_or(0);
             CurveCell {
                 method: self.run.method.to_string(),
                 rank: *rank,
                 repeat: self.run.repeat,
-                features: present[at],
+                features: present[index],
                 seconds: cost.seconds,
                 kernel_evaluations: cost.evaluations,
                 passes: cost.passes,
                 bytes_read: cost.bytes,
                 planned_bytes: planned,
-                trace_error: errors[at].trace,
-                trace_rounding: errors[at].floor,
-                frobenius: errors[at].frobenius.into(),
-                spectral: spectral[at].clone(),
-                test_error: test_errors[at],
+                trace_error: errors[index].trace,
+                trace_rounding: errors[index].floor,
+                frobenius: errors[index].frobenius.into(),
+                spectral: spectral[index].clone(),
+                test_error: test_errors[index],
             }
         };
         Ok(self.run.ranks.iter().zip(&timed_map.costs).map(cell).collect())
@@ -246,10 +246,10 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let (Some(test), Some(gram)) = (&self.setting.test, gram) else { return Ok(errors) };
         let ridge = ridge(options, ranks.to_vec(), targets.centre());
         let (mut solved, mut heads) = (Vec::new(), Vec::<LinearHead>::new());
-        for (at, rank) in ranks.iter().enumerate() {
+        for (index, rank) in ranks.iter().enumerate() {
             match fit(&gram, *rank, options.lambda, &ridge, resources.workers) {
                 Ok(fit) => {
-                    solved.push(at);
+                    solved.push(index);
                     heads.push(fit.head);
                 }
                 Err(error @ Error::Indefinite { .. }) => {
@@ -264,8 +264,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         // test rows are rows of a table: their pass uses the journal even if the training rows are
         // a sample in memory
         let sums = pass(self.pass_shape, resources, self.observer).resume("errors on test rows", test, &fold)?.0;
-        for (at, mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
-            errors[at] = Some(mean).filter(|mean| mean.is_finite());
+        for (index, mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
+            errors[index] = Some(mean).filter(|mean| mean.is_finite());
         }
         Ok(errors)
     }

@@ -16,7 +16,7 @@ pub enum Method {
 
 impl Method {
     /// Returns the error for the exact kernel, which has no approximation error to compare.
-    pub(super) fn no_approximation(name: &str) -> Error {
+    pub(super) fn exact_kernel_error(name: &str) -> Error {
         Error::option("methods", format!("{name:?}"), "the exact kernel has no approximation error; leave it out")
     }
 
@@ -33,7 +33,7 @@ impl Method {
         }
     }
 
-    pub(super) fn map(&self) -> MapSpec {
+    pub(super) fn map_spec(&self) -> MapSpec {
         match self {
             Self::Scheme(_) => MapSpec::default(),
             Self::Map(spec) => spec.clone(),
@@ -66,11 +66,11 @@ impl FromStr for Method {
         }
         if map::by_name(name).is_some() {
             let spec: MapSpec = text.parse()?;
-            return if spec.is_exact() { Err(Self::no_approximation(text.trim())) } else { Ok(Self::Map(spec)) };
+            return if spec.is_exact() { Err(Self::exact_kernel_error(text.trim())) } else { Ok(Self::Map(spec)) };
         }
         let schemes = landmark::registry().into_iter().map(|scheme| scheme.name);
-        let known: Vec<&str> = schemes.chain(map::registry().into_iter().map(|family| family.name)).collect();
-        let expected = format!("unknown landmark scheme or map; expected one of {}", known.join(", "));
+        let names: Vec<&str> = schemes.chain(map::registry().into_iter().map(|family| family.name)).collect();
+        let expected = format!("unknown landmark scheme or map; expected one of {}", names.join(", "));
         Err(Error::option("methods", format!("{:?}", text.trim()), expected))
     }
 }
@@ -107,9 +107,9 @@ impl super::CurveOptions {
         let mut runs = Vec::new();
         for repeat in 0..self.repeats {
             for method in self.methods.iter().filter(|method| repeat == 0 || method.is_seeded()) {
-                let ranks = if method.is_nested() { self.ranks.len().max(1) } else { 1 };
+                let ranks_per_run = if method.is_nested() { self.ranks.len().max(1) } else { 1 };
                 let run = |ranks: &[usize]| CurveRun { method: method.clone(), repeat, ranks: ranks.to_vec() };
-                runs.extend(self.ranks.chunks(ranks).map(run));
+                runs.extend(self.ranks.chunks(ranks_per_run).map(run));
             }
         }
         runs
@@ -146,14 +146,14 @@ mod tests {
             seed: 0,
         };
         let runs = options.runs();
-        let of = |name: &str| {
-            let own = runs.iter().filter(|run| run.method.to_string() == name);
-            own.map(|run| (run.repeat, run.ranks.len())).collect::<Vec<_>>()
+        let runs_of = |name: &str| {
+            let named_runs = runs.iter().filter(|run| run.method.to_string() == name);
+            named_runs.map(|run| (run.repeat, run.ranks.len())).collect::<Vec<_>>()
         };
-        assert_eq!(of("uniform"), [(0, 2), (1, 2), (2, 2)]);
-        assert_eq!(of("greedy"), [(0, 2)]);
-        assert_eq!(of("kmeans"), [(0, 1), (0, 1), (1, 1), (1, 1), (2, 1), (2, 1)]);
-        assert_eq!(of("fourier").len(), 6);
+        assert_eq!(runs_of("uniform"), [(0, 2), (1, 2), (2, 2)]);
+        assert_eq!(runs_of("greedy"), [(0, 2)]);
+        assert_eq!(runs_of("kmeans"), [(0, 1), (0, 1), (1, 1), (1, 1), (2, 1), (2, 1)]);
+        assert_eq!(runs_of("fourier").len(), 6);
         assert!(runs.windows(2).all(|pair| pair[0].repeat <= pair[1].repeat));
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
     };
     TrainOptions {
         scaling: options.scaling,
-        map: method.map(),
+        map: method.map_spec(),
         landmarks: LandmarkSource::Scheme(scheme.to_string()),
         seed: options.seed,
         ..TrainOptions::new(options.task, options.kernel.clone(), rank)
@@ -76,8 +76,8 @@ pub(super) fn columns(n: u64) -> usize {
 /// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
 /// so that a sample is informative at this rank, but at least 2,000 and at most [`FLOOR_ROWS`].
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
-    let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
-    usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
+    let requested_rows = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
+    usize::try_from(n).unwrap_or(usize::MAX).min(requested_rows.clamp(2_000, FLOOR_ROWS))
 }
 
 /// Returns the plan of the measuring pass and of the spectral errors after it. The memory holds the

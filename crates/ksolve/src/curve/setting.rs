@@ -116,9 +116,9 @@ impl<'a, T: Real> Setting<'a, T> {
         let stored = RowSource::<T>::range(&rows);
         check_values(&rows, &options.kernel, (stored.end - stored.start, 1), (pass_shape, resources))?;
         let sample_rows = opening.sample(&rows, &survey, test.is_some())?;
-        let n = sample_rows.as_ref().map_or(survey.rows(), |held| held.len() as u64);
+        let n = sample_rows.as_ref().map_or(survey.rows(), |sample| sample.len() as u64);
         let row_resources = Resources { journal: resources.journal.filter(|_| sample_rows.is_none()), ..*resources };
-        let row_source = sample_rows.map_or_else(|| Box::new(rows) as Box<dyn RowSource<T>>, |held| Box::new(held));
+        let row_source = sample_rows.map_or_else(|| Box::new(rows) as Box<dyn RowSource<T>>, |sample| Box::new(sample));
         let (source, opening) = (&*row_source, SettingBuilder { resources: &row_resources, ..opening });
         let kernel = opening.kernel(source, n)?;
         let any_kernel = kernel.build()?;
@@ -165,7 +165,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the kind of test error; `None` if there are no test rows.
-    pub fn tested(&self) -> Option<TestErrorKind> {
+    pub fn test_error_kind(&self) -> Option<TestErrorKind> {
         self.test.as_ref().map(|_| match self.options.task {
             Task::Classification => TestErrorKind::Error,
             _ => TestErrorKind::Mse,
@@ -179,15 +179,16 @@ impl<'a, T: Real> Setting<'a, T> {
 
     /// Returns the minimum errors at the ranks of the options; `None` for kernels that are not
     /// positive definite.
-    pub fn floor(&self) -> Option<MinimumErrors> {
+    pub fn minimum_errors(&self) -> Option<MinimumErrors> {
         let spectrum = self.spectrum.as_ref()?;
-        let at = |error: &dyn Fn(usize) -> f64| self.options.ranks.iter().map(|rank| error(*rank)).collect();
+        let errors_by_rank =
+            |error: &dyn Fn(usize) -> f64| self.options.ranks.iter().map(|rank| error(*rank)).collect();
         Some(MinimumErrors {
             rows: spectrum.values.len(),
             ranks: self.options.ranks.clone(),
-            trace: at(&|rank| spectrum.trace_floor(rank)),
-            frobenius: at(&|rank| spectrum.frobenius_floor(rank)),
-            spectral: at(&|rank| spectrum.spectral_floor(rank)),
+            trace: errors_by_rank(&|rank| spectrum.trace_floor(rank)),
+            frobenius: errors_by_rank(&|rank| spectrum.frobenius_floor(rank)),
+            spectral: errors_by_rank(&|rank| spectrum.spectral_floor(rank)),
         })
     }
 
@@ -224,10 +225,10 @@ impl SettingBuilder<'_> {
         name: &str,
         source: &dyn RowSource<T>,
         count: u64,
-        work: impl FnOnce(Scan<'_, T>) -> Result<R>,
+        action: impl FnOnce(Scan<'_, T>) -> Result<R>,
     ) -> Result<R> {
         let observer = self.resources.stage_over(name, source.range());
-        work(Scan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
+        action(Scan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
     }
 
     /// Returns a sample of the rows; `None` if all rows are used. If requested, the sample includes
@@ -264,8 +265,8 @@ impl SettingBuilder<'_> {
     fn try_maps<T: Real>(&self, kernel: &Kernel, d: usize) -> Result<()> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
-            let spec = method.map();
-            if let MapConstructor::WithoutRows(make) = spec.builder::<T>() {
+            let spec = method.map_spec();
+            if let MapConstructor::WithoutRows(make) = spec.constructor::<T>() {
                 make(&RowFreeInputs { spec: &spec, kernel, d, rank, seed })?;
             }
         }

@@ -2,30 +2,30 @@
 
 use super::inputs::{Inputs, Rows};
 use super::predictions::Predictions;
-use super::trained::{Resources, Trained};
+use super::trained::{ResourceLimits, Trained};
 use crate::job::Fit;
 use crate::{Error, Result, Task};
-use kstore::encoding::Times;
+use kstore::encoding::TimeFeatures;
 use kstore::{Categories, Selection, Table};
 
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) fit: Fit,
-    pub(super) resources: Resources,
+    pub(super) resources: ResourceLimits,
 }
 
 /// Selects all columns. Columns in memory are numeric, even if their values look like dates or
 /// codes.
 fn selection(in_memory: bool, targets: Vec<String>) -> Selection {
     match in_memory {
-        true => Selection { targets, categories: Categories::None, times: Times::None, ..Selection::default() },
+        true => Selection { targets, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() },
         false => Selection { targets, ..Selection::default() },
     }
 }
 
 impl Setup {
     pub(super) fn new(fit: Fit) -> Self {
-        Self { fit, resources: Resources::default() }
+        Self { fit, resources: ResourceLimits::default() }
     }
 
     pub(super) fn with(self, change: impl FnOnce(Fit) -> Fit) -> Self {

@@ -13,12 +13,12 @@ use std::path::Path;
 
 /// Memory and threads; `None` selects the defaults of [`Run::new`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Resources {
+pub(super) struct ResourceLimits {
     pub(super) memory: Option<usize>,
     pub(super) threads: Option<usize>,
 }
 
-impl Resources {
+impl ResourceLimits {
     pub(super) fn run(self) -> Run<'static> {
         let run = self.memory.into_iter().fold(Run::new(), Run::memory);
         self.threads.into_iter().fold(run, Run::threads)
@@ -30,12 +30,12 @@ impl Resources {
 pub struct Trained<P> {
     predictor: Predictor,
     report: FitReport,
-    resources: Resources,
+    resources: ResourceLimits,
     predicted: PhantomData<fn() -> P>,
 }
 
 impl<P: Predictions> Trained<P> {
-    pub(super) fn new(fitted: Fitted, resources: Resources) -> Result<Self> {
+    pub(super) fn new(fitted: Fitted, resources: ResourceLimits) -> Result<Self> {
         let Fitted { model, report, .. } = fitted;
         Ok(Self { predictor: Predictor::new(model)?, report, resources, predicted: PhantomData })
     }

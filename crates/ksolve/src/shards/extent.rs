@@ -99,13 +99,13 @@ impl Extent {
     /// Returns the stored rows that are missing in a file, up to its last row or the last prepared
     /// row.
     pub(super) fn missing_rows(&self, file: &StateFile) -> Vec<Range<u64>> {
-        let (mut holes, mut at) = (Vec::new(), self.pass.cut.start);
+        let (mut holes, mut next_row) = (Vec::new(), self.pass.cut.start);
         let end = self.end(file);
         for rows in self.locate_rows(file).into_iter().map(|(rows, _)| rows).chain(std::iter::once(end..end)) {
-            if rows.start > at {
-                holes.push(at..rows.start);
+            if rows.start > next_row {
+                holes.push(next_row..rows.start);
             }
-            at = at.max(rows.end);
+            next_row = next_row.max(rows.end);
         }
         holes
     }

@@ -52,19 +52,19 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
     let Some(first) = files.first() else {
         return Err(Error::option("statistics", "", "no files to merge; name at least one file of statistics"));
     };
-    let mut card = StatisticsMetadata::of(first)?;
+    let mut metadata = StatisticsMetadata::of(first)?;
     for file in &files[1..] {
         let StatisticsMetadata { job_mark, edges, .. } = StatisticsMetadata::of(file)?;
-        if job_mark != card.job_mark {
+        if job_mark != metadata.job_mark {
             let why = format!(
                 "it does not have statistics of the same job as {}; merge statistics of one job",
                 first.path().display()
             );
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
-        add(&mut card.edges, edges);
+        add(&mut metadata.edges, edges);
     }
-    let parts = parts(&files, &card.extent)?;
+    let parts = parts(&files, &metadata.extent)?;
     let is_part_removed = |part: &RowPart| are_removed(&part.rows, removed, files[part.file].path());
     let removed_parts = parts.iter().map(is_part_removed).collect::<Result<Vec<bool>>>()?;
     let mut out = StateWriter::create(path)?;
@@ -74,15 +74,15 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
     for file in &mut files {
         copy_columns(&mut out, file, removed)?;
     }
-    out.finish(serde_json::to_value(&card).map_err(|error| super::not_a_job(path, &error))?)?;
+    out.finish(serde_json::to_value(&metadata).map_err(|error| super::not_a_job(path, &error))?)?;
     let merged = StateFile::open(path)?;
     let deferred_rows = merged.rows().iter().map(|key| key.rows).sum();
     Ok(MergeSummary {
         states: merged.states().iter().filter(|state| is_row_state(state)).count(),
         rows: rows(&merged),
         begun: deferred_rows,
-        next: card.extent.end(&merged),
-        missing: card.extent.missing_rows(&merged),
+        next: metadata.extent.end(&merged),
+        missing: metadata.extent.missing_rows(&merged),
     })
 }
 
@@ -94,8 +94,8 @@ pub(super) fn rows(file: &StateFile) -> u64 {
 /// Adds digests of parts of pieces: the digest of rows is the sum of their digests.
 fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
     for (piece, sum) in more {
-        match edges.iter_mut().find(|(there, _)| *there == piece) {
-            Some((_, there)) => *there = there.wrapping_add(sum),
+        match edges.iter_mut().find(|(key, _)| *key == piece) {
+            Some((_, digest)) => *digest = digest.wrapping_add(sum),
             None => edges.push((piece, sum)),
         }
     }
@@ -103,11 +103,11 @@ fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
 
 /// Returns the rows of all files, in order; an error if two files have the same row.
 fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
-    let of = |(i, file): (usize, &StateFile)| {
+    let parts_of = |(i, file): (usize, &StateFile)| {
         let parts = extent.locate_rows(file).into_iter();
-        parts.map(move |(rows, place)| RowPart { rows, file: i, location: place }).collect::<Vec<_>>()
+        parts.map(move |(rows, location)| RowPart { rows, file: i, location }).collect::<Vec<_>>()
     };
-    let mut parts: Vec<RowPart> = files.iter().enumerate().flat_map(of).collect();
+    let mut parts: Vec<RowPart> = files.iter().enumerate().flat_map(parts_of).collect();
     parts.sort_by_key(|part| part.rows.start);
     if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
         let both = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
@@ -119,16 +119,16 @@ fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<RowPart>> {
 }
 
 /// Copies a state or rows of a file, or marks them as removed.
-fn copy_part(out: &mut StateWriter, file: &mut StateFile, place: RowLocation, is_removed: bool) -> Result<()> {
-    match place {
-        RowLocation::State(place) if !is_removed => out.copy(file, place)?,
-        RowLocation::State(place) => {
-            let StateKey { pass, node } = file.states()[place].clone();
+fn copy_part(out: &mut StateWriter, file: &mut StateFile, location: RowLocation, is_removed: bool) -> Result<()> {
+    match location {
+        RowLocation::State(index) if !is_removed => out.copy(file, index)?,
+        RowLocation::State(index) => {
+            let StateKey { pass, node } = file.states()[index].clone();
             out.push(StateKey { pass, node: Node { rows: 0, ..node } }, None)?;
         }
-        RowLocation::Rows(place) => {
-            let key = file.rows()[place].clone();
-            let bytes = if is_removed { Vec::new() } else { file.load_rows(place)? };
+        RowLocation::Rows(index) => {
+            let key = file.rows()[index].clone();
+            let bytes = if is_removed { Vec::new() } else { file.load_rows(index)? };
             out.push_rows(if is_removed { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
         }
     }
@@ -138,12 +138,12 @@ fn copy_part(out: &mut StateWriter, file: &mut StateFile, place: RowLocation, is
 /// Copies the column statistics except for ranges that are removed completely: minima and maxima of
 /// a part of the rows are unknown.
 fn copy_columns(out: &mut StateWriter, file: &mut StateFile, removed: &[Range<u64>]) -> Result<()> {
-    for place in 0..file.states().len() {
-        let state = &file.states()[place];
+    for index in 0..file.states().len() {
+        let state = &file.states()[index];
         let rows = &state.node.segments;
         let is_removed = removed.iter().any(|away| away.start <= rows.start && rows.end <= away.end);
         if !is_row_state(state) && !is_removed {
-            out.copy(file, place)?;
+            out.copy(file, index)?;
         }
     }
     Ok(())

@@ -58,7 +58,7 @@ pub struct PreparedJob {
 /// Returns the pass that is split into shards. Rejects fits that make another pass over the
 /// features, or a pass whose result a file cannot replace.
 fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
-    let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed()?.solver, training));
+    let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, training));
     let only = pass(fit)?.map_err(|why| {
         let can = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
         let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
@@ -87,11 +87,11 @@ fn unsupported(fit: &Fit, why: &str) -> Error {
 /// Returns the column statistics of all rows.
 fn columns(states: &mut StateFile, selected: &SelectedTable) -> Result<Statistics> {
     let mut all = Statistics::new(&selected.shape());
-    for place in 0..states.states().len() {
-        if !extent::is_row_state(&states.states()[place]) {
-            let mut own = Statistics::new(&selected.shape());
-            states.load(place, &mut own)?;
-            all.merge(&own);
+    for index in 0..states.states().len() {
+        if !extent::is_row_state(&states.states()[index]) {
+            let mut statistics = Statistics::new(&selected.shape());
+            states.load(index, &mut statistics)?;
+            all.merge(&statistics);
         }
     }
     selected.mark_integers(&mut all);
@@ -155,9 +155,9 @@ impl PreparedJob {
         let about: JobHeader = JobHeader::deserialize(file.metadata()).map_err(|error| not_a_job(path, &error))?;
         let (version, set) = (env!("CARGO_PKG_VERSION"), kapprox::instruction_set());
         if (about.job.version.as_str(), &about.job.instruction_set) != (version, &set) {
-            let (there, on) = (&about.job.version, &about.job.instruction_set);
+            let (prepared_version, prepared_set) = (&about.job.version, &about.job.instruction_set);
             let why = format!(
-                "it was prepared by version {there} on {on}, but this is version {version} on {set}, and the results would not be bit-identical; prepare it again"
+                "it was prepared by version {prepared_version} on {prepared_set}, but this is version {version} on {set}, and the results would not be bit-identical; prepare it again"
             );
             return Err(Error::Statistics { path: path.to_path_buf(), why });
         }
@@ -199,14 +199,14 @@ impl PreparedJob {
         // at most
         let unit = if count >= 8 * parts * STRETCH_SEGMENTS { STRETCH_SEGMENTS } else { 1 };
         let units = (count / unit) as u128;
-        let at = |part: u64| match part == parts {
+        let boundary = |part: u64| match part == parts {
             true => all.end,
             // the product is less than the number of segments
             false => all.start + u64::try_from(u128::from(part) * units / u128::from(parts)).unwrap_or(0) * unit,
         };
         // blocks are counted from row 0
         let aligned = |segment: u64| if segment == all.end { segment } else { (segment / unit * unit).max(all.start) };
-        Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
+        Ok(cut.rows(&(aligned(boundary(part - 1))..aligned(boundary(part)))))
     }
 
     /// Returns the index of the row after the last row of a file of statistics: the first row of
@@ -216,7 +216,7 @@ impl PreparedJob {
     /// Statistics of another job.
     pub fn next_row(&self, statistics: &Path) -> Result<u64> {
         let file = StateFile::open(statistics)?;
-        self.card(&file)?;
+        self.metadata(&file)?;
         Ok(self.header.extent.end(&file))
     }
 
@@ -244,13 +244,13 @@ impl PreparedJob {
         let out = StateWriter::create(path)?;
         let extent = &self.header.extent;
         let digests = Arc::new(RowDigests::new(self.stored_rows()));
-        let card = |edges| {
-            let card = StatisticsMetadata { job_mark: self.mark.clone(), extent: extent.clone(), edges };
-            serde_json::to_value(&card).map_err(|error| not_a_job(path, &error))
+        let metadata_json = |edges| {
+            let metadata = StatisticsMetadata { job_mark: self.mark.clone(), extent: extent.clone(), edges };
+            serde_json::to_value(&metadata).map_err(|error| not_a_job(path, &error))
         };
         let split = extent.split(&rows);
         if split.0.is_empty() && split.1.is_empty() {
-            return Ok(out.finish(card(Vec::new())?)?);
+            return Ok(out.finish(metadata_json(Vec::new())?)?);
         }
         let role = Role::fold(split, extent.pass.cut.segment, out);
         let replay = Replay::open(&self.path, extent.pass.clone(), role)?;
@@ -264,7 +264,7 @@ impl PreparedJob {
         let columns = run.statistics(&self.header.job.select(table)?.restricted_to(&rows))?;
         if let Some(mut out) = replay.into_writer() {
             out.push(column_key(&rows, columns.rows), Some(&columns))?;
-            out.finish(card(edges)?)?;
+            out.finish(metadata_json(edges)?)?;
         }
         Ok(())
     }
@@ -276,13 +276,15 @@ impl PreparedJob {
     pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
         let mut states = StateFile::open(statistics)?;
         let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
-        let (card, extent) = (self.card(&states)?, &self.header.extent);
+        let (statistics_metadata, extent) = (self.metadata(&states)?, &self.header.extent);
         let holes = extent.missing_rows(&states);
         if !holes.is_empty() {
             return refused(format!("rows {} are missing; compute and merge their statistics", listed(&holes)));
         }
         let prepared = self.digests()?;
-        if let Some((piece, _)) = card.edges.iter().find(|(piece, sum)| prepared.piece_digest(*piece) != *sum) {
+        if let Some((piece, _)) =
+            statistics_metadata.edges.iter().find(|(piece, sum)| prepared.piece_digest(*piece) != *sum)
+        {
             return refused(self.changed_rows_message(prepared.piece(*piece)));
         }
         let (rows, end) = (merge::rows(&states), extent.end(&states));
@@ -292,13 +294,13 @@ impl PreparedJob {
         let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
-        let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
-        (card.rows, fitted.report.rows) = (rows, rows);
-        card.reading.clone_from(&self.header.job.reading);
+        let (metadata, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
+        (metadata.rows, fitted.report.rows) = (rows, rows);
+        metadata.reading.clone_from(&self.header.job.reading);
         fitted.report.weight = total_weight_of(&columns);
-        let known = card.ranges.iter_mut().zip(&columns.inputs).filter(|(range, _)| **range != UNBOUNDED);
+        let known = metadata.ranges.iter_mut().zip(&columns.inputs).filter(|(range, _)| **range != UNBOUNDED);
         known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);
-        let names = card.features.iter().zip(&scaler.scale).zip(&columns.inputs);
+        let names = metadata.features.iter().zip(&scaler.scale).zip(&columns.inputs);
         let new = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
         let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
         if !new.is_empty() {
@@ -315,10 +317,10 @@ impl PreparedJob {
         self.header.job.fit.run(selected, &run)
     }
 
-    fn card(&self, file: &StateFile) -> Result<StatisticsMetadata> {
-        let card = StatisticsMetadata::of(file)?;
-        if card.job_mark == self.mark {
-            return Ok(card);
+    fn metadata(&self, file: &StateFile) -> Result<StatisticsMetadata> {
+        let metadata = StatisticsMetadata::of(file)?;
+        if metadata.job_mark == self.mark {
+            return Ok(metadata);
         }
         let why = format!("it has statistics of another job than {}; use statistics of this job", self.path.display());
         Err(Error::Statistics { path: file.path().to_path_buf(), why })
@@ -327,8 +329,8 @@ impl PreparedJob {
     fn digests(&self) -> Result<RowDigests> {
         let mut file = StateFile::open(&self.path)?;
         let mut digests = RowDigests::new(self.stored_rows());
-        let place = file.states().iter().position(|state| state.pass.name == DIGESTS);
-        file.load(place.unwrap_or(usize::MAX), &mut digests)?;
+        let index = file.states().iter().position(|state| state.pass.name == DIGESTS);
+        file.load(index.unwrap_or(usize::MAX), &mut digests)?;
         Ok(digests)
     }
 

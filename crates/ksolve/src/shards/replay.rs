@@ -43,7 +43,7 @@ impl Role {
     pub(super) fn fold((complete, partial_rows): (Range<u64>, Vec<Range<u64>>), size: u64, out: StateWriter) -> Self {
         let one = |rows: &Range<u64>| segment_of(rows, size)..segment_of(rows, size) + 1;
         let work_units =
-            std::iter::once(complete).filter(|lot| !lot.is_empty()).chain(partial_rows.iter().map(one)).collect();
+            std::iter::once(complete).filter(|range| !range.is_empty()).chain(partial_rows.iter().map(one)).collect();
         Self::Fold { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
     }
 
@@ -121,8 +121,8 @@ impl Replay {
     }
 }
 
-fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<NodeOutcome> {
-    Ok(NodeOutcome::Received(lock(states).load(place, state)?))
+fn load(states: &Mutex<StateFile>, index: usize, state: &mut dyn Persist) -> Result<NodeOutcome> {
+    Ok(NodeOutcome::Received(lock(states).load(index, state)?))
 }
 
 impl Engine for Replay {
@@ -142,8 +142,8 @@ impl Engine for Replay {
         let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
         let has_same_shape = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
         // rows may have been appended since; the totals remain the totals of the prepared rows
-        let there = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
-        let detail = match there.or(Some(shared).filter(|shared| is_it(shared))) {
+        let recorded = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
+        let detail = match recorded.or(Some(shared).filter(|shared| is_it(shared))) {
             Some(pass) if has_same_shape(pass) => {
                 let key = if is_it(shared) { key } else { pass.clone() };
                 return Ok((key, FoldMode::Lots));
@@ -192,15 +192,15 @@ impl Engine for Replay {
             return Err(Error::Interrupted);
         }
         if pass.number != shared.number {
-            let place = lock(job).states().iter().position(|state| state.pass == *pass);
-            return load(job, place.unwrap_or(usize::MAX), state);
+            let index = lock(job).states().iter().position(|state| state.pass == *pass);
+            return load(job, index.unwrap_or(usize::MAX), state);
         }
         match &self.role {
             Role::Solve { row_tiles, .. } if row_tiles.contains_key(&segment) => {
                 Ok(NodeOutcome::Local(segment..segment + 1))
             }
-            Role::Solve { states, state_indices: places, .. } => {
-                load(states, places.get(&segment).copied().unwrap_or(usize::MAX), state)
+            Role::Solve { states, state_indices, .. } => {
+                load(states, state_indices.get(&segment).copied().unwrap_or(usize::MAX), state)
             }
             Role::Prepare { .. } | Role::Fold { .. } => Err(self.complete()),
         }
@@ -236,8 +236,8 @@ impl PartialRows for Replay {
         lock(out).as_mut().map_or(Ok(()), |out| out.push_rows(key, tile))
     }
 
-    fn load(&self, place: usize) -> Result<Vec<u8>> {
+    fn load(&self, index: usize) -> Result<Vec<u8>> {
         let Role::Solve { states, .. } = &self.role else { unreachable!("only a solve loads rows") };
-        lock(states).load_rows(place)
+        lock(states).load_rows(index)
     }
 }

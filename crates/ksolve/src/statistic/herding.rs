@@ -17,10 +17,10 @@
 //! Lacoste-Julien, Obozinski, "On the equivalence between herding and conditional gradient
 //! algorithms", ICML 2012.
 
-use crate::features::{FeatureTier, FitData, GatherOptions, Points, StoredFeatures};
+use crate::features::{FeatureTier, FitData, GatherOptions, SectionPoints, StoredFeatures};
 use crate::prepare::stage_plans;
 use crate::request::{PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
-use crate::train::prepared::{self, Prepared};
+use crate::train::prepared::{self, PreparedFit};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{MemoryPlan, Pass, SelectedTable};
@@ -77,19 +77,19 @@ pub fn represent<T: Real>(
         stores_features: true,
         ..ProblemSize::from_selected::<T>(selected, options, resources.workers.threads(), 0, 1)?
     };
-    let place = |size: &ProblemSize, pass_shape: PassShape| -> (FeatureTier, MemoryPlan) {
+    let choose_tier = |size: &ProblemSize, pass_shape: PassShape| -> (FeatureTier, MemoryPlan) {
         let n = usize::try_from(size.n).unwrap_or(usize::MAX);
         let plan = stage_plans::plan_feature_pass("herding", size, pass_shape, resources.memory)
             .term("row numbers", n.saturating_mul(9), "select among fewer rows (`rows`)")
             .term("selected rows", count.saturating_mul(32), "lower `count`");
         FeatureTier::choose(plan, size, resources)
     };
-    let plans = stage_plans::choose_pass_shape(&size, &|pass_shape| place(&size, pass_shape).1, resources.memory);
+    let plans = stage_plans::choose_pass_shape(&size, &|pass_shape| choose_tier(&size, pass_shape).1, resources.memory);
     let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, plans)?;
-    let Prepared { survey, mapped, pass_shape: cut, .. } = &prepared;
-    let (tier, plan) = place(&size, *cut);
+    let PreparedFit { survey, mapped, pass_shape: cut, .. } = &prepared;
+    let (tier, plan) = choose_tier(&size, *cut);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
-    let features = prepared.features(tier, &plan, Points::Map, resources);
+    let features = prepared.features(tier, &plan, SectionPoints::Map, resources);
     let herd = herd(&features, count)?;
     let observer = resources.stage_over("row numbers", prepared.source().range());
     let mut numbers = Vec::new();

@@ -32,7 +32,7 @@
 
 use super::null_distribution::Mixture;
 use super::random_labels::{order, p_value};
-use super::{Division, MeasurePair, PValues, SampleKind, StatisticFamily, TestStatistic, require_rows};
+use super::{MeasurePair, PValues, SampleKind, SplitPoint, StatisticFamily, TestStatistic, require_rows};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::gram::covariance;
 use crate::linalg::strips::{Pool, for_each_strip};
@@ -73,7 +73,7 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, _: PassShape, permutations: usize)
     )
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, p: Division, permutations: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, p: SplitPoint, permutations: usize) -> Result<TestStatistic> {
     require_rows("hsic", 4, data.rows)?;
     let (stored_features, gathered) =
         StoredFeatures::gather(data, GatherOptions { moments: true, ..GatherOptions::default() })?;

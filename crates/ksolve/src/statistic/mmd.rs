@@ -24,7 +24,7 @@
 
 use super::random_labels::{RandomSubsets, p_value};
 use super::{
-    Division, MeasurePair, PValues, SampleKind, StatisticFamily, TestStatistic, null_distribution::Mixture,
+    MeasurePair, PValues, SampleKind, SplitPoint, StatisticFamily, TestStatistic, null_distribution::Mixture,
     require_rows,
 };
 use crate::features::{FitData, GatherOptions, StoredFeatures, Tile};
@@ -54,7 +54,7 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation
         .term("keys of the rows", RandomSubsets::bytes(n, size.threads), "set `permutations` 0")
 }
 
-fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize) -> Result<TestStatistic> {
+fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, permutations: usize) -> Result<TestStatistic> {
     let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
     let (m, k) = (first, n - first);
     require_rows("mmd of a sample", 2, m.min(k) as u64)?;

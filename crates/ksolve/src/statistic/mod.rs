@@ -100,11 +100,11 @@ impl RegistryEntry for StatisticFamily {
 
 /// The split of the features: the number of rows of the first sample, or of features of the first
 /// columns.
-pub type Division = usize;
+pub type SplitPoint = usize;
 
 /// A function that measures, given the features of all rows, the division and the number of
 /// permutations.
-pub type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<TestStatistic>;
+pub type MeasureFeatures<T> = fn(&FitData<'_, T>, SplitPoint, usize) -> Result<TestStatistic>;
 
 /// The function that measures, in f32 and in f64.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The execution of a statistic on tables: scaling, maps and the memory plan.
 
 use super::{SampleKind, StatisticFamily, TestOutcome, exact_mmd};
-use crate::features::{self, FeatureTier, FitData, Points};
+use crate::features::{self, FeatureTier, FitData, SectionPoints};
 use crate::gram::{GramScratch, GramState};
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
 use crate::prepare::stage_plans;
@@ -50,12 +50,12 @@ pub fn default_options(kernel: Kernel) -> TrainOptions {
 /// errors of the maps.
 pub fn measure<T: Real>(
     family: &StatisticFamily,
-    rows: TestInput<'_>,
+    input: TestInput<'_>,
     options: &TrainOptions,
     permutations: usize,
     resources: &Resources<'_>,
 ) -> Result<TestOutcome> {
-    let tables = rows.tables();
+    let tables = input.tables();
     check_samples(family, tables.len(), options)?;
     let second_kernel = options.second_kernel.as_ref().unwrap_or(&options.kernel);
     let second_kernel = (family.compares == SampleKind::Columns).then(|| second_kernel.clone());
@@ -101,9 +101,9 @@ pub fn measure<T: Real>(
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let BuiltMap { map, kernel, second_view, passes, .. } = mapping.build()?;
     let passes = 2 + passes + u64::from(tier == FeatureTier::Recomputed);
-    let second = second_view.as_ref().map_or(0, |with| with.features);
+    let second = second_view.as_ref().map_or(0, |view| view.features);
     let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
-        .chain(second_view.map(|with| (with.kernel.to_string(), with.features)))
+        .chain(second_view.map(|view| (view.kernel.to_string(), view.features)))
         .unzip();
     let division = match family.compares {
         SampleKind::Samples => usize::try_from(sizes[0]).unwrap_or(usize::MAX),
@@ -123,7 +123,7 @@ pub fn measure<T: Real>(
         tier,
         spare_bytes: 0,
         folds: &Folds::None,
-        points: Points::Map,
+        points: SectionPoints::Map,
     };
     let measured = T::pick(family.measure)(&features, division, permutations)?;
     Ok(TestOutcome { statistic: measured, rows: sizes, kernels, ranks, passes, planned_bytes })

@@ -71,7 +71,7 @@ pub struct Tune {
 /// A listener that checks the time and forwards warnings to the observer of the run.
 struct BudgetListener<'a> {
     budget: &'a TimeBudget,
-    stages: &'a dyn StageObserver,
+    stage_observer: &'a dyn StageObserver,
 }
 
 impl SearchListener for BudgetListener<'_> {
@@ -80,7 +80,7 @@ impl SearchListener for BudgetListener<'_> {
     }
 
     fn warn(&self, text: &str) {
-        self.stages.warn(text.to_string());
+        self.stage_observer.warn(text.to_string());
     }
 }
 
@@ -111,8 +111,8 @@ impl Tune {
     /// Sets which parts of the fit the search must not change.
     #[doc(hidden)]
     #[must_use]
-    pub fn fixed(self, given: FixedParts) -> Self {
-        Self { fixed: given, ..self }
+    pub fn fixed(self, parts: FixedParts) -> Self {
+        Self { fixed: parts, ..self }
     }
 
     /// Sets the kernels to compare.
@@ -199,24 +199,25 @@ impl Tune {
             };
         let fit = if holds_classes { classes } else { described };
         let selected = run.resolve_categories(&table.select(&fit.selection(rows)?)?)?;
-        let (base, pace) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time));
+        let (base, time_budget) = (self.for_features(fit, selected.shape().inputs), TimeBudget::new(self.time));
         match base.element_type() {
-            ElementType::F32 => self.run_typed::<f32>(&base, &pace, &selected, run),
-            ElementType::F64 => self.run_typed::<f64>(&base, &pace, &selected, run),
+            ElementType::F32 => self.run_typed::<f32>(&base, &time_budget, &selected, run),
+            ElementType::F64 => self.run_typed::<f64>(&base, &time_budget, &selected, run),
         }
     }
 
     fn run_typed<T: Real>(
         &self,
         base: &Fit,
-        pace: &TimeBudget,
+        time_budget: &TimeBudget,
         selected: &SelectedTable,
         run: &Run<'_>,
     ) -> Result<(Fitted, SelectionResult)> {
         let options = self.options(base, selected)?;
-        let listener = BudgetListener { budget: pace, stages: run.resources().stage_observer };
-        let written =
-            |chosen: &SelectionResult| self.final_fit(chosen, Some(pace), selected, run, &Ok).map(|(fit, _)| fit);
+        let listener = BudgetListener { budget: time_budget, stage_observer: run.resources().stage_observer };
+        let written = |chosen: &SelectionResult| {
+            self.final_fit(chosen, Some(time_budget), selected, run, &Ok).map(|(fit, _)| fit)
+        };
         let choice = self.model_selection((base, &options), (selected, run), &listener, &written);
         let chosen = choice.run::<T>(&mut SearchJournal::open(None)?)?;
         Ok((chosen.fit.run(selected, run)?, chosen))
@@ -267,9 +268,9 @@ impl Tune {
             return Err(Error::option("factors", factors, why));
         }
         let learns = self.learns_metric() && !self.is_too_wide(selected.shape().inputs);
-        let own = [base.kernel_spec().clone()];
+        let base_kernels = [base.kernel_spec().clone()];
         let is_named = self.fixed.kernel || !learns;
-        let kernels = self.kernels.as_deref().or(is_named.then_some(&own[..]));
+        let kernels = self.kernels.as_deref().or(is_named.then_some(&base_kernels[..]));
         let mut options = TuneOptions::new(base, self.score, kernels, self.sample, selected)?;
         if let Some(factors) = &self.factors {
             options.factors = crate::lists::parse_factors(factors)?;
@@ -323,8 +324,8 @@ impl Tune {
         let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
         let fit = chosen.fit.clone().scaling(chosen.search.scaling).metric(metric);
         let fit = if self.work.is_some() { fit.with_ranks_of(&self.fit) } else { fit };
-        let Some(pace) = budget.filter(|_| self.time.is_some()) else { return Ok((fit, None)) };
-        let reach = pace.feasible_fit(&opened(fit.clone())?, chosen, selected, run)?;
+        let Some(time_budget) = budget.filter(|_| self.time.is_some()) else { return Ok((fit, None)) };
+        let reach = time_budget.feasible_fit(&opened(fit.clone())?, chosen, selected, run)?;
         let repeat =
             reach.as_ref().map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.command_options(&fit));
         let fit = if let Some(reach) = reach { reach.apply_to(fit) } else { fit };

@@ -105,8 +105,8 @@ impl Contender {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
-        let own = tested.filter(|_| !self.fit.has_penalty()).map(|tested| around(tested, share));
-        let penalties = lambda.map(shown).or(own);
+        let lambda_grid = tested.filter(|_| !self.fit.has_penalty()).map(|tested| around(tested, share));
+        let penalties = lambda.map(format_lambda).or(lambda_grid);
         let fit = penalties.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
         Self { fit, lambda, ..self }
     }
@@ -227,15 +227,15 @@ impl<'a, T: Real> Contest<'a, T> {
     /// Ends the contest after the trials so far, at least [`MIN_TRIALS`]. Returns true if trials
     /// remained.
     pub(super) fn end_early(&mut self) -> bool {
-        let left = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
-        if left && self.round == 0 {
+        let unfinished = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
+        if unfinished && self.round == 0 {
             self.alive.truncate(self.tried_in_round);
         }
-        if left {
+        if unfinished {
             self.rank();
             (self.tried_in_round, self.round) = (0, self.folds.len());
         }
-        left
+        unfinished
     }
 
     /// Sorts the remaining contenders by mean error over the folds on which all of them were tried.
@@ -262,8 +262,8 @@ impl<'a, T: Real> Contest<'a, T> {
 /// Returns the mean errors on the folds that all contenders were tried on; infinite for a failed
 /// fit.
 fn means(reports: &[&ContenderReport]) -> Vec<f64> {
-    let whole = reports.iter().filter(|report| report.mean.is_some());
-    let shared = whole.map(|report| report.errors.len()).min().unwrap_or(0);
+    let complete = reports.iter().filter(|report| report.mean.is_some());
+    let shared = complete.map(|report| report.errors.len()).min().unwrap_or(0);
     let mean = |report: &&ContenderReport| match report.mean {
         Some(_) => report.errors[..shared].iter().sum::<f64>() / shared.max(1) as f64,
         None => f64::INFINITY,
@@ -288,16 +288,16 @@ pub(super) fn contenders(
     let plain =
         tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY_SOLVER).map(Kernel::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let (kernels, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
+    let (kernels, mut contenders): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
     for (fit, lambda, name) in fits(solver, base, tuned, by)? {
         // interleaved, so that a search that ends early has tried both
         for (kernel, metric, form) in &kernels {
             let report = ContenderReport::new(solver_label(&name, lambda), kernel, form);
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
-            found.push(Contender { name: name.clone(), fit, lambda, report });
+            contenders.push(Contender { name: name.clone(), fit, lambda, report });
         }
     }
-    Ok(found)
+    Ok(contenders)
 }
 
 /// Returns the solvers with a regularisation parameter and a name each: every solver at its first
@@ -332,17 +332,18 @@ fn fits(
         let paired =
             solver == ANY_SOLVER && !learns && fit.family().reads(&svm::MULTICLASS) && PAIRED.contains(&tuned.classes);
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
-            let mut found = Vec::new();
+            let mut variants = Vec::new();
             let fit = if pairs { fit.clone().set(svm::MULTICLASS.name, svm::ONE_VS_ONE) } else { fit.clone() };
             let label = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
-            let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), label.clone());
-            found.extend(lambdas.iter().map(at));
-            found.extend(lambdas.is_empty().then(|| (fit.clone(), None, label.clone())));
-            of_solvers.push(found);
+            let with_lambda =
+                |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), label.clone());
+            variants.extend(lambdas.iter().map(with_lambda));
+            variants.extend(lambdas.is_empty().then(|| (fit.clone(), None, label.clone())));
+            of_solvers.push(variants);
         }
     }
     let most = of_solvers.iter().map(Vec::len).max().unwrap_or(0);
-    Ok((0..most).flat_map(|i| of_solvers.iter().filter_map(move |found| found.get(i).cloned())).collect())
+    Ok((0..most).flat_map(|i| of_solvers.iter().filter_map(move |variants| variants.get(i).cloned())).collect())
 }
 
 /// Returns true if the solver predicts probabilities with its current parameters.
@@ -352,7 +353,7 @@ pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
 
 /// Returns the solver with its regularisation parameter: `svm, lambda 1e-5`.
 pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
-    lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", shown(lambda)))
+    lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", format_lambda(lambda)))
 }
 
 /// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
@@ -364,11 +365,11 @@ fn around(lambda: f64, share: f64) -> String {
     // `MIN_LAMBDA_STEP` itself
     let least = (nearest(lambda * share) - BELOW).max(MIN_LAMBDA_STEP);
     let most = (nearest(lambda * share.sqrt()) + ABOVE).max(SAFE_LAMBDA_STEP);
-    format!("{}..{}", shown(half_decade(least)), shown(half_decade(most)))
+    format!("{}..{}", format_lambda(half_decade(least)), format_lambda(half_decade(most)))
 }
 
 /// Returns a regularisation parameter in scientific notation: `1e-5`.
-fn shown(lambda: f64) -> String {
+fn format_lambda(lambda: f64) -> String {
     format!("{lambda:e}")
 }
 
@@ -393,20 +394,25 @@ mod tests {
     #[test]
     fn a_penalty_falls_with_the_root_of_the_rows() {
         let fit = Fit::solver("svm").unwrap();
-        let of = |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
-        let penalty = |to: u64| of(fit.clone(), Some(1e-4)).for_rows(100, to, None).fit.settings().unwrap().penalty();
+        let contender_of =
+            |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
+        let penalty =
+            |to: u64| contender_of(fit.clone(), Some(1e-4)).for_rows(100, to, None).fit.settings().unwrap().penalty();
         assert_eq!(penalty(10_000), crate::solver::Penalty::Lambda(1e-5));
         // it does not rise for fewer rows
         assert_eq!(penalty(25), crate::solver::Penalty::Lambda(1e-4));
         // with the exact kernel it falls in proportion to the rows
-        let exact = of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
+        let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));
         assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Penalty::Lambda(5e-5));
         // a cross-validated grid covers both rules, plus one decade below and half a decade above
-        let ridge = of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
+        let ridge = contender_of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
         let lambdas = Ridge::new(ridge.fit.settings().unwrap()).lambdas;
         assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 1e-7, 3.1622776601683795e-5));
-        let given = of(fit.clone().set("C", 3), None);
-        assert_eq!(given.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
+        let with_c = contender_of(fit.clone().set("C", 3), None);
+        assert_eq!(
+            with_c.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(),
+            crate::solver::Penalty::C(3.0)
+        );
     }
 }

@@ -113,7 +113,7 @@ impl ModelSelection<'_> {
         }
         let folds: Vec<usize> =
             trials.folds().take((MAX_TRIAL_ROWS / trials.search_row_count().max(1)).max(1)).collect();
-        let learned = folds.first().map_or(0, |fold| trials.learned(*fold, MAX_TRIAL_ROWS).len()).max(1);
+        let learned = folds.first().map_or(0, |fold| trials.training_rows(*fold, MAX_TRIAL_ROWS).len()).max(1);
         let lambdas = match self.base.has_penalty() {
             true => vec![None],
             false => LAMBDA_GRID.into_iter().skip(usize::from(learned == MAX_TRIAL_ROWS)).map(Some).collect(),
@@ -217,8 +217,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Returns true if the final fit is likely to end in time after `more` trials.
     fn is_in_time(&mut self, more: usize) -> Result<bool> {
-        let Some(whole) = self.final_cost else { return Ok(true) };
-        Ok(!self.log.is_fit_late(self.log.last_duration.mul_f64(whole + more as f64), self.journal)?)
+        let Some(cost) = self.final_cost else { return Ok(true) };
+        Ok(!self.log.is_fit_late(self.log.last_duration.mul_f64(cost + more as f64), self.journal)?)
     }
 
     /// Returns the error of the winner on the same number of rows; `None` if the fit fails.
@@ -229,8 +229,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Returns the initial kernels: the winning kernel, all other kernels with the metric of the
     /// winner, and the best kernel without a metric.
     fn kernels(&self, winner: &Contender, tuned: &KernelSearchResult) -> Result<Vec<ExactFit>> {
-        let initial = |kernel: Kernel, of: &Contender| {
-            let (metric, form) = (of.fit.metric_source().clone(), of.report.metric.clone());
+        let initial = |kernel: Kernel, contender: &Contender| {
+            let (metric, form) = (contender.fit.metric_source().clone(), contender.report.metric.clone());
             ExactFit { kernel, metric, form, lambda: None, error: f64::INFINITY }
         };
         let mut sample = self.trials.sample();
@@ -303,14 +303,14 @@ mod tests {
         let selection = Selection { targets: vec!["y".to_string()], class_target: true, ..Selection::default() };
         let selected = Table::from_rows(&x, 1, &y).unwrap().select(&selection).unwrap();
         let first =
-            |tried: &[Contender]| exact_solver(tried, true, &selected, &Run::new()).unwrap().map(|found| found.0);
-        let of =
+            |tried: &[Contender]| exact_solver(tried, true, &selected, &Run::new()).unwrap().map(|solver| solver.0);
+        let contenders =
             |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
-        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the exact kernel"));
-        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the exact kernel"));
+        assert_eq!(first(&contenders(0.15)).as_deref(), Some("svm on the exact kernel"));
+        assert_eq!(first(&contenders(0.25)).as_deref(), Some("ridge on the exact kernel"));
         // the winner is first, even if its mean is higher
         let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
         assert_eq!(first(&won).as_deref(), Some("svm on the exact kernel"));
-        assert_eq!(first(&of(0.15)[..1]), None);
+        assert_eq!(first(&contenders(0.15)[..1]), None);
     }
 }

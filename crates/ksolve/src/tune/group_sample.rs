@@ -22,15 +22,15 @@ pub(super) fn draw<T: Real>(
     let keys = Stream::new(seed, Purpose::Candidates, 0);
     let mut order = Vec::from_iter(0..counts.len());
     order.sort_by_key(|group| Reverse(keys.word(*group as u64)));
-    let (mut places, mut held) = (vec![None; counts.len()], 0);
-    for (place, group) in order.into_iter().enumerate() {
-        held += usize::try_from(counts[group].1).unwrap_or(usize::MAX).min(max_rows + 1);
-        if held > max_rows {
+    let (mut position_of_group, mut row_count) = (vec![None; counts.len()], 0);
+    for (position, group) in order.into_iter().enumerate() {
+        row_count += usize::try_from(counts[group].1).unwrap_or(usize::MAX).min(max_rows + 1);
+        if row_count > max_rows {
             break;
         }
-        places[group] = Some(place);
+        position_of_group[group] = Some(position);
     }
-    if places.iter().all(Option::is_none) {
+    if position_of_group.iter().all(Option::is_none) {
         return Ok(None);
     }
     let d = source.shape().inputs;
@@ -40,16 +40,16 @@ pub(super) fn draw<T: Real>(
     pass.visit(source, |block| {
         for (i, row) in block.rows.iter().enumerate() {
             let code = block.groups.map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
-            if let Some(Some(place)) = places.get(code as usize) {
-                rows.push((*place, *row, rows.len()));
+            if let Some(Some(position)) = position_of_group.get(code as usize) {
+                rows.push((*position, *row, rows.len()));
                 x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
             }
         }
         Ok::<(), crate::Error>(())
     })?;
     rows.sort_unstable();
-    let found = rows.iter().flat_map(|(_, _, at)| &x[at * d..(at + 1) * d]).copied().collect();
-    let sample = RowSample { rows: rows.iter().map(|(_, row, _)| *row).collect(), x: found, d, weights: Vec::new() };
+    let sorted_x = rows.iter().flat_map(|(_, _, index)| &x[index * d..(index + 1) * d]).copied().collect();
+    let sample = RowSample { rows: rows.iter().map(|(_, row, _)| *row).collect(), x: sorted_x, d, weights: Vec::new() };
     let all = candidates::in_row_order(sample.clone())?;
     Ok(Some((candidates::with_targets(all, source, pass)?, sample)))
 }

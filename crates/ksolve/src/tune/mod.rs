@@ -188,7 +188,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
         )?;
         let (unlearned, candidates) = match &training.metric {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
-            known => (Vec::new(), candidates_of(options, &sample, known, &survey)?),
+            metric_source => (Vec::new(), candidates_of(options, &sample, metric_source, &survey)?),
         };
         // learned metrics have already been compared on the whole sample
         let rounds = metric::sample_size(sample.len() as u64, sample.d);
@@ -448,7 +448,7 @@ pub fn likely_classes(selected: &SelectedTable, run: &Run<'_>) -> Result<Option<
     let Some(labels) = selected.labels() else { return Ok(None) };
     let target_counts = match target_counts::count_labels(&labels, &run.resources()) {
         Err(Error::Store(kstore::Error::TooManyLabels { .. })) => return Ok(None),
-        found => found?,
+        result => result?,
     };
     let counts = target_counts.classes.sorted();
     let many = counts.iter().all(|(_, rows)| *rows >= MIN_CLASS_ROWS);

@@ -128,7 +128,7 @@ impl ModelSelection<'_> {
             {
                 // half of the test rows is a small sample: the cross-validated winner stays
                 // unless the difference is clear
-                let measure = |apart: &HeldOutScore| apart.measure(by).unwrap_or(f64::INFINITY);
+                let measure = |score: &HeldOutScore| score.measure(by).unwrap_or(f64::INFINITY);
                 let (tuned_error, other) = (measure(&tuned_score), measure(&other));
                 let drops = other < MAX_ERROR_RATIO * tuned_error;
                 if drops {
@@ -309,7 +309,7 @@ fn time_or_recall<V: serde::Serialize + serde::de::DeserializeOwned>(
 ) -> Result<Option<(V, f64)>> {
     journal.get_or_compute(|| {
         let started = Instant::now();
-        Ok(test()?.map(|found| (found, started.elapsed().as_secs_f64())))
+        Ok(test()?.map(|outcome| (outcome, started.elapsed().as_secs_f64())))
     })
 }
 

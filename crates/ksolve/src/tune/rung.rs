@@ -177,10 +177,10 @@ impl RungEntry {
     }
 
     /// Returns the entry of a candidate with the score of its best cell.
-    fn new(of: &LearnedMetric, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
+    fn new(candidate: &LearnedMetric, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
         Self {
-            kernel: of.kernel.to_string(),
-            metric: of.form.clone(),
+            kernel: candidate.kernel.to_string(),
+            metric: candidate.form.clone(),
             scale: scaling.to_string(),
             score: best.map(|(score, _)| score),
             rank: best.map(|(_, cell)| cell.rank),
@@ -215,8 +215,8 @@ impl<T: Real> RungContext<'_, T> {
     pub(super) fn entry(&self, candidate: &LearnedMetric) -> Result<RungEntry> {
         let LearnedMetric { kernel, metric, .. } = candidate;
         // the rows are already in memory, and candidates would be copies of them
-        let known = metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
-        let training = TrainOptions { metric: known, candidates: None, ..self.options.training.clone() };
+        let metric_source = metric.clone().map_or(MetricSource::None, MetricSource::from_metric);
+        let training = TrainOptions { metric: metric_source, candidates: None, ..self.options.training.clone() };
         // only cross-validation needs validation rows
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
         let Self { rows: source, reading, targets, pass_shape, resources, .. } = *self;

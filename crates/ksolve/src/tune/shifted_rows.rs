@@ -98,7 +98,7 @@ impl<T: Real> Trials<T> {
             let folds = Some(format!("forward:5:{}", column.name));
             kinds.push((format!("later rows by {}", column.name), folds, self.last(|i| self.order(i, column))));
         }
-        kinds.extend(self.copies().map(|held| ("rows without a near-copy".to_string(), None, held)));
+        kinds.extend(self.copies().map(|is_held_out| ("rows without a near-copy".to_string(), None, is_held_out)));
         let mut scores = Vec::new();
         for (rows, folds, is_held_out) in kinds {
             match self.scored(fit, &|i| !is_held_out[i], &[&|i| is_held_out[i]], run) {
@@ -139,15 +139,15 @@ impl<T: Real> Trials<T> {
         let (mut values, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
         let (mut sum, mut squares) = (0.0, 0.0);
         for i in 0..n {
-            let (y, of) = (self.target(i), values.entry(self.value(i, column)).or_default());
+            let (y, value_sums) = (self.target(i), values.entry(self.value(i, column)).or_default());
             (sum, squares) = (sum + y, squares + y * y);
-            *of = (of.0 + 1.0, of.1 + y);
+            *value_sums = (value_sums.0 + 1.0, value_sums.1 + y);
         }
         let total = squares - sum * sum / n as f64;
         if values.len() < MIN_GROUPS || values.len() > n / MIN_GROUPS || total <= 1e-12 * squares {
             return None;
         }
-        let off: Vec<f64> = values.values().map(|(rows, of)| of / rows - sum / n as f64).collect();
+        let off: Vec<f64> = values.values().map(|(rows, value_sum)| value_sum / rows - sum / n as f64).collect();
         let steps: f64 = off.windows(2).map(|two| (two[1] - two[0]).powi(2)).sum();
         // in random order, the squared steps sum to twice the squared deviations
         if steps < off.iter().map(|off| off * off).sum() {
@@ -165,8 +165,8 @@ impl<T: Real> Trials<T> {
         sorted.sort_unstable();
         let bound = sorted[((1.0 - HELD_OUT) * keys.len() as f64) as usize];
         // rows with the boundary key are held out too, unless too few remain for training
-        let whole = 2 * sorted.partition_point(|key| *key < bound) >= keys.len();
-        keys.into_iter().map(|key| key > bound || whole && key == bound).collect()
+        let includes_bound = 2 * sorted.partition_point(|key| *key < bound) >= keys.len();
+        keys.into_iter().map(|key| key > bound || includes_bound && key == bound).collect()
     }
 
     /// Returns some rows together with all their near-copies; `None` if few rows have near-copies.

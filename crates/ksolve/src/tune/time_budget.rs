@@ -80,9 +80,10 @@ impl TimeBudget {
         run: &Run<'_>,
     ) -> Result<Option<FeasibleFit>> {
         let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact()) else { return Ok(None) };
-        let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
-        let (local, took) = leaves(fit, chosen, left, selected, run)?;
-        let ranks = ranks(fit, chosen, left - took, local.map_or(usize::MAX, |_| MAX_RANK_WITH_LEAVES), selected, run)?;
+        let remaining = time.saturating_sub(self.started.elapsed()).as_secs_f64();
+        let (local, took) = leaves(fit, chosen, remaining, selected, run)?;
+        let ranks =
+            ranks(fit, chosen, remaining - took, local.map_or(usize::MAX, |_| MAX_RANK_WITH_LEAVES), selected, run)?;
         Ok(Some(FeasibleFit { ranks, leaf_rows: local }))
     }
 }
@@ -136,7 +137,7 @@ const FACTOR_OF_LEAF: f64 = 0.8;
 fn leaves(
     fit: &Fit,
     chosen: &SelectionResult,
-    left: f64,
+    remaining: f64,
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<(Option<usize>, f64)> {
@@ -154,7 +155,7 @@ fn leaves(
         let systems = rows as f64 / (0.75 * size as f64) * FACTOR_OF_LEAF * order.powf(3.0 - RATE);
         let took = unit * (passes + systems);
         let reach = FeasibleFit { ranks: vec![MAX_RANK_WITH_LEAVES], leaf_rows: Some(size) };
-        if took > LEAF_TIME_FRACTION * left || !reach.apply_to(fit.clone()).plan(selected, run)?.fits() {
+        if took > LEAF_TIME_FRACTION * remaining || !reach.apply_to(fit.clone()).plan(selected, run)?.fits() {
             break;
         }
         best = (Some(size), took);
@@ -166,7 +167,7 @@ fn leaves(
 fn ranks(
     fit: &Fit,
     chosen: &SelectionResult,
-    left: f64,
+    remaining: f64,
     largest: usize,
     selected: &SelectedTable,
     run: &Run<'_>,
@@ -179,7 +180,7 @@ fn ranks(
     let most = rows.max(RANKS[0] as u64).min(furthest as u64).min(largest as u64);
     for rank in candidates.into_iter().filter(|rank| *rank as u64 <= most) {
         ranks.push(rank);
-        let in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= left);
+        let in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= remaining);
         let holds = || {
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
             // the plan includes stored features; recomputing them in every step takes longer than a

@@ -92,12 +92,12 @@ impl HeldOutScore {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
                 Self { error: scores.mse?, r2: scores.r2, ..self }
             }
-            Evaluation::Classification(found) => Self {
-                error: found.error?,
-                auc: found.auc.flatten(),
-                average_precision: found.average_precision,
-                log_loss: found.log_loss,
-                brier: found.brier,
+            Evaluation::Classification(classification) => Self {
+                error: classification.error?,
+                auc: classification.auc.flatten(),
+                average_precision: classification.average_precision,
+                log_loss: classification.log_loss,
+                brier: classification.brier,
                 ..self
             },
         })
@@ -237,7 +237,7 @@ impl<T: Real> Trials<T> {
     }
 
     /// Returns the positions of the training rows for `fold`, evenly thinned to at most `most`.
-    pub(super) fn learned(&self, fold: usize, most: usize) -> Vec<usize> {
+    pub(super) fn training_rows(&self, fold: usize, most: usize) -> Vec<usize> {
         let learns = |position: &usize| self.rule.is_training(Some(fold), self.folds[*position]);
         let others = (0..self.folds.len()).filter(|position| self.is_search_row(*position) && learns(position));
         let others: Vec<usize> = others.collect();
@@ -255,21 +255,21 @@ impl<T: Real> Trials<T> {
         most: usize,
         run: &Run<'_>,
     ) -> Result<f64> {
-        let learned = self.learned(fold, most);
-        let takes = |position: usize| learned.binary_search(&position).is_ok();
-        let found = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
+        let training_rows = self.training_rows(fold, most);
+        let takes = |position: usize| training_rows.binary_search(&position).is_ok();
+        let scores = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
         let lacks = || Error::option("measure", by, "all rows of a fold have the same class; use log-loss or error");
-        found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
+        scores.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
     /// Trains on all rows that the search uses, and scores the test rows; `None` if there are no
     /// test rows.
     pub(super) fn test_score(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let has_test_rows = (0..self.folds.len()).any(|position| !self.is_search_row(position));
-        let found = has_test_rows
+        let scores = has_test_rows
             .then(|| self.scored(fit, &|i| self.trains_winner(i), &[&|i| !self.is_search_row(i)], run))
             .transpose()?;
-        Ok(found.into_iter().flatten().next())
+        Ok(scores.into_iter().flatten().next())
     }
 
     /// Same as [`Trials::test_score`], with random rows for the test and the same number of
@@ -296,8 +296,8 @@ impl<T: Real> Trials<T> {
         let is_first = |k: usize| if self.blocks { k < middle } else { k.is_multiple_of(2) };
         let half = |i: usize| test_rows.binary_search(&i).ok().map(is_first);
         let (first, second) = (|i: usize| half(i) == Some(true), |i: usize| half(i) == Some(false));
-        let found = self.scored(fit, &|i| self.trains_winner(i), &[&first, &second], run)?;
-        Ok(match &found[..] {
+        let scores = self.scored(fit, &|i| self.trains_winner(i), &[&first, &second], run)?;
+        Ok(match &scores[..] {
             [first, second] => Some((first.clone(), second.clone())),
             _ => None,
         })
@@ -367,13 +367,13 @@ impl<T: Real> Trials<T> {
 
     fn table(&self, take: &dyn Fn(usize) -> bool) -> Result<Table> {
         let (d, t) = (self.rows.shape().inputs, self.t);
-        let places: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
-        if places.is_empty() {
+        let positions: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
+        if positions.is_empty() {
             let why = "no row of the sample remains for training or scoring; use other folds, or raise `sample`";
             return Err(Error::UnsuitableFolds { folds: self.count.to_string(), why: why.to_string() });
         }
-        let x: Vec<T> = places.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
-        let y: Vec<f64> = places.iter().flat_map(|i| &self.values[i * t..(i + 1) * t]).copied().collect();
+        let x: Vec<T> = positions.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
+        let y: Vec<f64> = positions.iter().flat_map(|i| &self.values[i * t..(i + 1) * t]).copied().collect();
         Ok(Table::from_rows(&x, d, &y)?)
     }
 }

@@ -3,7 +3,7 @@ use kapprox::Kernel;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
 use kfit::solver::{Options, by_name};
-use kfit::train::{Trained, train};
+use kfit::train::{TrainedModel, train};
 use ksolve::FoldSpec;
 use ksolve::Task;
 use ksolve::job::{LandmarkSource, NoStageObserver, StageObserver};
@@ -86,7 +86,7 @@ impl Listener for Heard {
 }
 
 /// Returns every number of the result.
-fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
+fn bits<T: kapprox::Real>(trained: &TrainedModel<T>) -> Vec<u64> {
     let (points, rows) = trained.model.basis.landmarks().unwrap();
     let mut bits = rows.to_vec();
     bits.extend(points.iter().map(|v| kstore::Real::to_f64(*v).to_bits()));

@@ -26,22 +26,22 @@ impl SelectedTable {
         };
         // without a value, text and times produce no feature, named or not, and every row would be
         // dropped
-        let nothing = |place: usize| self.missing == Missing::Drop && request.roles[place] != Role::Number;
-        let unnamed = |place: &usize| !request.named[*place] || nothing(*place);
-        let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|place| self.features[place]).collect();
+        let nothing = |index: usize| self.missing == Missing::Drop && request.roles[index] != Role::Number;
+        let unnamed = |index: &usize| !request.named[*index] || nothing(*index);
+        let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|index| self.features[index]).collect();
         // an error of this inspection is ignored: the next pass reports it
         let blank = self.table.blank_columns_among(&self.rows, columns).unwrap_or_default();
         let remaining: Vec<usize> =
-            (0..self.features.len()).filter(|at| !blank.contains(&self.features[*at])).collect();
+            (0..self.features.len()).filter(|index| !blank.contains(&self.features[*index])).collect();
         if blank.is_empty() || remaining.is_empty() {
             return (self.clone(), None);
         }
-        let of = |place: &usize| (request.roles[*place], request.named[*place]);
-        let (roles, named) = remaining.iter().map(of).unzip();
+        let role_and_named = |index: &usize| (request.roles[*index], request.named[*index]);
+        let (roles, named) = remaining.iter().map(role_and_named).unzip();
         let counted = request
             .counted_texts
             .iter()
-            .filter_map(|(place, entries)| Some((remaining.iter().position(|left| left == place)?, entries.clone())));
+            .filter_map(|(index, entries)| Some((remaining.iter().position(|other| other == index)?, entries.clone())));
         let request =
             Arc::new(EncodingRequest { roles, named, counted_texts: counted.collect(), ..(**request).clone() });
         let coding = match self.coding {
@@ -50,7 +50,7 @@ impl SelectedTable {
         };
         let blank: Vec<usize> = self.features.iter().copied().filter(|column| blank.contains(column)).collect();
         let note = ColumnNote::Blank { columns: self.names(&blank) };
-        let features = remaining.into_iter().map(|place| self.features[place]).collect();
+        let features = remaining.into_iter().map(|index| self.features[index]).collect();
         (Self { features, coding, blank_columns: blank, ..self.clone() }, Some(note))
     }
 

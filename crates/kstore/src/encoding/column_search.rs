@@ -8,7 +8,9 @@
 
 use super::column_values::{ColumnValues, MAX_MEAN_TEXT_BYTES, Resemblance, SmallestDigests};
 use super::integer_forms::IntegerForms;
-use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times, note::ColumnNote, request::EncodingRequest};
+use super::{
+    Code, CodedColumn, Distinct, Effects, Encoding, Role, TimeFeatures, note::ColumnNote, request::EncodingRequest,
+};
 use crate::KeptValues;
 use crate::dates::{self, TimeForm};
 use crate::missing::Missing;
@@ -56,13 +58,13 @@ pub struct ColumnSearchState {
 impl ColumnSearchState {
     /// Returns what was found about each column, in the order of [`ColumnSearch::columns`].
     pub fn columns(&self) -> Vec<ColumnSummary> {
-        let of = |found: &ColumnValues| {
-            let (times, words) = (found.times.range(), found.times.missing_words);
-            let missing = found.missing + if times.is_some() { words } else { 0 };
-            let resemblance = found.resemblance().filter(|_| times.is_none());
-            ColumnSummary { values: found.distinct(self.limit, self.rows), missing, times, resemblance }
+        let summary = |values: &ColumnValues| {
+            let (times, words) = (values.times.range(), values.times.missing_words);
+            let missing = values.missing + if times.is_some() { words } else { 0 };
+            let resemblance = values.resemblance().filter(|_| times.is_none());
+            ColumnSummary { values: values.distinct(self.limit, self.rows), missing, times, resemblance }
         };
-        self.values.iter().map(of).collect()
+        self.values.iter().map(summary).collect()
     }
 }
 
@@ -83,7 +85,7 @@ impl Merge for ColumnSearchState {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         let limit = self.limit;
-        self.values.iter_mut().zip(&later.values).for_each(|(found, later)| found.merge(later, limit));
+        self.values.iter_mut().zip(&later.values).for_each(|(values, later)| values.merge(later, limit));
         self.missing_numbers.iter_mut().zip(&later.missing_numbers).for_each(|(count, later)| *count += later);
     }
 }
@@ -118,9 +120,10 @@ impl SelectedTable {
     #[doc(hidden)]
     pub fn column_search(&self) -> Option<ColumnSearch> {
         let request = self.pending_request()?;
-        let of = |such: fn(Role) -> bool| (0..self.features.len()).filter(move |i| such(request.roles[*i])).collect();
-        let searched: Vec<usize> = of(|role| !matches!(role, Role::Number | Role::Counted));
-        let numbers: Vec<usize> = of(|role| role == Role::Number);
+        let features_with =
+            |such: fn(Role) -> bool| (0..self.features.len()).filter(move |i| such(request.roles[*i])).collect();
+        let searched: Vec<usize> = features_with(|role| !matches!(role, Role::Number | Role::Counted));
+        let numbers: Vec<usize> = features_with(|role| role == Role::Number);
         let drops = self.missing == Missing::Drop;
         // rows that are dropped for a missing number do not count in the values of other columns
         let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
@@ -128,12 +131,12 @@ impl SelectedTable {
         let keep = searched.iter().map(|i| self.features[*i]).collect();
         let read_selection =
             self.for_search(features.into_iter().map(|i| self.features[i]).collect(), keep, Missing::Mean);
-        let searched = searched.into_iter().map(|place| {
-            let stored_form = match &self.table.schema().columns[self.features[place]].kind {
+        let searched = searched.into_iter().map(|index| {
+            let stored_form = match &self.table.schema().columns[self.features[index]].kind {
                 Kind::Time(time) => Some((dates::units_per_day(time), dates::stored_form(time))),
                 _ => None,
             };
-            SearchedColumn { index: place, role: request.roles[place], stored_form }
+            SearchedColumn { index, role: request.roles[index], stored_form }
         });
         Some(ColumnSearch {
             selected: self.clone(),
@@ -165,22 +168,25 @@ impl Search for ColumnSearch {
     }
 
     fn finish(&self, state: &ColumnSearchState) -> Result<(SelectedTable, Vec<ColumnNote>)> {
-        let (mut columns, mut places, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut columns, mut table_columns, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let Some(request) = self.selected.pending_request() else { return Ok((self.selected.clone(), notes)) };
-        for place in 0..self.selected.features.len() {
-            let entries = request.counted_texts.iter().find(|(at, _)| *at == place).map(|(_, entries)| entries.clone());
-            let column = match self.searched.iter().position(|column| column.index == place) {
+        for index in 0..self.selected.features.len() {
+            let entries =
+                request.counted_texts.iter().find(|(counted, _)| *counted == index).map(|(_, entries)| entries.clone());
+            let column = match self.searched.iter().position(|column| column.index == index) {
                 None => {
                     let code = entries.map_or(Code::Number, Code::Entries);
-                    let at = self.number_columns.iter().position(|at| *at == place);
-                    let missing = at.is_some_and(|at| state.missing_numbers[at] > 0);
-                    Some(CodedColumn { name: self.selected.column_name(place), code, missing })
+                    let number_index = self.number_columns.iter().position(|at| *at == index);
+                    let missing = number_index.is_some_and(|at| state.missing_numbers[at] > 0);
+                    Some(CodedColumn { name: self.selected.column_name(index), code, missing })
                 }
-                Some(at) => self.code_column(request, at, (&state.values[at], state.rows), &mut notes)?,
+                Some(search_index) => {
+                    self.code_column(request, search_index, (&state.values[search_index], state.rows), &mut notes)?
+                }
             };
             if let Some(column) = column {
                 columns.push(column);
-                places.push(self.selected.features[place]);
+                table_columns.push(self.selected.features[index]);
             }
         }
         if columns.is_empty() {
@@ -190,7 +196,7 @@ impl Search for ColumnSearch {
                 .table
                 .empty_error(format!("no column remains as a feature{}", note_texts.concat())));
         }
-        Ok((self.selected.with_encoding(places, Encoding::new(columns))?, notes))
+        Ok((self.selected.with_encoding(table_columns, Encoding::new(columns))?, notes))
     }
 }
 
@@ -198,17 +204,17 @@ impl ColumnSearch {
     fn code_column(
         &self,
         request: &EncodingRequest,
-        at: usize,
+        search_index: usize,
         (values, rows): (&ColumnValues, u64),
         notes: &mut Vec<ColumnNote>,
     ) -> Result<Option<CodedColumn>> {
-        let SearchedColumn { index: place, role, .. } = self.searched[at];
-        let name = self.selected.column_name(place);
-        let kind = &self.selected.table.schema().columns[self.selected.features[place]].kind;
+        let SearchedColumn { index, role, .. } = self.searched[search_index];
+        let name = self.selected.column_name(index);
+        let kind = &self.selected.table.schema().columns[self.selected.features[index]].kind;
         if role == Role::Suspect {
-            return Ok(self.resolve_suspect(request, place, values, notes));
+            return Ok(self.resolve_suspect(request, index, values, notes));
         }
-        if let Some(code) = values.times.code(request.times == Times::Cyclic).filter(|_| role.has_times()) {
+        if let Some(code) = values.times.code(request.times == TimeFeatures::Cyclic).filter(|_| role.has_times()) {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::AmbiguousDates { column: name.clone() });
             }
@@ -217,11 +223,11 @@ impl ColumnSearch {
             return Ok(Some(CodedColumn { name, code: Code::Time(code), missing }));
         }
         if let Some(row) = values.first_missing_row {
-            return Err(self.missing_error(at, row));
+            return Err(self.missing_error(search_index, row));
         }
         if !role.has_values() {
-            let column = self.selected.features[place];
-            return match *kind == Kind::Text && request.named[place] {
+            let column = self.selected.features[index];
+            return match *kind == Kind::Text && request.named[index] {
                 true => {
                     Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`"))
                 }
@@ -229,21 +235,21 @@ impl ColumnSearch {
             };
         }
         if request.has_default_categories() {
-            self.reject_mostly_numeric(place, values)?;
+            self.reject_mostly_numeric(index, values)?;
             notes.extend(
                 values.resemblance().map(|looks| ColumnNote::Resembles { column: name.clone(), resemblance: looks }),
             );
         }
         let is_identifier = values.is_identifier(rows);
         let has_too_many =
-            values.too_many || is_identifier && request.has_default_categories() && !request.named[place];
+            values.too_many || is_identifier && request.has_default_categories() && !request.named[index];
         let has_effects =
             request.has_default_categories() && !is_identifier && !values.is_long(rows) && self.selected.has_target();
         let code = match (has_too_many, request.hash) {
             (false, _) => Code::Values(values.sorted_values()),
             (true, Some(buckets)) => Code::Buckets(buckets),
             (true, None) if has_effects => Code::Effects(Effects::default()),
-            (true, None) if request.named[place] => {
+            (true, None) if request.named[index] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
             (true, None) => {
@@ -268,7 +274,10 @@ impl ColumnSearch {
             notes.push(ColumnNote::RowCounter { column });
             return None;
         }
-        let time = values.integer_forms.code(request.times == Times::Cyclic).filter(|_| request.times != Times::None);
+        let time = values
+            .integer_forms
+            .code(request.times == TimeFeatures::Cyclic)
+            .filter(|_| request.times != TimeFeatures::None);
         notes.extend(time.as_ref().map(|time| ColumnNote::NumericTimes { column: column.clone(), form: time.form }));
         let missing = self.selected.missing == Missing::Indicator && values.missing > 0;
         Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
@@ -326,11 +335,11 @@ impl Fold<f64> for ColumnSearch {
                 counts.filter(|(_, value)| !value.is_finite()).for_each(|(count, _)| *count += 1);
             }
         }
-        for (at, (values, column)) in state.values.iter_mut().zip(block.kept).enumerate() {
+        for (search_index, (values, column)) in state.values.iter_mut().zip(block.kept_columns).enumerate() {
             for (i, row) in block.rows.iter().enumerate() {
                 match column.is_null(i) || is_nan(column, i) {
-                    true => self.count_missing(at, *row, values)?,
-                    false => self.add_value(at, *row, column.values(), i, values)?,
+                    true => self.count_missing(search_index, *row, values)?,
+                    false => self.add_value(search_index, *row, column.values(), i, values)?,
                 }
             }
         }
@@ -341,41 +350,50 @@ impl Fold<f64> for ColumnSearch {
 impl ColumnSearch {
     /// Counts a missing value, or returns an error. In a column that may hold times, the error is
     /// returned later, if the column turns out to hold no times.
-    fn count_missing(&self, at: usize, row: u64, values: &mut ColumnValues) -> Result<()> {
+    fn count_missing(&self, search_index: usize, row: u64, values: &mut ColumnValues) -> Result<()> {
         match self.selected.missing {
-            _ if self.searched[at].role == Role::Suspect => values.missing += 1,
+            _ if self.searched[search_index].role == Role::Suspect => values.missing += 1,
             Missing::Indicator => values.missing += 1,
-            Missing::Mean if self.searched[at].role.has_times() => {
+            Missing::Mean if self.searched[search_index].role.has_times() => {
                 values.first_missing_row = Some(values.first_missing_row.map_or(row, |first| first.min(row)));
             }
-            _ => return Err(self.missing_error(at, row)),
+            _ => return Err(self.missing_error(search_index, row)),
         }
         Ok(())
     }
 
     /// Adds value `i` of a column in a stored row.
-    fn add_value(&self, at: usize, row: u64, values: &KeptValues, i: usize, found: &mut ColumnValues) -> Result<()> {
-        let SearchedColumn { index: place, role, stored_form: stored } = self.searched[at];
+    fn add_value(
+        &self,
+        search_index: usize,
+        row: u64,
+        values: &KeptValues,
+        i: usize,
+        column_values: &mut ColumnValues,
+    ) -> Result<()> {
+        let SearchedColumn { index, role, stored_form: stored } = self.searched[search_index];
         match (values, stored.filter(|_| role.has_times())) {
             (KeptValues::Text(texts), _) => {
                 if role.has_times() {
-                    found.times.add_text(texts.text(i));
+                    column_values.times.add_text(texts.text(i));
                 }
                 if role.has_values() {
-                    found.add_text(texts.text(i), self.limit);
+                    column_values.add_text(texts.text(i), self.limit);
                 }
             }
             (values, _) if role == Role::Suspect => {
-                found.integer_forms.add(values.number(i).unwrap_or(f64::NAN), row);
+                column_values.integer_forms.add(values.number(i).unwrap_or(f64::NAN), row);
             }
-            (KeptValues::I64(values), Some((per_day, form))) => found.times.add_stored(values[i], per_day, form),
+            (KeptValues::I64(values), Some((per_day, form))) => {
+                column_values.times.add_stored(values[i], per_day, form)
+            }
             (values, _) => {
                 let value = label(values, i).ok_or_else(|| {
                     let remedy =
                         "a category must be an integer, a boolean or text; remove the column from `categories`";
-                    self.selected.category_error(place, row, "not an integer of 64 bits", remedy)
+                    self.selected.category_error(index, row, "not an integer of 64 bits", remedy)
                 })?;
-                found.insert_value(value, self.limit);
+                column_values.insert_value(value, self.limit);
             }
         }
         Ok(())

@@ -66,8 +66,9 @@ impl Effects {
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        let whole = self.outputs.len() * self.values.len();
-        let finite = |effects: &Vec<f64>| effects.len() == whole && effects.iter().all(|effect| effect.is_finite());
+        let effect_count = self.outputs.len() * self.values.len();
+        let finite =
+            |effects: &Vec<f64>| effects.len() == effect_count && effects.iter().all(|effect| effect.is_finite());
         self.values.windows(2).all(|pair| pair[0] < pair[1])
             && finite(&self.effects)
             && self.folds.iter().all(finite)
@@ -140,7 +141,7 @@ impl SelectedTable {
     pub fn effect_search(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
         let unlearned = encoding.columns().iter().enumerate().filter(|(_, column)| column.is_unlearned());
-        let column_indices: Vec<usize> = unlearned.map(|(place, _)| place).collect();
+        let column_indices: Vec<usize> = unlearned.map(|(index, _)| index).collect();
         if column_indices.is_empty() {
             return None;
         }
@@ -152,11 +153,11 @@ impl SelectedTable {
             if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MAX_OUTPUTS).collect() };
         // rows that are dropped for a missing value in another column do not count
         let drops = self.missing == Missing::Drop;
-        let others = (0..self.features.len()).filter(|place| drops && !column_indices.contains(place));
+        let others = (0..self.features.len()).filter(|index| drops && !column_indices.contains(index));
         let (numbers, others): (Vec<usize>, Vec<usize>) =
-            others.partition(|place| encoding.columns()[*place].code == Code::Number);
-        let keep: Vec<usize> = column_indices.iter().chain(&others).map(|place| self.features[*place]).collect();
-        let numbers = numbers.into_iter().map(|place| self.features[place]).collect();
+            others.partition(|index| encoding.columns()[*index].code == Code::Number);
+        let keep: Vec<usize> = column_indices.iter().chain(&others).map(|index| self.features[*index]).collect();
+        let numbers = numbers.into_iter().map(|index| self.features[index]).collect();
         let Self { targets, weight, class, .. } = self.clone();
         let read_selection =
             Self { targets, weight, class, group: None, ..self.for_search(numbers, keep, Missing::Error) };
@@ -176,11 +177,11 @@ impl Search for EffectSearch {
     fn finish(&self, state: &EffectSums) -> Result<(SelectedTable, Vec<ColumnNote>)> {
         let (mut columns, mut features, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let all_columns = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
-        for ((place, column), feature) in all_columns.zip(&self.selected.features) {
-            let encoded = match self.column_indices.iter().position(|at| *at == place) {
+        for ((index, column), feature) in all_columns.zip(&self.selected.features) {
+            let encoded = match self.column_indices.iter().position(|searched| *searched == index) {
                 None => Some(column.clone()),
-                Some(at) => {
-                    let effects = state.values[at].as_ref().and_then(|sums| self.estimate(sums, state));
+                Some(search_index) => {
+                    let effects = state.values[search_index].as_ref().and_then(|sums| self.estimate(sums, state));
                     effects.map(|effects| CodedColumn { code: Code::Effects(effects), ..column.clone() })
                 }
             };
@@ -193,8 +194,8 @@ impl Search for EffectSearch {
                     let too_many = self
                         .column_indices
                         .iter()
-                        .position(|at| *at == place)
-                        .is_some_and(|at| state.values[at].is_none());
+                        .position(|searched| *searched == index)
+                        .is_some_and(|search_index| state.values[search_index].is_none());
                     let values = Distinct::More { than: MAX_EFFECT_VALUES, repeat: true };
                     let column = column.name.clone();
                     notes.push(match too_many {
@@ -262,9 +263,9 @@ impl EffectSearch {
         if self.gain((&values, sums), pass_sums, prior) <= 0.0 {
             return None;
         }
-        let effects_without = |without: Option<usize>| -> Vec<f64> {
-            let total = Total::sum_folds(&pass_sums.total, t, without);
-            let effects = |value: &u64| total.effects(&Total::sum_folds(&sums[value], t, without), prior);
+        let effects_without = |excluded_fold: Option<usize>| -> Vec<f64> {
+            let total = Total::sum_folds(&pass_sums.total, t, excluded_fold);
+            let effects = |value: &u64| total.effects(&Total::sum_folds(&sums[value], t, excluded_fold), prior);
             values.iter().flat_map(effects).zip(deviations.iter().cycle()).map(|(effect, d)| effect / d).collect()
         };
         let folds = (0..FOLDS).map(|fold| effects_without(Some(fold))).collect();
@@ -317,8 +318,9 @@ impl Total {
     fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
         let means = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
         let weight = value.weight + prior;
-        let of = |(sum, mean): (&f64, f64)| if weight > 0.0 { (sum - value.weight * mean) / weight } else { 0.0 };
-        value.sums.iter().zip(means).map(of).collect()
+        let smoothed_mean =
+            |(sum, mean): (&f64, f64)| if weight > 0.0 { (sum - value.weight * mean) / weight } else { 0.0 };
+        value.sums.iter().zip(means).map(smoothed_mean).collect()
     }
 }
 
@@ -362,13 +364,15 @@ impl Fold<f64> for EffectSearch {
             state.rows += 1;
             state.fractional_weights |= row_sums[0].fract() != 0.0;
             add_to(&mut state.total[offset..], row_sums);
-            for (values, column) in state.values.iter_mut().zip(block.kept) {
-                let (KeptValues::Text(texts), Some(found)) = (column.values(), values.as_mut()) else { continue };
+            for (values, column) in state.values.iter_mut().zip(block.kept_columns) {
+                let (KeptValues::Text(texts), Some(sums_by_value)) = (column.values(), values.as_mut()) else {
+                    continue;
+                };
                 let value = if column.is_null(i) { MISSING_DIGEST } else { Digest::u64_of(texts.text(i).as_bytes()) };
                 let width = state.total.len();
-                let sums = found.entry(value).or_insert_with(|| vec![0.0; width].into_boxed_slice());
+                let sums = sums_by_value.entry(value).or_insert_with(|| vec![0.0; width].into_boxed_slice());
                 add_to(&mut sums[offset..], row_sums);
-                if found.len() > MAX_EFFECT_VALUES {
+                if sums_by_value.len() > MAX_EFFECT_VALUES {
                     *values = None;
                 }
             }

@@ -4,7 +4,7 @@ use super::expand::{CategoryValue, category_value};
 use super::grams::{Grams, TextUnits};
 use super::{CATEGORY_LIMIT, Code, CodedColumn};
 use crate::Real;
-use crate::source::{ColumnView, Positions, Values};
+use crate::source::{ColumnView, RowIndices, Values};
 use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -56,8 +56,8 @@ fn one() -> f64 {
 }
 
 impl Entries {
-    pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighting) -> Self {
-        Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new(), unseen: 1.0 }
+    pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighting: Weighting) -> Self {
+        Self { shape, text, words: Vec::new(), weighing: weighting, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
     /// Returns these entries with each word as a feature of a dense row. By default the number of
@@ -70,7 +70,9 @@ impl Entries {
 
     pub(super) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
         match self.text.as_ref().and_then(Grams::buckets) {
-            Some(places) => Box::new((0..places.min(self.shape.width)).map(move |place| format!("{column}:#{place}"))),
+            Some(buckets) => {
+                Box::new((0..buckets.min(self.shape.width)).map(move |bucket| format!("{column}:#{bucket}")))
+            }
             None => Box::new(self.words.iter().map(move |word| format!("{column}:{word}"))),
         }
     }
@@ -111,18 +113,18 @@ impl Entries {
 
     pub(super) fn is_sound(&self) -> bool {
         let Self { shape, text, words, factors, .. } = self;
-        let whole = |count: usize| count == shape.width;
-        let hashed = text.as_ref().is_some_and(|grams| grams.buckets().is_some_and(whole));
+        let covers_width = |count: usize| count == shape.width;
+        let hashed = text.as_ref().is_some_and(|grams| grams.buckets().is_some_and(covers_width));
         words.windows(2).all(|pair| pair[0] < pair[1])
-            && (text.is_none() || whole(words.len()) || hashed || !self.is_learned())
-            && (factors.is_empty() || whole(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
+            && (text.is_none() || covers_width(words.len()) || hashed || !self.is_learned())
+            && (factors.is_empty() || covers_width(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
             && self.unseen.is_finite()
     }
 
     fn apply_weighting(&self, entries: &mut [(u32, f64)]) {
-        let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(self.unseen);
+        let factor = |index: u32| self.factors.get(index as usize).copied().unwrap_or(self.unseen);
         if self.has_factors() {
-            entries.iter_mut().for_each(|(place, value)| *value *= factor(*place));
+            entries.iter_mut().for_each(|(index, value)| *value *= factor(*index));
         }
         if matches!(self.weighing, Weighting::TfIdf | Weighting::Unit) {
             let largest = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));
@@ -142,20 +144,20 @@ pub(super) struct EntryColumn {
     first_column: u32,
     /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,
-    places: HashMap<String, u32>,
+    index_by_word: HashMap<String, u32>,
 }
 
 impl EntryColumns {
     /// Returns the columns if all of them produce entries.
     pub(super) fn new(columns: &[CodedColumn]) -> Option<Self> {
         let mut first = 0;
-        let of = |column: &CodedColumn| {
+        let entry_column = |column: &CodedColumn| {
             let shape = shape_of(column)?;
             let made = EntryColumn::new(column, first);
             first = u32::try_from(shape.width).ok().and_then(|width| first.checked_add(width))?;
             Some(made)
         };
-        let columns: Vec<EntryColumn> = columns.iter().map(of).collect::<Option<_>>()?;
+        let columns: Vec<EntryColumn> = columns.iter().map(entry_column).collect::<Option<_>>()?;
         (!columns.is_empty()).then_some(Self { columns })
     }
 
@@ -165,14 +167,14 @@ impl EntryColumns {
     pub(super) fn write_rows<T: Real>(
         &self,
         views: &[ColumnView<'_>],
-        at: Positions<'_>,
+        row_indices: RowIndices<'_>,
         out: &mut [T],
         d: usize,
         allow_missing: bool,
     ) -> bool {
         let (mut row, mut all_finite) = (EntryRow::default(), true);
         for (i, out) in out.chunks_exact_mut(d).enumerate() {
-            if !(self.collect_row(views, at.get(i), allow_missing, &mut row) && row.rows().pack(0, out)) {
+            if !(self.collect_row(views, row_indices.get(i), allow_missing, &mut row) && row.rows().pack(0, out)) {
                 out[0] = T::from_f64(f64::NAN);
                 all_finite = false;
             }
@@ -182,27 +184,27 @@ impl EntryColumns {
 
     /// Collects the entries of a row. Returns false if a value is missing, except a missing text
     /// with `allow_missing`.
-    fn collect_row(&self, views: &[ColumnView<'_>], at: usize, allow_missing: bool, row: &mut EntryRow) -> bool {
-        row.places.clear();
+    fn collect_row(&self, views: &[ColumnView<'_>], chunk_row: usize, allow_missing: bool, row: &mut EntryRow) -> bool {
+        row.indices.clear();
         row.values.clear();
         for (column, view) in self.columns.iter().zip(views) {
             row.column_entries.clear();
             match (&view.values, &column.entries) {
                 (Values::Sparse(rows), entries) => {
-                    let (places, values) = rows.row(at);
-                    row.column_entries.extend(places.iter().copied().zip(values.iter().copied()));
+                    let (indices, values) = rows.row(chunk_row);
+                    row.column_entries.extend(indices.iter().copied().zip(values.iter().copied()));
                     entries.iter().for_each(|entries| entries.apply_weighting(&mut row.column_entries));
                 }
                 _ => {
-                    if column.text_entries(view, at, allow_missing, row).is_none() {
+                    if column.text_entries(view, chunk_row, allow_missing, row).is_none() {
                         return false;
                     }
                 }
             }
-            row.places.extend(row.column_entries.iter().map(|(place, _)| column.first_column + place));
+            row.indices.extend(row.column_entries.iter().map(|(index, _)| column.first_column + index));
             row.values.extend(row.column_entries.iter().map(|(_, value)| *value));
         }
-        row.ends = [0, row.places.len()];
+        row.ends = [0, row.indices.len()];
         true
     }
 
@@ -223,7 +225,7 @@ impl EntryColumn {
             _ => None,
         };
         let words = entries.iter().flat_map(|entries| entries.words.iter().cloned());
-        Self { first_column, places: words.zip(0..).collect(), entries }
+        Self { first_column, index_by_word: words.zip(0..).collect(), entries }
     }
 
     /// Returns the entries of the text in a row. With `allow_missing`, a missing text has no
@@ -231,15 +233,15 @@ impl EntryColumn {
     pub(super) fn text_entries<'r>(
         &self,
         view: &ColumnView<'_>,
-        at: usize,
+        chunk_row: usize,
         allow_missing: bool,
         row: &'r mut EntryRow,
     ) -> Option<&'r [(u32, f64)]> {
         row.column_entries.clear();
         let grams = self.entries.as_ref()?.text.as_ref()?;
-        match category_value(view, at).filter(|_| !view.is_null(at)) {
+        match category_value(view, chunk_row).filter(|_| !view.is_null(chunk_row)) {
             Some(CategoryValue::Text(text)) => self.append_counts(grams, text, row),
-            Some(CategoryValue::Int(whole)) => self.append_counts(grams, &whole.to_string(), row),
+            Some(CategoryValue::Int(integer)) => self.append_counts(grams, &integer.to_string(), row),
             None if allow_missing => {}
             None => return None,
         }
@@ -247,23 +249,23 @@ impl EntryColumn {
     }
 
     fn append_counts(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
-        let EntryRow { column_entries: own, pieces, .. } = row;
-        let place = |word: &str| grams.bucket(word).or_else(|| self.places.get(word).copied());
-        grams.for_each_run(text, pieces, |word| own.extend(place(word).map(|place| (place, 1.0))));
-        own.sort_unstable_by_key(|(place, _)| *place);
-        own.dedup_by(|later, first| {
+        let EntryRow { column_entries, pieces, .. } = row;
+        let index_of = |word: &str| grams.bucket(word).or_else(|| self.index_by_word.get(word).copied());
+        grams.for_each_run(text, pieces, |word| column_entries.extend(index_of(word).map(|place| (place, 1.0))));
+        column_entries.sort_unstable_by_key(|(index, _)| *index);
+        column_entries.dedup_by(|later, first| {
             let same = later.0 == first.0;
             first.1 += if same { later.1 } else { 0.0 };
             same
         });
-        self.entries.iter().for_each(|entries| entries.apply_weighting(own));
+        self.entries.iter().for_each(|entries| entries.apply_weighting(column_entries));
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct EntryRow {
     column_entries: Vec<(u32, f64)>,
-    places: Vec<u32>,
+    indices: Vec<u32>,
     values: Vec<f64>,
     ends: [usize; 2],
     pieces: TextUnits,
@@ -271,7 +273,7 @@ pub(crate) struct EntryRow {
 
 impl EntryRow {
     fn rows(&self) -> SparseRows<'_> {
-        SparseRows { starts: &self.ends, indices: &self.places, values: &self.values }
+        SparseRows { starts: &self.ends, indices: &self.indices, values: &self.values }
     }
 }
 

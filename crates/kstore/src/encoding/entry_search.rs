@@ -43,9 +43,9 @@ impl WordCounts {
     fn add_text(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut TextUnits) {
         let mut distinct = 0;
         // a bucket without rows must not match any row
-        let at = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
+        let last_row = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
         grams.for_each_run(text, pieces, |word| match self.count_mut(grams, word) {
-            Some(seen) if at(seen) == row => {}
+            Some(seen) if last_row(seen) == row => {}
             Some((rows, last)) => {
                 (*rows, *last) = (*rows + 1, row);
                 distinct += 1;
@@ -64,7 +64,7 @@ impl WordCounts {
     /// `None` for a word that is neither counted yet nor hashed.
     fn count_mut(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
         match grams.bucket(word) {
-            Some(place) => self.buckets.get_mut(place as usize),
+            Some(bucket) => self.buckets.get_mut(bucket as usize),
             None => self.counts.get_mut(word),
         }
     }
@@ -144,18 +144,19 @@ impl SelectedTable {
     /// learn.
     #[doc(hidden)]
     pub fn entry_search(&self) -> Option<EntrySearch> {
-        let of = |(place, column): (usize, &CodedColumn)| match &column.code {
-            Code::Entries(entries) => Some((place, entries.clone())),
+        let indexed_entries = |(index, column): (usize, &CodedColumn)| match &column.code {
+            Code::Entries(entries) => Some((index, entries.clone())),
             _ => None,
         };
         let columns = self.encoding()?.columns();
-        let (column_indices, entries): (Vec<usize>, Vec<Entries>) = columns.iter().enumerate().filter_map(of).unzip();
+        let (column_indices, entries): (Vec<usize>, Vec<Entries>) =
+            columns.iter().enumerate().filter_map(indexed_entries).unzip();
         if entries.iter().all(Entries::is_learned) {
             return None;
         }
         let read_selection = match entries[0].text {
             Some(_) => {
-                let texts = column_indices.iter().map(|place| self.features[*place]).collect();
+                let texts = column_indices.iter().map(|index| self.features[*index]).collect();
                 self.for_search(Vec::new(), texts, Missing::Error)
             }
             None => {
@@ -181,24 +182,24 @@ impl Search for EntrySearch {
     }
 
     fn state_bytes(&self) -> usize {
-        let of = |grams: &Grams| {
-            grams.buckets().map_or(MAX_COUNTED_RUNS * (WORD_BYTES + MEAN_WORD_TEXT_BYTES), |places| 16 * places)
+        let counting_bytes = |grams: &Grams| {
+            grams.buckets().map_or(MAX_COUNTED_RUNS * (WORD_BYTES + MEAN_WORD_TEXT_BYTES), |buckets| 16 * buckets)
         };
-        self.entries.iter().filter_map(Entries::text).map(of).sum::<usize>() + 8 * self.sparse_width()
+        self.entries.iter().filter_map(Entries::text).map(counting_bytes).sum::<usize>() + 8 * self.sparse_width()
     }
 
     fn finish(&self, state: &EntryCounts) -> Result<(SelectedTable, Vec<ColumnNote>)> {
         let (mut notes, mut left_out) = (Vec::new(), false);
         let mut columns = self.selected.encoding().map_or(Vec::new(), |encoding| encoding.columns().to_vec());
-        for (at, (place, entries)) in self.column_indices.iter().zip(&self.entries).enumerate() {
-            let (name, mut entries) = (self.selected.column_name(*place), entries.clone());
+        for (search_index, (column_index, entries)) in self.column_indices.iter().zip(&self.entries).enumerate() {
+            let (name, mut entries) = (self.selected.column_name(*column_index), entries.clone());
             let inverse = |count: u64| 1.0 + ((1.0 + state.rows as f64) / (1.0 + count as f64)).ln();
             let tf_idf = entries.weighing == Weighting::TfIdf;
-            let text = state.words.get(at).zip(entries.text.as_ref());
-            if let Some((words, places)) = text.and_then(|(words, grams)| Some((words, grams.buckets()?))) {
+            let text = state.words.get(search_index).zip(entries.text.as_ref());
+            if let Some((words, buckets)) = text.and_then(|(words, grams)| Some((words, grams.buckets()?))) {
                 let counts = words.buckets.iter().filter(|_| tf_idf).map(|(count, _)| inverse(*count));
                 entries.factors = counts.collect();
-                entries.shape = SparseShape { width: places, longest: words.longest };
+                entries.shape = SparseShape { width: buckets, longest: words.longest };
             } else if let Some((words, grams)) = text {
                 // in a dense row, a word that occurs in one row only says nothing about other rows
                 let chosen = words.most_frequent(grams.features, if entries.is_dense() { 2 } else { 1 });
@@ -226,7 +227,7 @@ impl Search for EntrySearch {
                 let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
                 entries.factors = state.largest.iter().map(factor).collect();
             }
-            columns[*place].code = Code::Entries(entries);
+            columns[*column_index].code = Code::Entries(entries);
         }
         let mut encoding = Encoding::new(columns);
         if left_out && encoding.sparse().is_some() {
@@ -254,33 +255,38 @@ impl Fold<f64> for EntrySearch {
     fn step(&self, state: &mut EntryCounts, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
         let mut pieces = TextUnits::default();
         state.rows += block.len() as u64;
-        for (place, (words, column)) in state.words.iter_mut().zip(block.kept).enumerate() {
-            let Some(grams) = &self.entries[place].text else { continue };
+        for (search_index, (words, column)) in state.words.iter_mut().zip(block.kept_columns).enumerate() {
+            let Some(grams) = &self.entries[search_index].text else { continue };
             for (i, row) in block.rows.iter().enumerate() {
                 match column.is_null(i) {
                     false => match column.values() {
                         KeptValues::Text(texts) => words.add_text(grams, (*row, texts.text(i)), &mut pieces),
                         values => {
-                            let whole = values.integer(i);
-                            whole
+                            let integer = values.integer(i);
+                            integer
                                 .into_iter()
-                                .for_each(|whole| words.add_text(grams, (*row, &whole.to_string()), &mut pieces));
+                                .for_each(|integer| words.add_text(grams, (*row, &integer.to_string()), &mut pieces));
                         }
                     },
                     true if self.selected.missing == Missing::Indicator => {}
                     true => {
                         let remedy = "clean the data or choose `missing` indicator or `missing` drop";
-                        return Err(self.selected.category_error(self.column_indices[place], *row, "missing", remedy));
+                        return Err(self.selected.category_error(
+                            self.column_indices[search_index],
+                            *row,
+                            "missing",
+                            remedy,
+                        ));
                     }
                 }
             }
         }
         for row in block.x.chunks_exact(block.d.max(1)) {
-            let (places, values) = entries(row);
-            for (place, value) in places.iter().zip(values).filter(|(_, value)| **value != 0.0) {
-                let place = *place as usize;
-                state.counts.get_mut(place).into_iter().for_each(|count| *count += 1);
-                state.largest.get_mut(place).into_iter().for_each(|largest| *largest = largest.max(value.abs()));
+            let (indices, values) = entries(row);
+            for (index, value) in indices.iter().zip(values).filter(|(_, value)| **value != 0.0) {
+                let index = *index as usize;
+                state.counts.get_mut(index).into_iter().for_each(|count| *count += 1);
+                state.largest.get_mut(index).into_iter().for_each(|largest| *largest = largest.max(value.abs()));
             }
         }
         Ok(())
@@ -298,8 +304,8 @@ impl Table {
     pub fn entry_shapes(&self, encoding: &Encoding) -> Result<Vec<SparseShape>> {
         let mut shapes = Vec::new();
         let Some(columns) = EntryColumns::new(encoding.columns()) else { return Ok(shapes) };
-        for (at, column) in encoding.columns().iter().enumerate() {
-            let kind = self.schema().position(&column.name).map(|place| &self.schema().columns[place].kind);
+        for (index, column) in encoding.columns().iter().enumerate() {
+            let kind = self.schema().position(&column.name).map(|position| &self.schema().columns[position].kind);
             shapes.push(match (&column.code, kind) {
                 (_, Some(Kind::Sparse(shape))) => *shape,
                 (Code::Entries(entries), Some(Kind::Text)) if !entries.text().is_some_and(Grams::is_value) => {
@@ -310,9 +316,11 @@ impl Table {
                     let (mut cursor, mut buf) = (rows.open(rows.range())?, RowBuf::new(1024));
                     let (mut longest, mut row) = (0, EntryRow::default());
                     while cursor.next(&mut buf)? {
-                        let Some(KeptValues::Text(texts)) = buf.kept.first().map(|kept| kept.values()) else { break };
+                        let Some(KeptValues::Text(texts)) = buf.kept_columns.first().map(|kept| kept.values()) else {
+                            break;
+                        };
                         for i in 0..buf.rows.len() {
-                            longest = columns.count_entries(at, texts.text(i), &mut row).max(longest);
+                            longest = columns.count_entries(index, texts.text(i), &mut row).max(longest);
                         }
                     }
                     SparseShape { longest, ..entries.shape }

@@ -4,7 +4,7 @@ use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE_ROWS};
 use crate::schema::Kind;
-use crate::source::{ColumnView, Positions, Values};
+use crate::source::{ColumnView, RowIndices, Values};
 use crate::{Digest, Label, Real, labels};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ enum Lookup {
     Time(TimeReader, TimeCode),
     /// Index of each value in the effects, by the digest of its text.
     Effects(HashMap<u64, u32>, Effects),
-    Words(Box<EntryColumn>),
+    DenseEntries(Box<EntryColumn>),
     /// Nothing: sparse rows are computed by `EntryColumns`.
     None,
 }
@@ -56,8 +56,8 @@ impl Dictionary {
                 Label::Int(value) => _ = dictionary.texts.entry(value.to_string().into()).or_insert(code),
                 Label::Text(text) => {
                     // 007 and 7 are different values
-                    let whole = text.parse::<i64>().ok().filter(|whole| whole.to_string() == **text);
-                    whole.into_iter().for_each(|whole| _ = dictionary.integers.entry(whole).or_insert(code));
+                    let integer = text.parse::<i64>().ok().filter(|whole| whole.to_string() == **text);
+                    integer.into_iter().for_each(|whole| _ = dictionary.integers.entry(whole).or_insert(code));
                 }
                 Label::Bool(_) => {}
             }
@@ -68,7 +68,7 @@ impl Dictionary {
     fn code(&self, view: &ColumnView<'_>, row: usize) -> Option<usize> {
         let code = match category_value(view, row)? {
             CategoryValue::Text(text) => self.texts.get(text),
-            CategoryValue::Int(whole) => self.integers.get(&whole),
+            CategoryValue::Int(integer) => self.integers.get(&integer),
         };
         code.map(|code| *code as usize)
     }
@@ -87,15 +87,15 @@ impl Lookups {
             Code::Effects(effects) => {
                 Lookup::Effects(effects.values.iter().copied().zip(0..).collect(), effects.clone())
             }
-            Code::Entries(entries) if entries.is_dense() => Lookup::Words(Box::new(EntryColumn::new(column, 0))),
+            Code::Entries(entries) if entries.is_dense() => Lookup::DenseEntries(Box::new(EntryColumn::new(column, 0))),
             Code::Sparse(_) | Code::Entries(_) => Lookup::None,
         };
         let by_column = encoding.columns().iter().zip(kinds).map(lookup).collect();
         let mut first_features = Vec::with_capacity(encoding.columns().len());
-        let mut next = 0;
+        let mut next_feature = 0;
         for column in encoding.columns() {
-            first_features.push(next);
-            next += column.features();
+            first_features.push(next_feature);
+            next_feature += column.features();
         }
         let entries = EntryColumns::new(encoding.columns());
         Self { feature_names: encoding.names(), by_column, first_features, entries, encoding }
@@ -114,7 +114,7 @@ impl Lookups {
 }
 
 #[derive(Debug)]
-pub(crate) struct Expansion<T> {
+pub(crate) struct FeatureWriter<T> {
     lookups: Arc<Lookups>,
     /// Scaled 0 and scaled 1 of each feature.
     zeros: Vec<T>,
@@ -124,7 +124,7 @@ pub(crate) struct Expansion<T> {
     allow_missing: bool,
 }
 
-impl<T: Real> Expansion<T> {
+impl<T: Real> FeatureWriter<T> {
     pub(crate) fn new(lookups: Arc<Lookups>, affine: &Affine, allow_missing: bool) -> Self {
         let scaled =
             |value: f64| (0..lookups.feature_names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
@@ -140,14 +140,14 @@ impl<T: Real> Expansion<T> {
         &self,
         views: &[ColumnView<'_>],
         affine: &Affine,
-        (at, first): (Positions<'_>, u64),
+        (row_indices, first): (RowIndices<'_>, u64),
         unseen: &[AtomicU64],
         out: &mut [T],
     ) -> bool {
         let d = self.zeros.len();
         let rows = out.len() / d;
         if let Some(columns) = &self.lookups.entries {
-            return columns.write_rows(views, at, out, d, self.allow_missing);
+            return columns.write_rows(views, row_indices, out, d, self.allow_missing);
         }
         out.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&self.zeros));
         let columns =
@@ -158,7 +158,7 @@ impl<T: Real> Expansion<T> {
             let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
                 let mut computed = [T::default(); TILE_ROWS];
-                let numbers = affine.scaled_column(view, *start, at, &mut computed[..rows]);
+                let numbers = affine.scaled_column(view, *start, row_indices, &mut computed[..rows]);
                 for (row, number) in out.zip(numbers) {
                     row[*start] = *number;
                     indicator.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
@@ -167,25 +167,25 @@ impl<T: Real> Expansion<T> {
             }
             let (mut unseen_count, mut entries) = (0, EntryRow::default());
             for (i, row) in out.enumerate() {
-                let at = at.get(i);
+                let chunk_row = row_indices.get(i);
                 let feature = match lookup {
                     Lookup::Time(reader, code) => {
-                        let own = row[*start..].iter_mut().zip(*start..);
-                        let instant = reader.instant(view, at);
+                        let slots = row[*start..].iter_mut().zip(*start..);
+                        let instant = reader.instant(view, chunk_row);
                         if let Ok(Some(instant)) = instant {
-                            let own = own.zip(code.feature_values(instant));
-                            own.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
+                            let slots = slots.zip(code.feature_values(instant));
+                            slots.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
                             continue;
                         }
-                        own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
+                        slots.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
                         // NaN in the first feature: the caller repairs or rejects the row
                         row[*start] = T::from_f64(f64::NAN);
                         indicator.filter(|_| instant.is_ok()).into_iter().for_each(|missing| flag(row, missing));
                         continue;
                     }
-                    Lookup::Words(words) => {
-                        match words.text_entries(view, at, self.allow_missing, &mut entries) {
-                            Some(own) => own.iter().for_each(|(word, value)| {
+                    Lookup::DenseEntries(words) => {
+                        match words.text_entries(view, chunk_row, self.allow_missing, &mut entries) {
+                            Some(text_entries) => text_entries.iter().for_each(|(word, value)| {
                                 let feature = start + *word as usize;
                                 row[feature] = T::from_f64(affine.apply(feature, *value));
                             }),
@@ -193,22 +193,24 @@ impl<T: Real> Expansion<T> {
                         }
                         continue;
                     }
-                    _ if is_missing(view, at) => {
+                    _ if is_missing(view, chunk_row) => {
                         if indicator.is_none() && !self.allow_missing {
                             row[*start] = T::from_f64(f64::NAN);
                             continue;
                         }
                         indicator
                     }
-                    Lookup::Values(dictionary) => dictionary.code(view, at).map(|code| start + code),
-                    Lookup::Buckets(buckets) => category_value(view, at)
+                    Lookup::Values(dictionary) => dictionary.code(view, chunk_row).map(|code| start + code),
+                    Lookup::Buckets(buckets) => category_value(view, chunk_row)
                         .map(|value| start + (value.digest() % u64::from(*buckets).max(1)) as usize),
-                    Lookup::Effects(places, effects) => {
-                        let place = category_value(view, at).and_then(|value| places.get(&value.digest()));
-                        let own = place.map(|place| effects.for_row(*place as usize, first + at as u64));
-                        let own = own.into_iter().flatten().zip(*start..);
-                        own.for_each(|(effect, i)| row[i] = T::from_f64(affine.apply(i, *effect)));
-                        unseen_count += u64::from(place.is_none());
+                    Lookup::Effects(value_indices, effects) => {
+                        let value_index =
+                            category_value(view, chunk_row).and_then(|value| value_indices.get(&value.digest()));
+                        let row_effects =
+                            value_index.map(|index| effects.for_row(*index as usize, first + chunk_row as u64));
+                        let row_effects = row_effects.into_iter().flatten().zip(*start..);
+                        row_effects.for_each(|(effect, i)| row[i] = T::from_f64(affine.apply(i, *effect)));
+                        unseen_count += u64::from(value_index.is_none());
                         continue;
                     }
                     Lookup::Number | Lookup::None => None,

@@ -62,7 +62,7 @@ impl Default for Grams {
 impl fmt::Display for Grams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, shortest, longest, features, hashed } = self;
-        let name = UNIT_NAMES.iter().find(|(_, known)| known == unit).map_or("", |(name, _)| name);
+        let name = UNIT_NAMES.iter().find(|(_, candidate)| candidate == unit).map_or("", |(name, _)| name);
         let mut arguments = match unit {
             Unit::Word | Unit::Char => vec![shortest.to_string(), longest.to_string()],
             Unit::Spectrum => vec![shortest.to_string()],
@@ -101,7 +101,7 @@ impl FromStr for Grams {
 
 fn parse_grams(text: &str) -> Option<Grams> {
     let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
-    let (_, unit) = *UNIT_NAMES.iter().find(|(known, _)| *known == name.trim())?;
+    let (_, unit) = *UNIT_NAMES.iter().find(|(unit_name, _)| *unit_name == name.trim())?;
     let arguments = if rest.is_empty() { "" } else { rest.strip_prefix('(')?.strip_suffix(')')? };
     let (mut lengths, mut features, mut hashed) = (Vec::new(), DEFAULT_FEATURES, false);
     for argument in arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {

@@ -9,7 +9,7 @@
 
 use super::request::{Coding, EncodingRequest};
 use super::time::{Cycle, MIN_DAY_SPREAD, TimeSpan};
-use super::{ColumnNote, Role, TimeCode, Times};
+use super::{ColumnNote, Role, TimeCode, TimeFeatures};
 use crate::dates::{self, TimeForm};
 use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::SelectedTable};
 use std::{collections::HashSet, ops::Range, sync::Arc};
@@ -144,43 +144,43 @@ impl SelectedTable {
 
     fn mark_suspects(&self) -> Self {
         let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else { return self.clone() };
-        let numeric = |place: &usize| {
-            let kind = &self.table.schema().columns[self.features[*place]].kind;
-            request.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
+        let numeric = |index: &usize| {
+            let kind = &self.table.schema().columns[self.features[*index]].kind;
+            request.roles[*index] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
         };
-        let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
-        if places.is_empty() {
+        let indices: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
+        if indices.is_empty() {
             return self.clone();
         }
         // an error of this inspection is ignored: the next pass reports it
-        let integer_forms = self.inspect_rows(&places).unwrap_or_default();
+        let integer_forms = self.inspect_rows(&indices).unwrap_or_default();
         let is_only_feature = self.features.len() == 1;
-        let is_suspect = |place: usize, look: &IntegerForms| match look.is_row_counter() {
-            true => !is_only_feature && !request.named[place],
-            false => request.times != Times::None && look.is_suspect(),
+        let is_suspect = |index: usize, look: &IntegerForms| match look.is_row_counter() {
+            true => !is_only_feature && !request.named[index],
+            false => request.times != TimeFeatures::None && look.is_suspect(),
         };
         let mut roles = request.roles.clone();
-        let found = places.iter().zip(&integer_forms).filter(|(place, look)| is_suspect(**place, look));
-        found.for_each(|(place, _)| roles[*place] = Role::Suspect);
+        let suspects = indices.iter().zip(&integer_forms).filter(|(index, look)| is_suspect(**index, look));
+        suspects.for_each(|(index, _)| roles[*index] = Role::Suspect);
         if roles == request.roles {
             return if matches!(self.coding, Coding::Numeric(_)) { self.unencoded() } else { self.clone() };
         }
         Self { coding: Coding::Pending(Arc::new(EncodingRequest { roles, ..(**request).clone() })), ..self.clone() }
     }
 
-    /// Inspects the numeric columns `places` in a few rows of the table.
-    fn inspect_rows(&self, places: &[usize]) -> Result<Vec<IntegerForms>> {
-        let features = places.iter().map(|place| self.features[*place]).collect();
+    /// Inspects the numeric columns `indices` in a few rows of the table.
+    fn inspect_rows(&self, indices: &[usize]) -> Result<Vec<IntegerForms>> {
+        let features = indices.iter().map(|index| self.features[*index]).collect();
         let features_only = Self { weight: None, ..self.features_only() };
         let sample = Self { features, filter: None, missing: Missing::Mean, ..features_only };
         let source = sample.with_own_counter().rows::<f64>(Reading::default())?;
         let (Range { start, end }, (max_rows, parts), mut buffer) = (source.range(), INSPECTED_ROWS, RowBuf::new(256));
-        let mut integer_forms = vec![IntegerForms::default(); places.len()];
+        let mut integer_forms = vec![IntegerForms::default(); indices.len()];
         for part in 0..parts.min(end - start) {
             let [first, last] = [part, part + 1].map(|part| start + (end - start) * part / parts.min(end - start));
             let mut cursor = source.open(first..last.min(first + max_rows / parts))?;
             while cursor.next(&mut buffer)? {
-                for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
+                for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(indices.len())) {
                     let values = integer_forms.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
                     values.for_each(|(look, value)| look.add(*value, *row));
                 }

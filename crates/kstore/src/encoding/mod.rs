@@ -40,14 +40,14 @@ pub use entries::Entries;
 pub use entries::Weighting;
 #[doc(hidden)]
 pub use entry_search::{EntryCounts, EntrySearch};
-pub(crate) use expand::{Expansion, Lookups};
+pub(crate) use expand::{FeatureWriter, Lookups};
 pub use grams::Grams;
 #[doc(hidden)]
 pub use note::ColumnNote;
 pub use request::Categories;
 pub(crate) use request::{Coding, ColumnRequest, Role};
+pub use time::TimeFeatures;
 pub(crate) use time::TimeReader;
-pub use time::Times;
 #[doc(hidden)]
 pub use time::{Cycle, TimeCode};
 
@@ -155,12 +155,14 @@ impl CodedColumn {
     /// `user.effect`, `city=(missing)`.
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
-        let own: Box<dyn Iterator<Item = String> + '_> = match &self.code {
+        let names: Box<dyn Iterator<Item = String> + '_> = match &self.code {
             Code::Number => Box::new(std::iter::once(name.clone())),
             Code::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
             Code::Time(time) => Box::new(time.names(name)),
-            Code::Effects(effects) => Box::new(effects.outputs.iter().map(move |of| format!("{name}.effect{of}"))),
+            Code::Effects(effects) => {
+                Box::new(effects.outputs.iter().map(move |output| format!("{name}.effect{output}")))
+            }
             Code::Entries(entries) if entries.is_dense() => entries.names(name),
             Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) => {
                 let entries = move |what: &'static str| {
@@ -169,7 +171,7 @@ impl CodedColumn {
                 Box::new(entries("place").chain(entries("value")))
             }
         };
-        own.chain(self.missing.then(|| format!("{name}=(missing)")))
+        names.chain(self.missing.then(|| format!("{name}=(missing)")))
     }
 }
 
@@ -225,7 +227,7 @@ impl Encoding {
 
     pub(crate) fn column_of_feature(&self) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
-        columns.flat_map(|(place, column)| std::iter::repeat_n(place, column.features())).collect()
+        columns.flat_map(|(index, column)| std::iter::repeat_n(index, column.features())).collect()
     }
 
     /// Returns, for each feature, whether it is always 0 or 1: a value, a bucket, or an indicator
@@ -243,11 +245,11 @@ impl Encoding {
     /// Returns, for each feature, whether `excluded` is false for the code of its column; always
     /// true for indicators of missing values.
     fn mask_without(&self, excluded: impl Fn(&Code) -> bool) -> Vec<bool> {
-        let of = |column: &CodedColumn| {
-            let (own, such) = (column.code.features(), excluded(&column.code));
-            (0..column.features()).map(move |i| i >= own || !such)
+        let column_mask = |column: &CodedColumn| {
+            let (code_features, is_excluded) = (column.code.features(), excluded(&column.code));
+            (0..column.features()).map(move |i| i >= code_features || !is_excluded)
         };
-        self.columns.iter().flat_map(of).collect()
+        self.columns.iter().flat_map(column_mask).collect()
     }
 
     /// Returns the encoding for rows outside the fit: their effects are estimated from all rows.
@@ -321,7 +323,7 @@ impl Encoding {
     /// Returns the known types of its columns in text files.
     pub fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
         let number = || Some(ColumnType::Number(NumberForm { codes: true, ..NumberForm::default() }));
-        let of = move |code: &Code| match code {
+        let column_type = move |code: &Code| match code {
             Code::Number | Code::Time(TimeCode { form: TimeForm::HourMinute | TimeForm::YearMonthDay, .. }) => number(),
             Code::Values(values) => {
                 values.iter().any(|value| matches!(value, Label::Text(_))).then_some(ColumnType::Text)
@@ -331,7 +333,7 @@ impl Encoding {
             }
             Code::Sparse(_) | Code::Entries(_) => None,
         };
-        self.columns.iter().filter_map(move |column| Some((column.name.clone(), of(&column.code)?)))
+        self.columns.iter().filter_map(move |column| Some((column.name.clone(), column_type(&column.code)?)))
     }
 
     pub(crate) fn is_numeric(&self) -> bool {
@@ -344,13 +346,13 @@ impl Encoding {
             Label::Text(text) => 2 * text.len() + LOOKUP_BYTES,
             Label::Bool(_) | Label::Int(_) => 2 * LOOKUP_BYTES,
         };
-        let of = |column: &CodedColumn| match &column.code {
+        let code_bytes = |column: &CodedColumn| match &column.code {
             Code::Values(values) => values.iter().map(value).sum(),
             Code::Number | Code::Buckets(_) | Code::Time(_) | Code::Sparse(_) => 0,
             Code::Effects(effects) => effects.bytes(),
             Code::Entries(entries) => entries.bytes(),
         };
-        self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKUP_BYTES
+        self.columns.iter().map(code_bytes).sum::<usize>() + self.features() * LOOKUP_BYTES
     }
 
     /// Returns a description of the first fault, or `None` if the encoding is valid: values ascend,

@@ -1,6 +1,6 @@
 //! Requests for the encoding of columns, and the state of their encoding.
 
-use super::{Encoding, Entries, Grams, Lookups, Times, Weighting};
+use super::{Encoding, Entries, Grams, Lookups, TimeFeatures, Weighting};
 use crate::schema::Kind;
 use crate::select::Selection;
 use crate::sparse::SparseShape;
@@ -66,15 +66,15 @@ impl ColumnRequest<'_> {
     pub(super) fn counted_entries(&self, column: usize) -> Option<Entries> {
         let (_, grams) = self.counted_texts.iter().find(|(text, _)| *text == column)?;
         let default_weighting = if grams.is_value() { Weighting::None } else { Weighting::TfIdf };
-        let weighing = self.selection.weighting.unwrap_or(default_weighting);
-        Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighing))
+        let weighting = self.selection.weighting.unwrap_or(default_weighting);
+        Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighting))
     }
 
     pub(super) fn role(&self, table: &Table, column: usize) -> Role {
         let Selection { categories, sparse, .. } = self.selection;
         let text = matches!(categories, Categories::Few | Categories::All);
         // time columns become features, and text columns are searched for times
-        let times = self.selection.times != Times::None;
+        let times = self.selection.times != TimeFeatures::None;
         let text_times = times && *categories != Categories::None;
         match &table.schema().columns[column].kind {
             _ if self.category_set.contains(&column) => Role::Category,
@@ -128,7 +128,7 @@ pub(crate) struct EncodingRequest {
     /// For each feature column, its role, and whether it was named.
     pub(crate) roles: Vec<Role>,
     pub(crate) named: Vec<bool>,
-    pub(crate) times: Times,
+    pub(crate) times: TimeFeatures,
     pub(crate) hash: Option<u32>,
     pub(crate) limit: usize,
     pub(super) categories: Categories,

@@ -27,13 +27,13 @@ impl Table {
         }
         let columns = match &selection.categories {
             Categories::Named(names) => {
-                let places = self.schema().index_by_name();
-                let found: Vec<usize> = self
+                let index_by_name = self.schema().index_by_name();
+                let named_columns: Vec<usize> = self
                     .matching_columns(names)?
                     .iter()
-                    .filter_map(|name| places.get(name.as_str()).copied())
+                    .filter_map(|name| index_by_name.get(name.as_str()).copied())
                     .collect();
-                found.into_iter().filter(|column| !role_columns.contains(column)).collect()
+                named_columns.into_iter().filter(|column| !role_columns.contains(column)).collect()
             }
             _ => Vec::new(),
         };
@@ -83,33 +83,33 @@ impl Table {
             .counted_texts
             .iter()
             .filter_map(|(column, grams)| Some((*column, grams.buckets()?)))
-            .max_by_key(|(_, places)| *places);
-        if let Some((column, places)) = dense_buckets.filter(|(_, places)| *places > BUCKET_LIMIT as usize) {
+            .max_by_key(|(_, buckets)| *buckets);
+        if let Some((column, buckets)) = dense_buckets.filter(|(_, places)| *places > BUCKET_LIMIT as usize) {
             let expected = format!(
-                "its {places} hash buckets would be features of dense rows, because there are other features; set hash={BUCKET_LIMIT} \
+                "its {buckets} hash buckets would be features of dense rows, because there are other features; set hash={BUCKET_LIMIT} \
                  or fewer, or exclude the other features (`features`)"
             );
             return Err(self.wrong_type(column, &expected));
         }
-        let entries = |(place, column): (usize, &usize)| Some((place, request.counted_entries(*column)?.into_dense()));
+        let entries = |(index, column): (usize, &usize)| Some((index, request.counted_entries(*column)?.into_dense()));
         let counted = features.iter().enumerate().filter_map(entries).collect();
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
         // an excluding pattern names no column
         let takes = |text: &String| text != "*" && !text.starts_with('!');
         let lists_features = selection.features.iter().any(takes) && !selection.features.iter().any(|text| text == "*");
-        let asked = |(column, role): (&usize, &Role)| match role {
+        let is_named = |(column, role): (&usize, &Role)| match role {
             Role::Number => lists_features,
             // text that is only searched for times was not requested as a category
             _ => all && *role != Role::Time || selection.features.contains(name(column)),
         };
-        let named = features.iter().zip(&roles).map(asked).collect();
+        let named = features.iter().zip(&roles).map(is_named).collect();
         // a column that can be hashed should not become ten thousand features
         let limit = if all && selection.hash.is_none() { MAX_CLASS_LABELS } else { CATEGORY_LIMIT };
         let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
-        let Selection { hash, times, categories: wanted, .. } = selection.clone();
+        let Selection { hash, times, categories, .. } = selection.clone();
         let request =
-            Arc::new(EncodingRequest { roles, named, times, hash, limit, categories: wanted, counted_texts: counted });
+            Arc::new(EncodingRequest { roles, named, times, hash, limit, categories, counted_texts: counted });
         Ok(if numbers { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
     }
 
@@ -123,7 +123,7 @@ impl Table {
             );
         }
         let weighting = selection.weighting.unwrap_or_default();
-        let of = |column: &usize| {
+        let coded_column = |column: &usize| {
             let code = match (request.counted_entries(*column), self.schema().sparse_shape(*column)) {
                 (Some(entries), _) => Code::Entries(entries),
                 (None, Some(shape)) if weighting == Weighting::None => Code::Sparse(shape),
@@ -138,15 +138,16 @@ impl Table {
                 format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
             return Err(self.wrong_type(*sparse, &expected));
         }
-        Ok(features.iter().map(of).collect::<Option<_>>().filter(|_| selection.sparse))
+        Ok(features.iter().map(coded_column).collect::<Option<_>>().filter(|_| selection.sparse))
     }
 
     /// Resolves the columns of an encoding. A column may have any type whose values can be looked
     /// up.
     pub(crate) fn resolve_encoding(&self, encoding: &Encoding) -> Result<Vec<usize>> {
-        let places = self.schema().index_by_name();
-        let of = |coded: &CodedColumn| {
-            let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
+        let index_by_name = self.schema().index_by_name();
+        let column_index = |coded: &CodedColumn| {
+            let column =
+                *index_by_name.get(coded.name.as_str()).ok_or_else(|| self.no_such_column_error(&coded.name))?;
             let kind = &self.schema().columns[column].kind;
             let blank = self.parts().iter().all(|part| part.file.is_all_missing(column));
             match &coded.code {
@@ -199,7 +200,7 @@ impl Table {
             }
             Ok(column)
         };
-        encoding.columns().iter().map(of).collect()
+        encoding.columns().iter().map(column_index).collect()
     }
 }
 
@@ -207,7 +208,7 @@ impl SelectedTable {
     /// Returns the request for the columns whose values are not known; `None` if rows can be read.
     pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
         match &self.coding {
-            Coding::Pending(asked) => Some(asked),
+            Coding::Pending(request) => Some(request),
             _ => None,
         }
     }
@@ -273,15 +274,18 @@ impl SelectedTable {
     /// Names of columns that do not exist; patterns that match no feature column.
     #[doc(hidden)]
     pub fn features_of(&self, columns: &[String]) -> Result<Vec<String>> {
-        let (names, places) = (self.feature_names(), self.table.schema().index_by_name());
+        let (names, index_by_name) = (self.feature_names(), self.table.schema().index_by_name());
         let column_of_feature = self.encoding().map_or_else(|| (0..names.len()).collect(), Encoding::column_of_feature);
-        let mut found = Vec::new();
+        let mut matching = Vec::new();
         for column in self.table.matching_columns(columns)? {
-            let place = self.features.iter().position(|at| places.get(column.as_str()) == Some(at));
-            let own = |(name, owner): (&String, &usize)| (Some(*owner) == place).then(|| name.clone());
-            found.extend(names.iter().zip(&column_of_feature).filter_map(own));
+            let index = self
+                .features
+                .iter()
+                .position(|feature_column| index_by_name.get(column.as_str()) == Some(feature_column));
+            let owned_name = |(name, owner): (&String, &usize)| (Some(*owner) == index).then(|| name.clone());
+            matching.extend(names.iter().zip(&column_of_feature).filter_map(owned_name));
         }
-        if found.is_empty() { Err(self.table.no_such_column(&columns.join(","))) } else { Ok(found) }
+        if matching.is_empty() { Err(self.table.no_such_column_error(&columns.join(","))) } else { Ok(matching) }
     }
 
     /// Returns a selection of the same features for other rows: the same columns, and the same
@@ -289,22 +293,22 @@ impl SelectedTable {
     #[doc(hidden)]
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
-        let known = |encoding| Selection {
+        let encoded_selection = |encoding| Selection {
             features: features.clone(),
             categories: Categories::None,
             encoding: Some(Arc::new(encoding)),
             ..Selection::default()
         };
         match &self.coding {
-            Coding::Numeric(_) => known(Encoding::numeric(&features)),
-            Coding::Encoded(coded, _) => known(coded.encoding.clone().for_new_rows()),
-            Coding::Pending(asked) => {
+            Coding::Numeric(_) => encoded_selection(Encoding::numeric(&features)),
+            Coding::Encoded(coded, _) => encoded_selection(coded.encoding.clone().for_new_rows()),
+            Coding::Pending(request) => {
                 let text =
-                    |(place, entries): &(usize, Entries)| Some(format!("{}:{}", features[*place], entries.text()?));
+                    |(index, entries): &(usize, Entries)| Some(format!("{}:{}", features[*index], entries.text()?));
                 let (text, weighing) =
-                    (asked.counted_texts.iter().filter_map(text).collect(), asked.counted_texts.first());
+                    (request.counted_texts.iter().filter_map(text).collect(), request.counted_texts.first());
                 let weighting = weighing.map(|(_, entries)| entries.weighting());
-                let (categories, hash, times) = (asked.categories.clone(), asked.hash, asked.times);
+                let (categories, hash, times) = (request.categories.clone(), request.hash, request.times);
                 Selection { features, categories, hash, times, text, weighting, ..Selection::default() }
             }
         }

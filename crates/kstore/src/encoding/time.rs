@@ -19,7 +19,7 @@ use std::f64::consts::TAU;
 /// Features of a column of dates or times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", rename_all = "lowercase")]
-pub enum Times {
+pub enum TimeFeatures {
     /// No features: the column is omitted. If the column is named, its feature is the stored
     /// number. Text remains text.
     None,
@@ -30,7 +30,7 @@ pub enum Times {
     Cyclic,
 }
 
-impl Times {
+impl TimeFeatures {
     /// All values, in the order of messages.
     #[doc(hidden)]
     pub const ALL: [Self; 3] = [Self::None, Self::Position, Self::Cyclic];
@@ -49,12 +49,12 @@ impl Times {
     }
 }
 
-impl TryFrom<String> for Times {
+impl TryFrom<String> for TimeFeatures {
     type Error = Error;
     fn try_from(name: String) -> Result<Self> {
         let expected = || format!("choose {}", Self::ALL.map(Self::name).join(", "));
-        let found = Self::ALL.into_iter().find(|times| times.name() == name);
-        found.ok_or_else(|| Error::Syntax { what: "`times`", text: name, expected: expected() })
+        let times = Self::ALL.into_iter().find(|times| times.name() == name);
+        times.ok_or_else(|| Error::Syntax { what: "`times`", text: name, expected: expected() })
     }
 }
 
@@ -236,12 +236,12 @@ impl TimeSpan {
     }
 
     pub(super) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
-        let spread = |at: usize| self.phases[at][1] - self.phases[at][0];
-        let through = |(at, cycle): &(usize, Cycle)| match form {
+        let spread = |index: usize| self.phases[index][1] - self.phases[index][0];
+        let through = |(index, cycle): &(usize, Cycle)| match form {
             // the length of an interval has no phase in the day
             TimeForm::Elapsed | TimeForm::HourMinute => false,
-            TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MIN_DAY_SPREAD,
-            _ => self.max_days - self.min_days >= cycle.period_days() && spread(*at) >= MIN_SPREAD,
+            TimeForm::OfDay => *cycle == Cycle::Hour && spread(*index) >= MIN_DAY_SPREAD,
+            _ => self.max_days - self.min_days >= cycle.period_days() && spread(*index) >= MIN_SPREAD,
         };
         Cycle::ALL.into_iter().enumerate().filter(through).map(|(_, cycle)| cycle).collect()
     }
@@ -271,9 +271,9 @@ impl TimeSpans {
         }
     }
 
-    pub(crate) fn add_stored(&mut self, value: i64, per_day: i64, of: TimeForm) {
+    pub(crate) fn add_stored(&mut self, value: i64, per_day: i64, stored_form: TimeForm) {
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
-            *span = span.filter(|_| form == of);
+            *span = span.filter(|_| form == stored_form);
             span.iter_mut().for_each(|span| span.add(Instant::from_stored(value, per_day)));
         }
     }
@@ -308,7 +308,7 @@ impl TimeSpans {
     /// Returns the earliest and the latest time in ISO 8601; `None` if the column holds no times.
     pub(crate) fn range(&self) -> Option<(String, String)> {
         let (form, span) = self.matching_forms().next()?;
-        let shown = |days: f64| dates::format_instant(Instant::from_days(days), form);
-        Some((shown(span.min_days), shown(span.max_days)))
+        let format_days = |days: f64| dates::format_instant(Instant::from_days(days), form);
+        Some((format_days(span.min_days), format_days(span.max_days)))
     }
 }

@@ -182,7 +182,7 @@ fn array_with_nulls(
         OutputValues::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
         OutputValues::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
         OutputValues::Kept(column) => {
-            let nulls = column.valid().map(|valid| NullBuffer::from(&valid[rows.clone()]));
+            let nulls = column.validity().map(|valid| NullBuffer::from(&valid[rows.clone()]));
             array_with_nulls(&column.values().as_output(), rows, nulls)?
         }
         OutputValues::Sparse(v) => Arc::new(entry_lists(v, rows)?),
@@ -190,13 +190,13 @@ fn array_with_nulls(
 }
 
 fn entry_lists(column: &SparseColumn, rows: Range<usize>) -> Result<ListArray, ArrowError> {
-    let SparseRows { starts, indices: places, values } = column.rows();
+    let SparseRows { starts, indices, values } = column.rows();
     let (first, last) = (starts[rows.start], starts[rows.end]);
     let offset =
         |start: &usize| i32::try_from(start - first).map_err(|_| ArrowError::OffsetOverflowError(start - first));
     let offsets: Vec<i32> = starts[rows.start..=rows.end].iter().map(offset).collect::<Result<_, _>>()?;
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt32Array::from(places[first..last].to_vec())),
+        Arc::new(UInt32Array::from(indices[first..last].to_vec())),
         Arc::new(Float64Array::from(values[first..last].to_vec())),
     ];
     let entries = StructArray::try_new(entry_fields(), columns, None)?;

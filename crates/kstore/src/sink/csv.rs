@@ -21,8 +21,8 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
 }
 
 impl CsvRows {
-    fn write_separator(&self, place: usize, out: &mut Vec<u8>) {
-        if place > 0 {
+    fn write_separator(&self, index: usize, out: &mut Vec<u8>) {
+        if index > 0 {
             out.push(self.delimiter);
         }
     }
@@ -31,8 +31,8 @@ impl CsvRows {
 impl RowFormat for CsvRows {
     fn header(&self, columns: &[OutputColumn], _rows: u64) -> Vec<u8> {
         let mut line = Vec::new();
-        for (place, column) in columns.iter().enumerate() {
-            self.write_separator(place, &mut line);
+        for (index, column) in columns.iter().enumerate() {
+            self.write_separator(index, &mut line);
             write_text(&column.name, self.delimiter, &mut line);
         }
         line.push(b'\n');
@@ -48,9 +48,9 @@ impl RowFormat for CsvRows {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let start = out.len();
-        for (place, column) in batch.iter().enumerate() {
-            self.write_separator(place, out);
-            write_field(column, row, columns[place].time.as_ref(), self.delimiter, out);
+        for (index, column) in batch.iter().enumerate() {
+            self.write_separator(index, out);
+            write_field(column, row, columns[index].time.as_ref(), self.delimiter, out);
         }
         if out.len() == start {
             // an empty line is not a row

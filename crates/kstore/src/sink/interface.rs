@@ -22,12 +22,12 @@ pub trait Sink: Send {
 }
 
 /// Starts a file with these columns.
-pub type CreateSink = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
+pub type CreateFn = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FormatWriter {
     pub(crate) supports: fn(&OutputColumn) -> bool,
-    pub(crate) create: CreateSink,
+    pub(crate) create: CreateFn,
 }
 
 /// Name of standard output, to which CSV is written.
@@ -52,9 +52,9 @@ pub(super) fn write_error(path: &Path, error: impl std::error::Error + Send + Sy
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(error) = cause {
         if let Some(system) = error.downcast_ref::<io::Error>() {
-            let own = |number: i32| io::Error::from_raw_os_error(number);
+            let os_error = |number: i32| io::Error::from_raw_os_error(number);
             let other = || io::Error::new(system.kind(), system.to_string());
-            return Error::io("write", path)(system.raw_os_error().map_or_else(other, own));
+            return Error::io("write", path)(system.raw_os_error().map_or_else(other, os_error));
         }
         cause = error.source();
     }

@@ -22,7 +22,7 @@ pub(crate) mod svmlight;
 pub use column::OutputColumn;
 pub(crate) use column::kept_kind;
 pub(crate) use interface::FormatWriter;
-pub use interface::{CreateSink, STDOUT, Sink};
+pub use interface::{CreateFn, STDOUT, Sink};
 pub use kpass::{OutputKind, OutputValues};
 
 use crate::source::{self, Format};
@@ -34,8 +34,8 @@ fn by_extension(path: &Path) -> Result<(&'static Format, FormatWriter)> {
     let format = source::by_extension(named).and_then(|format| Some((format, format.writer?)));
     format.ok_or_else(|| {
         let writable = source::formats().into_iter().filter(|format| format.writer.is_some());
-        let known = source::list_extensions(writable.map(|format| format.extensions), "and");
-        Error::UnknownFormat { path: path.to_path_buf(), known: format!("and writes {known}") }
+        let extensions = source::list_extensions(writable.map(|format| format.extensions), "and");
+        Error::UnknownFormat { path: path.to_path_buf(), known: format!("and writes {extensions}") }
     })
 }
 

@@ -98,7 +98,7 @@ fn push_value(element: Element, column: &OutputValues<'_>, row: usize, bytes: &m
 
 /// Returns the header of an array of `rows` by `columns`, always [`HEADER_BYTES`] long.
 fn header(element: Element, rows: u64, columns: usize) -> Vec<u8> {
-    let name = TYPES.iter().find(|(_, known)| *known == element).map_or("", |(name, _)| name);
+    let name = TYPES.iter().find(|(_, candidate)| *candidate == element).map_or("", |(name, _)| name);
     let shape = if columns == 1 { format!("({rows},)") } else { format!("({rows}, {columns})") };
     let text = format!("{{'descr': '<{name}', 'fortran_order': False, 'shape': {shape}, }}");
     let mut bytes = MAGIC.to_vec();

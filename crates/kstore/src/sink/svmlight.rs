@@ -24,10 +24,10 @@ pub(crate) fn supports(column: &OutputColumn) -> bool {
 }
 
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let place = |name: &str| {
+    let position_of = |name: &str| {
         columns.iter().rposition(|column| column.name == name && !matches!(column.kind, OutputKind::Sparse(_)))
     };
-    RowSink::create(path, columns, SvmlightRows { label: place(TARGET_COLUMN), query: place(QUERY_COLUMN) })
+    RowSink::create(path, columns, SvmlightRows { label: position_of(TARGET_COLUMN), query: position_of(QUERY_COLUMN) })
 }
 
 impl RowFormat for SvmlightRows {
@@ -52,9 +52,9 @@ impl RowFormat for SvmlightRows {
             write_number(&batch[query], row, out);
         }
         let mut first = 1;
-        let is_role = |place: usize| [self.label, self.query].contains(&Some(place));
-        for (place, column) in batch.iter().enumerate().filter(|(place, _)| !is_role(*place)) {
-            match columns[place].kind {
+        let is_role = |index: usize| [self.label, self.query].contains(&Some(index));
+        for (index, column) in batch.iter().enumerate().filter(|(place, _)| !is_role(*place)) {
+            match columns[index].kind {
                 OutputKind::Sparse(shape) => {
                     write_entries(column, row, first, out);
                     first += shape.width;
@@ -89,9 +89,9 @@ impl RowFormat for SvmlightRows {
 fn write_entries(column: &OutputValues<'_>, row: usize, first: usize, out: &mut Vec<u8>) {
     match column {
         OutputValues::Sparse(rows) => {
-            let (places, values) = rows.rows().row(row);
-            for (place, value) in places.iter().zip(values) {
-                write_formatted(format_args!(" {}:", first + *place as usize), out);
+            let (indices, values) = rows.rows().row(row);
+            for (index, value) in indices.iter().zip(values) {
+                write_formatted(format_args!(" {}:", first + *index as usize), out);
                 write_float(*value, out);
             }
         }

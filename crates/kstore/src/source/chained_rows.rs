@@ -153,7 +153,7 @@ impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
         (buf.class_labels, buf.group_labels) = (None, None);
         buf.classes.clear();
         buf.groups.clear();
-        buf.kept.clear();
+        buf.kept_columns.clear();
         Ok(!buf.rows.is_empty())
     }
 }

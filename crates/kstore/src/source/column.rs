@@ -13,7 +13,7 @@
 use super::arrow_values::list_items;
 use super::data_type::{column_kind, element_type};
 use super::load_error::LoadError;
-use super::{ColumnView, Element, Strided, Values, sparse_entries};
+use super::{ColumnView, Element, StridedColumn, Values, sparse_entries};
 use crate::Error;
 use crate::arrow::array::{Array, ArrayRef, RecordBatch};
 use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
@@ -88,8 +88,10 @@ impl Layout {
         {
             let shape = shapes_by_name.get(field.name()).copied().filter(|shape| shape.is_valid());
             let shape = shape.map_or_else(|| measure(root), Ok)?;
-            if let Some(at) = self.locations.iter().position(|place| place.root == root).filter(|_| shape.is_valid()) {
-                self.schema.columns[at].kind = Kind::Sparse(shape);
+            if let Some(column) =
+                self.locations.iter().position(|location| location.root == root).filter(|_| shape.is_valid())
+            {
+                self.schema.columns[column].kind = Kind::Sparse(shape);
                 self.sparse_shapes[root] = Some(shape);
             }
         }
@@ -101,8 +103,8 @@ impl Layout {
         let metadata: Option<PandasMetadata> = metadata.and_then(|text| serde_json::from_str(text).ok());
         let names = metadata.into_iter().flat_map(|pandas| pandas.index_columns);
         // a pandas index that only counts the rows is described in the metadata and is not a column
-        let places = names.filter_map(|name| self.schema.position(name.as_str()?));
-        self.schema.row_labels = places.collect();
+        let row_labels = names.filter_map(|name| self.schema.position(name.as_str()?));
+        self.schema.row_labels = row_labels.collect();
         self
     }
 
@@ -185,7 +187,7 @@ impl LoadedColumn {
             Self::Sparse(rows) => Some(ColumnView { values: Values::Sparse(rows.rows()), nulls: None }),
             Self::Lists { element, width, bytes, nulls } => {
                 let (offset, stride) = (item * element.size(), width * element.size());
-                let values = Values::Strided(Strided { bytes, element: *element, offset, stride });
+                let values = Values::Strided(StridedColumn { bytes, element: *element, offset, stride });
                 Some(ColumnView { values, nulls: nulls.get(item).and_then(Option::as_ref) })
             }
         }

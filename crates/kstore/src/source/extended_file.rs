@@ -4,7 +4,8 @@
 use super::shared_file::BLOCK_BYTES;
 use super::union_schema::{columns_by_key, convert, is_read_alike};
 use super::{
-    BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, Positions, TableFile, TextReading, Values, arrow_values,
+    BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, RowIndices, TableFile, TextReading, Values,
+    arrow_values,
 };
 use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
@@ -124,12 +125,14 @@ impl ExtendedFile {
             columns_by_key(file.metadata().schema).map(|(key, _)| key).zip(0..).collect();
         let origin = |(key, column): (_, &Column)| match positions.get(&key) {
             None => Origin::Added(AddedColumn::Missing(column.kind.clone())),
-            Some(at) if is_read_alike(&stored[*at].kind, &column.kind) => Origin::Stored(*at),
-            Some(at) => Origin::Converted(*at),
+            Some(index) if is_read_alike(&stored[*index].kind, &column.kind) => Origin::Stored(*index),
+            Some(index) => Origin::Converted(*index),
         };
         let origins: Vec<Origin> = columns_by_key(schema).map(origin).collect();
-        let in_order =
-            origins.iter().enumerate().all(|(at, origin)| matches!(origin, Origin::Stored(own) if *own == at));
+        let in_order = origins
+            .iter()
+            .enumerate()
+            .all(|(index, origin)| matches!(origin, Origin::Stored(stored_index) if *stored_index == index));
         if in_order && origins.len() == stored.len() {
             return Arc::clone(file);
         }
@@ -140,7 +143,7 @@ impl ExtendedFile {
     /// Returns the file's columns that some columns need.
     fn stored_columns(&self, columns: &[usize]) -> Vec<usize> {
         let stored_column = |column: &usize| match self.origins[*column] {
-            Origin::Stored(at) | Origin::Converted(at) => Some(at),
+            Origin::Stored(index) | Origin::Converted(index) => Some(index),
             Origin::Added(_) => None,
         };
         columns.iter().filter_map(stored_column).collect()
@@ -166,7 +169,7 @@ impl TableFile for ExtendedFile {
 
     fn is_all_missing(&self, column: usize) -> bool {
         match &self.origins[column] {
-            Origin::Stored(at) | Origin::Converted(at) => self.file.is_all_missing(*at),
+            Origin::Stored(index) | Origin::Converted(index) => self.file.is_all_missing(*index),
             Origin::Added(added) => {
                 matches!(added, AddedColumn::Integer(None) | AddedColumn::Text(None) | AddedColumn::Missing(_))
             }
@@ -200,7 +203,7 @@ impl TableFile for ExtendedFile {
     fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
         let all = std::iter::once(0..self.metadata().rows).collect();
         let added = match &self.origins[column] {
-            Origin::Stored(at) => return self.file.candidate_rows(*at, condition),
+            Origin::Stored(index) => return self.file.candidate_rows(*index, condition),
             Origin::Converted(_) => return all,
             Origin::Added(added) => added.repeat(1),
         };
@@ -219,8 +222,8 @@ impl TableFile for ExtendedFile {
             let mut next = || cursor_index.next().unwrap_or_default();
             Ok(match &self.origins[*column] {
                 Origin::Stored(_) => OpenColumn::Stored(next()),
-                Origin::Converted(at) => {
-                    OpenColumn::Converted { position: (next(), *at), column: *column, array: None }
+                Origin::Converted(index) => {
+                    OpenColumn::Converted { position: (next(), *index), column: *column, array: None }
                 }
                 Origin::Added(AddedColumn::Numbers { file, path, start }) => {
                     let cursor = file.open(&[0], rows.start + start..rows.end + start, bytes_read)?;
@@ -253,17 +256,17 @@ impl OpenColumn<'_> {
     fn advance(&mut self, extended: &ExtendedFile, file: &BoxedCursor<'_>, chunk: usize, first: u64) -> Result<()> {
         match self {
             // at the end, the file has no column to view
-            Self::Converted { position: (place, at), column, array: made } if chunk > 0 => {
+            Self::Converted { position: (cursor_index, file_column), column, array: made } if chunk > 0 => {
                 let Column { name, kind } = &extended.schema.columns[*column];
                 // the kind of a column without values is a guess and must not convert values that
                 // appear later
-                let from = if extended.file.is_all_missing(*at) {
+                let from = if extended.file.is_all_missing(*file_column) {
                     &Kind::Text
                 } else {
-                    &extended.file.metadata().schema.columns[*at].kind
+                    &extended.file.metadata().schema.columns[*file_column].kind
                 };
-                *made = Some(convert(&file.view(*place)?, chunk, from, kind).map_err(|at| {
-                    let (path, row) = (extended.path.clone(), first + at as u64);
+                *made = Some(convert(&file.view(*cursor_index)?, chunk, from, kind).map_err(|chunk_row| {
+                    let (path, row) = (extended.path.clone(), first + chunk_row as u64);
                     let (line, column) = (extended.line(row), name.clone());
                     let value = format!("a value that does not fit {kind}, the type of the column in other files");
                     let remedy = "write the column with the same type in all files, or exclude it with `features`";
@@ -288,7 +291,7 @@ impl OpenColumn<'_> {
                     }
                     let (have, take) = (values.len(), (chunk - values.len()).min(*rows - *used));
                     values.resize(have + take, 0.0);
-                    cursor.view(0)?.load(Positions::From(*used), &mut values[have..]);
+                    cursor.view(0)?.load(RowIndices::From(*used), &mut values[have..]);
                     *used += take;
                 }
             }
@@ -307,8 +310,8 @@ struct ExtendedCursor<'a> {
 
 impl ExtendedCursor<'_> {
     fn advance_columns(&mut self, rows: usize) -> Result<()> {
-        let Self { extended: of, file, columns, row } = self;
-        columns.iter_mut().try_for_each(|column| column.advance(of, file, rows, *row))?;
+        let Self { extended, file, columns, row } = self;
+        columns.iter_mut().try_for_each(|column| column.advance(extended, file, rows, *row))?;
         *row += rows as u64;
         Ok(())
     }
@@ -332,7 +335,7 @@ impl FileCursor for ExtendedCursor<'_> {
 
     fn view(&self, index: usize) -> Result<ColumnView<'_>> {
         let array = match &self.columns[index] {
-            OpenColumn::Stored(place) => return self.file.view(*place),
+            OpenColumn::Stored(cursor_index) => return self.file.view(*cursor_index),
             OpenColumn::Numbers { values, .. } => {
                 return Ok(ColumnView { values: Values::from_slice(values), nulls: None });
             }

@@ -4,7 +4,7 @@ use super::remote::RemoteFile;
 use super::view::{ColumnView, Element};
 use super::{TextOptions, TextReading};
 use crate::registry::RegistryEntry;
-use crate::sink::{CreateSink, FormatWriter, OutputColumn};
+use crate::sink::{CreateFn, FormatWriter, OutputColumn};
 use crate::{Result, condition::BoundCondition, schema::Schema};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -181,7 +181,7 @@ impl Format {
 
     /// Makes this format writable: `supports` returns whether a file can hold a column, `create`
     /// starts a file.
-    pub const fn writable(self, supports: fn(&OutputColumn) -> bool, create: CreateSink) -> Self {
+    pub const fn writable(self, supports: fn(&OutputColumn) -> bool, create: CreateFn) -> Self {
         Self { writer: Some(FormatWriter { supports, create }), ..self }
     }
 }

@@ -29,17 +29,17 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         return Err(table.file.malformed(detail));
     }
     drop(first);
-    let (mut columns, mut places) = (Vec::<(String, InferredType)>::new(), HashMap::<String, usize>::new());
+    let (mut columns, mut index_by_name) = (Vec::<(String, InferredType)>::new(), HashMap::<String, usize>::new());
     table.index_rows(start, |_, line| {
         for (name, value) in parse_object(line)? {
             let value_type = infer_type(&value, &options.missing_words);
-            let place = places.get(&*name).copied().unwrap_or_else(|| {
-                places.insert(name.to_string(), columns.len());
+            let index = index_by_name.get(&*name).copied().unwrap_or_else(|| {
+                index_by_name.insert(name.to_string(), columns.len());
                 columns.push((name.to_string(), InferredType::Missing));
                 columns.len() - 1
             });
-            let before = columns[place].1;
-            columns[place].1 = before.combine(value_type).ok_or_else(|| {
+            let before = columns[index].1;
+            columns[index].1 = before.combine(value_type).ok_or_else(|| {
                 let remedy = "write all values of a column with one type";
                 RowError::new(type_name(before), type_name(value_type), remedy).in_column(&name)
             })?;

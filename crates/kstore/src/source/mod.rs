@@ -4,8 +4,8 @@
 //! To add a format: write one file that implements [`TableFile`] and [`FileCursor`] and has a
 //! [`Format`], and add one line to `FORMATS` in `registry.rs`, behind a feature of its own. For a
 //! format of another crate, call [`register`]. Formats that store columns return Arrow buffers,
-//! formats that store rows return [`Strided`] views of the bytes they read; everything above this
-//! interface treats both the same.
+//! formats that store rows return [`StridedColumn`] views of the bytes they read; everything above
+//! this interface treats both the same.
 
 mod arrow_values;
 mod chained_rows;
@@ -66,4 +66,4 @@ pub(crate) use sparse_entries::SPARSE_KEY;
 pub use text::NumberForm;
 pub use text::{ColumnType, TextOptions, TextReading};
 pub(crate) use text::{SparseRule, is_marked_number};
-pub use view::{ColumnView, Element, Positions, Strided, Values};
+pub use view::{ColumnView, Element, RowIndices, StridedColumn, Values};

@@ -13,7 +13,7 @@
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
 use super::shared_file::{SharedFile, copy_to_temporary};
-use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, Positions, TARGET_COLUMN, TableFile, Values};
+use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, RowIndices, TARGET_COLUMN, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY_BYTES, MAX_COLUMNS, SparseColumn, SparseShape};
@@ -69,8 +69,10 @@ impl Archive {
         match &letters[..] {
             b"csr" => Ok(()),
             other => {
-                let found = String::from_utf8_lossy(other).into_owned();
-                Err(self.file.malformed(format!("its matrix is in {found:?} format instead of csr; {SAVE_HINT}")))
+                let stored_format = String::from_utf8_lossy(other).into_owned();
+                Err(self
+                    .file
+                    .malformed(format!("its matrix is in {stored_format:?} format instead of csr; {SAVE_HINT}")))
             }
         }
     }
@@ -85,7 +87,7 @@ impl Archive {
         let numbers =
             bytes.get(data..).filter(|bytes| rows == 2 && bytes.len() >= 2 * element.size()).ok_or_else(wrong)?;
         let view = ColumnView { values: Values::from_bytes(numbers, element), nulls: None };
-        let number = |at: usize| view.integer(at).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
+        let number = |index: usize| view.integer(index).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
         let [rows, width] = [number(0)?, number(1)?];
         if width > MAX_COLUMNS as u64 || rows > i64::MAX as u64 {
             let detail = format!("a matrix of {rows} x {width}; at most {MAX_COLUMNS} columns are supported");
@@ -187,9 +189,9 @@ impl NpzFile {
     /// Reads the directory, the headers of the arrays, and the row positions to find the longest
     /// row.
     fn from_file(path: &Path, file: File) -> Result<Self> {
-        let place = file.try_clone().and_then(|file| SharedFile::local(path, NAME, file));
-        let place = place.map_err(Error::io("read", path))?;
-        place.catch_panic(|| Self::parse(place.clone(), file))?
+        let shared_file = file.try_clone().and_then(|file| SharedFile::local(path, NAME, file));
+        let shared_file = shared_file.map_err(Error::io("read", path))?;
+        shared_file.catch_panic(|| Self::parse(shared_file.clone(), file))?
     }
 
     fn parse(file: SharedFile, zip: File) -> Result<Self> {
@@ -243,7 +245,7 @@ impl NpzFile {
     fn row_starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
         let view = indptr.read(rows.start..rows.end + 1, buffer)?;
-        let start = |at: usize| view.integer(at).and_then(|start| u64::try_from(start).ok());
+        let start = |index: usize| view.integer(index).and_then(|start| u64::try_from(start).ok());
         let starts: Option<Vec<u64>> = (0..count).map(start).collect();
         let is_valid = |starts: &Vec<u64>| {
             starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts[count - 1] <= self.data.header.rows
@@ -303,19 +305,19 @@ impl NpzCursor<'_> {
         let items = starts[0]..starts[starts.len() - 1];
         let indices = indices.read(items.clone(), first)?;
         self.values.resize((items.end - items.start) as usize, 0.0);
-        data.read(items.clone(), second)?.load(Positions::From(0), &mut self.values);
+        data.read(items.clone(), second)?.load(RowIndices::From(0), &mut self.values);
         for (row, ends) in (self.remaining.start..).zip(starts.windows(2)) {
-            let [start, end] = [ends[0], ends[1]].map(|at| (at - items.start) as usize);
-            self.sparse_rows.push_row(|at| indices.entry_index(at), &self.values[start..end], start, false).map_err(
-                |value| Error::BadValue {
+            let [start, end] = [ends[0], ends[1]].map(|entry| (entry - items.start) as usize);
+            self.sparse_rows
+                .push_row(|entry| indices.entry_index(entry), &self.values[start..end], start, false)
+                .map_err(|value| Error::BadValue {
                     path: self.npz.file.path().to_path_buf(),
                     row,
                     line: None,
                     column: "x".to_string(),
                     value,
                     remedy: "sort and merge its entries with X.sum_duplicates(), and save it again",
-                },
-            )?;
+                })?;
         }
         Ok(())
     }
@@ -338,7 +340,7 @@ impl FileCursor for NpzCursor<'_> {
         if let Some(y) = &self.y {
             self.labels.resize(starts.len() - 1, 0.0);
             let view = y.read(self.remaining.start..end, &mut self.buffers[0])?;
-            view.load(Positions::From(0), &mut self.labels);
+            view.load(RowIndices::From(0), &mut self.labels);
         }
         self.remaining.start = end;
         Ok(starts.len() - 1)

@@ -118,28 +118,28 @@ impl TableFile for BatchTable {
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        Ok(Box::new(BatchCursor { table: self, chunk: LoadedColumns::new(&self.layout, columns), left: rows }))
+        Ok(Box::new(BatchCursor { table: self, chunk: LoadedColumns::new(&self.layout, columns), remaining: rows }))
     }
 }
 
 struct BatchCursor<'a> {
     table: &'a BatchTable,
     chunk: LoadedColumns,
-    left: Range<u64>,
+    remaining: Range<u64>,
 }
 
 impl FileCursor for BatchCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        if self.left.is_empty() {
+        if self.remaining.is_empty() {
             return Ok(0);
         }
-        let (table, first) = (self.table, self.left.start);
+        let (table, first) = (self.table, self.remaining.start);
         let index = table.starts.partition_point(|start| *start <= first) - 1;
-        let rows = (self.left.end.min(table.starts[index + 1]) - first).min(CHUNK_ROWS) as usize;
+        let rows = (self.remaining.end.min(table.starts[index + 1]) - first).min(CHUNK_ROWS) as usize;
         let batch = table.batches[index].slice((first - table.starts[index]) as usize, rows);
         let batch = batch.project(&self.chunk.roots).map_err(|error| malformed(error.to_string()))?;
         self.chunk.load_batch(&table.layout, &batch, first, (Path::new(NAME), NAME))?;
-        self.left.start += rows as u64;
+        self.remaining.start += rows as u64;
         Ok(rows)
     }
 

@@ -115,9 +115,9 @@ fn detect_format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Form
     format.ok_or_else(|| match unsupported::describe_unsupported(name, start) {
         Some(detail) => Error::malformed(path, "a table", detail),
         None => {
-            let known =
+            let formats =
                 format!("{}, and text files with other names from standard input, -", list_known_extensions("and"));
-            Error::UnknownFormat { path: path.to_path_buf(), known }
+            Error::UnknownFormat { path: path.to_path_buf(), known: formats }
         }
     })
 }

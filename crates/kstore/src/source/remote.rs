@@ -129,8 +129,8 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
         return Err(not_found(hint));
     };
     match (store.find)(&path.to_string_lossy()).map_err(or_interrupted)? {
-        found if found.is_empty() => Err(not_found("; no object has this address: check it and its folder")),
-        found => Ok(found),
+        objects if objects.is_empty() => Err(not_found("; no object has this address: check it and its folder")),
+        objects => Ok(objects),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Opening a file therefore reads such a column once, unless the metadata state both numbers, as in
 //! files that kmill writes. Every row is checked against both numbers when it is read.
 
-use super::Positions;
+use super::RowIndices;
 use super::arrow_values::{self, list_items};
 use super::data_type::{column_kind, element_type};
 use super::load_error::LoadError;
@@ -49,7 +49,7 @@ pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result
         .first()
         .and_then(|indices| arrow_values::array_view(indices))
         .ok_or_else(|| not_sparse(array))?;
-    let largest = (starts[0]..starts[array.len()]).filter_map(|at| indices.integer(at)).max();
+    let largest = (starts[0]..starts[array.len()]).filter_map(|entry| indices.integer(entry)).max();
     let width = largest.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     *shape = shape.union(SparseShape { width, longest });
@@ -71,12 +71,12 @@ pub(super) fn load_sparse(array: &dyn Array, shape: SparseShape) -> Result<Spars
         if array.is_null(row) {
             return Err(invalid("missing".to_string()));
         }
-        if entries.null_count() > 0 && (bounds[0]..bounds[1]).any(|at| entries.is_null(at)) {
+        if entries.null_count() > 0 && (bounds[0]..bounds[1]).any(|entry| entries.is_null(entry)) {
             return Err(invalid("a row with a missing entry".to_string()));
         }
         row_values.resize(bounds[1] - bounds[0], 0.0);
-        values.load(Positions::From(bounds[0]), &mut row_values);
-        column.push_row(|at| indices.entry_index(at), &row_values, bounds[0], true).map_err(invalid)?;
+        values.load(RowIndices::From(bounds[0]), &mut row_values);
+        column.push_row(|entry| indices.entry_index(entry), &row_values, bounds[0], true).map_err(invalid)?;
     }
     Ok(column)
 }

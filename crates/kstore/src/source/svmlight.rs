@@ -18,7 +18,7 @@ use super::text::{
     CHUNK_BYTES, CHUNK_ROWS, LineScanner, RowError, TextChunk, TextFormat, TextOptions, TextTable, parse_number,
     quoted, slots,
 };
-use super::{ColumnView, Element, Format, QUERY_COLUMN, Strided, TableFile, Values};
+use super::{ColumnView, Element, Format, QUERY_COLUMN, StridedColumn, TableFile, Values};
 use crate::rows::grow;
 use crate::schema::{Column, Kind};
 use crate::sink::svmlight as sink;
@@ -47,9 +47,9 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let (_, start) = table.first_block()?;
     table.index_rows(start, |row, line| {
         let mut entries = 0;
-        let line = parse_row(line, zero_based, |place, _| {
-            let within = usize::try_from(place).ok().filter(|place| *place < max_columns);
-            let width = 1 + within.ok_or_else(|| too_wide(max_columns, place))?;
+        let line = parse_row(line, zero_based, |column, _| {
+            let within = usize::try_from(column).ok().filter(|place| *place < max_columns);
+            let width = 1 + within.ok_or_else(|| too_wide(max_columns, column))?;
             entries += 1;
             shape = shape.union(SparseShape { width, longest: entries });
             Ok(())
@@ -87,9 +87,9 @@ struct RowPrefix<'a> {
 impl RowPrefix<'_> {
     /// Returns the group, in a file in which every row has a group.
     fn parse_group(&self) -> Result<f64, RowError> {
-        let found = self.group.unwrap_or_default();
-        let wrong = || RowError::new("qid: and an integer of at most 53 bits", quoted(found), "correct the line");
-        parse_number::<i64>(found)
+        let group = self.group.unwrap_or_default();
+        let wrong = || RowError::new("qid: and an integer of at most 53 bits", quoted(group), "correct the line");
+        parse_number::<i64>(group)
             .filter(|query| query.unsigned_abs() <= 1 << 53)
             .map(|query| query as f64)
             .ok_or_else(wrong)
@@ -118,7 +118,7 @@ fn parse_row<'a>(
         let wrong = || RowError::new("index:value", quoted(word), "correct the line");
         let index = parse_index(index).ok_or_else(wrong)?;
         let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(wrong)?;
-        let Some(place) = index.checked_sub(u64::from(!zero_based)) else {
+        let Some(column) = index.checked_sub(u64::from(!zero_based)) else {
             let remedy = "if indices start at 0, set `zero_based`";
             return Err(RowError::new("indices from 1 on", "0", remedy));
         };
@@ -127,7 +127,7 @@ fn parse_row<'a>(
             return Err(RowError::new("ascending indices", found, "sort the line's entries and remove duplicates"));
         }
         last = Some(index);
-        entry(place, value)?;
+        entry(column, value)?;
     }
     Ok(prefix)
 }
@@ -141,8 +141,8 @@ fn parse_float(text: &[u8]) -> Result<f64, RowError> {
     parse_number(text).ok_or_else(|| RowError::new("a number", quoted(text), "correct the line"))
 }
 
-fn too_wide(most: usize, place: u64) -> RowError {
-    let found = format!("feature {} of the row", place.saturating_add(1));
+fn too_wide(most: usize, column: u64) -> RowError {
+    let found = format!("feature {} of the row", column.saturating_add(1));
     let remedy = "raise `width`, or omit it to use the largest index of the file";
     RowError::new(format!("at most {most} features"), found, remedy)
 }
@@ -242,9 +242,9 @@ impl TextChunk for SvmlightChunk {
         let line = match &mut self.features {
             Features::Sparse(rows) => {
                 let width = rows.shape().width;
-                let line = parse_row(line, self.zero_based, |place, value| {
-                    let within = u32::try_from(place).ok().filter(|place| (*place as usize) < width);
-                    rows.push_entry(within.ok_or_else(|| too_wide(width, place))?, parse_float(value)?);
+                let line = parse_row(line, self.zero_based, |column, value| {
+                    let within = u32::try_from(column).ok().filter(|place| (*place as usize) < width);
+                    rows.push_entry(within.ok_or_else(|| too_wide(width, column))?, parse_float(value)?);
                     Ok(())
                 })?;
                 rows.end_row();
@@ -252,9 +252,9 @@ impl TextChunk for SvmlightChunk {
             }
             Features::Dense { width, slots, rows } => {
                 let row = grow(rows, *width);
-                parse_row(line, self.zero_based, |place, value| {
-                    let slot = usize::try_from(place).ok().and_then(|place| slots.get(place));
-                    if let Some(slot) = slot.ok_or_else(|| too_wide(slots.len(), place))? {
+                parse_row(line, self.zero_based, |column, value| {
+                    let slot = usize::try_from(column).ok().and_then(|place| slots.get(place));
+                    if let Some(slot) = slot.ok_or_else(|| too_wide(slots.len(), column))? {
                         row[*slot] = parse_float(value)?;
                     }
                     Ok(())
@@ -276,7 +276,12 @@ impl TextChunk for SvmlightChunk {
             (None, Features::Sparse(rows)) => Values::Sparse(rows.rows()),
             (None, Features::Dense { width, slots, rows }) => {
                 let (offset, stride) = (slots[column]? * VALUE_BYTES, width * VALUE_BYTES);
-                Values::Strided(Strided { bytes: bytemuck::cast_slice(rows), element: Element::F64, offset, stride })
+                Values::Strided(StridedColumn {
+                    bytes: bytemuck::cast_slice(rows),
+                    element: Element::F64,
+                    offset,
+                    stride,
+                })
             }
         };
         Some(ColumnView { values, nulls: None })

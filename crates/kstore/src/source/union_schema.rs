@@ -11,7 +11,7 @@
 //! | no such column | anything | the type in the other file; missing in the first |
 //! | anything | a type that cannot be combined with it | a column that cannot be read |
 
-use super::{ColumnView, Positions, TableFile, by_extension, missing_values};
+use super::{ColumnView, RowIndices, TableFile, by_extension, missing_values};
 use crate::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, UInt64Array};
 use crate::arrow::datatypes::DataType;
 use crate::schema::{Column, Kind, Schema};
@@ -40,60 +40,60 @@ pub(crate) fn union_schema(
 ) -> Result<(Schema, Option<String>)> {
     let any_rows = files.iter().any(|(_, file)| file.metadata().rows > 0);
     let files: Vec<_> = files.iter().filter(|(_, file)| !any_rows || file.metadata().rows > 0).collect();
-    let (mut columns, mut places, mut row_labels) = (Vec::<MergedColumn<'_>>::new(), HashMap::new(), Vec::new());
+    let (mut columns, mut index_by_key, mut row_labels) = (Vec::<MergedColumn<'_>>::new(), HashMap::new(), Vec::new());
     let (mut notes, mut label) = (Vec::new(), None);
     for (path, file) in &files {
         let schema = file.metadata().schema;
         let matrix = by_extension(path).is_some_and(|format| format.is_matrix() || format.is_labelled());
-        let (own, others) = (schema.columns.len(), columns.len());
-        if own != others && others > 0 && (by_position || matrix || !file.has_column_names()) {
+        let (count, expected) = (schema.columns.len(), columns.len());
+        if count != expected && expected > 0 && (by_position || matrix || !file.has_column_names()) {
             let difference = format!(
-                "it has {own} columns instead of {others}, and they are matched by position; give both files the same number (`width` in svmlight files)"
+                "it has {count} columns instead of {expected}, and they are matched by position; give both files the same number (`width` in svmlight files)"
             );
             let (first, second) = (files[0].0.to_path_buf(), path.to_path_buf());
             return Err(Error::SchemaMismatch { first, second, difference });
         }
-        for (at, (key, new)) in columns_by_key(schema).enumerate() {
-            let place = *places.entry(key).or_insert(columns.len());
-            if place == columns.len() {
+        for (index, (key, new)) in columns_by_key(schema).enumerate() {
+            let union_index = *index_by_key.entry(key).or_insert(columns.len());
+            if union_index == columns.len() {
                 columns.push(MergedColumn { column: new.clone(), first_path: None, file_count: 0 });
             }
             let MergedColumn { column: Column { name, kind }, first_path: first, file_count: files } =
-                &mut columns[place];
+                &mut columns[union_index];
             *files += 1;
-            if schema.row_labels.contains(&at) && !row_labels.contains(&place) {
-                row_labels.push(place);
+            if schema.row_labels.contains(&index) && !row_labels.contains(&union_index) {
+                row_labels.push(union_index);
             }
-            if schema.label == Some(at) {
-                label = Some(place);
+            if schema.label == Some(index) {
+                label = Some(union_index);
             }
-            if file.is_all_missing(at) {
+            if file.is_all_missing(index) {
                 continue;
             }
             let Some(first) = first else {
                 (*kind, *first) = (new.kind.clone(), Some(*path));
                 continue;
             };
-            let wide = wider(kind, &new.kind);
-            if wide.as_ref().is_none_or(|wide| *wide == Kind::Text && *kind != new.kind) {
+            let wider_kind = wider(kind, &new.kind);
+            if wider_kind.as_ref().is_none_or(|wide| *wide == Kind::Text && *kind != new.kind) {
                 let what = format!("{kind} in {} and {} in {}", first.display(), new.kind, path.display());
-                let how = if wide.is_some() { "is read as text" } else { "cannot be read" };
+                let how = if wider_kind.is_some() { "is read as text" } else { "cannot be read" };
                 notes.push(format!("column {name} {how}: it holds {what}"));
-                *kind = wide.unwrap_or(Kind::Other(what));
-            } else if let Some(wide) = wide {
-                *kind = wide;
+                *kind = wider_kind.unwrap_or(Kind::Other(what));
+            } else if let Some(wider_kind) = wider_kind {
+                *kind = wider_kind;
             }
         }
     }
     for MergedColumn { column: Column { name, kind }, file_count: count, .. } in &mut columns {
-        let (all, without) = (files.len(), files.len() - *count);
+        let (all, files_without) = (files.len(), files.len() - *count);
         match kind {
-            _ if without == 0 => continue,
+            _ if files_without == 0 => continue,
             // a sparse row cannot be missing
             Kind::Sparse(_) => *kind = Kind::Other("sparse rows in some files and nothing in others".to_string()),
             _ => {}
         }
-        notes.push(format!("files without column {name}: {without} of {all}; it is missing in their rows"));
+        notes.push(format!("files without column {name}: {files_without} of {all}; it is missing in their rows"));
     }
     let more = notes.len().saturating_sub(1);
     let note = notes.into_iter().next().map(|first| match more {
@@ -111,7 +111,7 @@ pub(crate) fn mixed_text_columns<'s>(files: &[(&Path, &Arc<dyn TableFile>)], uni
             columns
                 .iter()
                 .enumerate()
-                .any(|(at, own)| own.name == name && own.kind.is_numeric() && !file.is_all_missing(at))
+                .any(|(index, column)| column.name == name && column.kind.is_numeric() && !file.is_all_missing(index))
         };
         files.iter().any(|(_, file)| is_other(file))
     };
@@ -170,8 +170,8 @@ fn is_same_time_type(a: &DataType, b: &DataType) -> bool {
 }
 
 /// Returns whether values of both kinds are read the same way.
-pub(super) fn is_read_alike(own: &Kind, table: &Kind) -> bool {
-    own == table || matches!((own, table), (Kind::Sparse(_), Kind::Sparse(_)))
+pub(super) fn is_read_alike(file_kind: &Kind, table: &Kind) -> bool {
+    file_kind == table || matches!((file_kind, table), (Kind::Sparse(_), Kind::Sparse(_)))
 }
 
 /// Converts the rows of a column to a wider kind, or to the kind of a column that has no values in
@@ -181,7 +181,7 @@ pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind
     let factor = match (from, to) {
         (Kind::Float { .. } | Kind::Int { .. }, Kind::Float { .. }) => {
             let mut numbers = vec![0.0; rows];
-            view.load(Positions::From(0), &mut numbers);
+            view.load(RowIndices::From(0), &mut numbers);
             return Ok(Arc::new(Float64Array::new(numbers.into(), nulls)));
         }
         (from, Kind::Text) if from.is_numeric() => {
@@ -194,13 +194,13 @@ pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind
             return value.map_or_else(|| Ok(missing_values(rows, to)), Err);
         }
     };
-    let whole = |row: usize| if view.is_null(row) { Some(0) } else { view.integer(row)?.checked_mul(factor) };
+    let scaled_integer = |row: usize| if view.is_null(row) { Some(0) } else { view.integer(row)?.checked_mul(factor) };
     if let Kind::Int { signed: false, .. } = to {
-        let value = |row: usize| whole(row).and_then(|whole| u64::try_from(whole).ok()).ok_or(row);
+        let value = |row: usize| scaled_integer(row).and_then(|whole| u64::try_from(whole).ok()).ok_or(row);
         let values = (0..rows).map(value).collect::<Result<Vec<u64>, usize>>()?;
         return Ok(Arc::new(UInt64Array::new(values.into(), nulls)));
     }
-    let value = |row: usize| whole(row).and_then(|whole| i64::try_from(whole).ok()).ok_or(row);
+    let value = |row: usize| scaled_integer(row).and_then(|whole| i64::try_from(whole).ok()).ok_or(row);
     let values = (0..rows).map(value).collect::<Result<Vec<i64>, usize>>()?;
     Ok(Arc::new(Int64Array::new(values.into(), nulls)))
 }
@@ -209,9 +209,9 @@ pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind
 fn csv_text(view: &ColumnView<'_>, row: usize, from: &Kind) -> Option<String> {
     let is_present = !view.is_null(row);
     match (from, view.integer(row).filter(|_| is_present)) {
-        (Kind::Time(time), Some(whole)) => Some(dates::format_stored(i64::try_from(whole).ok()?, time)),
-        (Kind::Bool, Some(whole)) => Some((whole != 0).to_string()),
-        (_, Some(whole)) => Some(whole.to_string()),
+        (Kind::Time(time), Some(integer)) => Some(dates::format_stored(i64::try_from(integer).ok()?, time)),
+        (Kind::Bool, Some(integer)) => Some((integer != 0).to_string()),
+        (_, Some(integer)) => Some(integer.to_string()),
         (_, None) => Some(view.number(row)).filter(|number| is_present && !number.is_nan()).map(|n| format!("{n:?}")),
     }
 }

@@ -26,14 +26,14 @@ type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// The rows of a chunk that are read.
 #[derive(Clone, Copy, Debug)]
-pub enum Positions<'a> {
+pub enum RowIndices<'a> {
     /// Consecutive rows from this one on.
     From(usize),
     /// The rows with these numbers.
     At(&'a [u32]),
 }
 
-impl<'a> Positions<'a> {
+impl<'a> RowIndices<'a> {
     /// Returns the row of the chunk at position `i`.
     #[inline(always)]
     pub fn get(self, i: usize) -> usize {
@@ -55,7 +55,7 @@ impl<'a> Positions<'a> {
 
 /// A column inside row-major bytes: the value of row `i` starts at `offset + i * stride`.
 #[derive(Clone, Copy, Debug)]
-pub struct Strided<'a> {
+pub struct StridedColumn<'a> {
     /// Bytes of the chunk.
     pub bytes: &'a [u8],
     /// Type of the values.
@@ -70,7 +70,7 @@ pub struct Strided<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
     /// Numbers, and booleans of one byte each.
-    Strided(Strided<'a>),
+    Strided(StridedColumn<'a>),
     /// Booleans.
     Bool(&'a BooleanArray),
     /// Texts.
@@ -89,7 +89,7 @@ impl<'a> Values<'a> {
 
     /// Wraps contiguous numbers, given as bytes.
     pub(crate) fn from_bytes(bytes: &'a [u8], element: Element) -> Self {
-        Self::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
+        Self::Strided(StridedColumn { bytes, element, offset: 0, stride: element.size() })
     }
 }
 
@@ -108,19 +108,19 @@ impl<'a> ColumnView<'a> {
         self.nulls.is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Reads the rows `at` as numbers: null, text and bytes become NaN, true becomes 1, a sparse
-    /// row becomes its value of largest magnitude.
+    /// Reads the rows `row_indices` as numbers: null, text and bytes become NaN, true becomes 1, a
+    /// sparse row becomes its value of largest magnitude.
     #[inline]
-    pub fn load(&self, at: Positions<'_>, out: &mut [f64]) {
+    pub fn load(&self, row_indices: RowIndices<'_>, out: &mut [f64]) {
         match self.values {
-            Values::Strided(v) => v.load(at, out),
-            Values::Bool(v) => fill_by_row(at, out, |row| f64::from(u8::from(v.value(row)))),
+            Values::Strided(v) => v.load(row_indices, out),
+            Values::Bool(v) => fill_by_row(row_indices, out, |row| f64::from(u8::from(v.value(row)))),
             Values::Text(_) | Values::Binary(_) => out.fill(f64::NAN),
-            Values::Sparse(v) => fill_by_row(at, out, |row| v.largest_magnitude(row)),
+            Values::Sparse(v) => fill_by_row(row_indices, out, |row| v.largest_magnitude(row)),
         }
         if let Some(nulls) = self.nulls {
             for (i, out) in out.iter_mut().enumerate() {
-                if nulls.is_null(at.get(i)) {
+                if nulls.is_null(row_indices.get(i)) {
                     *out = f64::NAN;
                 }
             }
@@ -130,7 +130,7 @@ impl<'a> ColumnView<'a> {
     /// Returns the value in `row` as a number, converted like [`Self::load`].
     pub fn number(&self, row: usize) -> f64 {
         let mut value = [0.0];
-        self.load(Positions::From(row), &mut value);
+        self.load(RowIndices::From(row), &mut value);
         value[0]
     }
 
@@ -167,14 +167,14 @@ impl<'a> ColumnView<'a> {
 }
 
 #[inline(always)]
-fn convert_slice<V: Copy>(values: &[V], at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
-    match at {
-        Positions::From(start) => {
+fn convert_slice<V: Copy>(values: &[V], row_indices: RowIndices<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
+    match row_indices {
+        RowIndices::From(start) => {
             for (out, value) in out.iter_mut().zip(&values[start..]) {
                 *out = convert(*value);
             }
         }
-        Positions::At(list) => {
+        RowIndices::At(list) => {
             for (out, row) in out.iter_mut().zip(list) {
                 *out = convert(values[*row as usize]);
             }
@@ -183,13 +183,13 @@ fn convert_slice<V: Copy>(values: &[V], at: Positions<'_>, out: &mut [f64], conv
 }
 
 #[inline(always)]
-fn fill_by_row(at: Positions<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
+fn fill_by_row(row_indices: RowIndices<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
     for (i, out) in out.iter_mut().enumerate() {
-        *out = value(at.get(i));
+        *out = value(row_indices.get(i));
     }
 }
 
-impl<'a> Strided<'a> {
+impl<'a> StridedColumn<'a> {
     /// Returns the values without conversion if they have this type and are contiguous.
     pub(crate) fn contiguous<V: bytemuck::Pod>(self, element: Element) -> Option<&'a [V]> {
         let is_contiguous = self.element == element && self.stride == size_of::<V>();
@@ -203,28 +203,28 @@ impl<'a> Strided<'a> {
     }
 
     #[inline(always)]
-    fn load_as<V: bytemuck::Pod>(&self, at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
+    fn load_as<V: bytemuck::Pod>(&self, row_indices: RowIndices<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
         match self.contiguous(self.element) {
-            Some(values) => convert_slice(values, at, out, convert),
-            None => fill_by_row(at, out, |row| convert(self.value(row))),
+            Some(values) => convert_slice(values, row_indices, out, convert),
+            None => fill_by_row(row_indices, out, |row| convert(self.value(row))),
         }
     }
 
     #[inline]
-    fn load(&self, at: Positions<'_>, out: &mut [f64]) {
+    fn load(&self, row_indices: RowIndices<'_>, out: &mut [f64]) {
         match self.element {
-            Element::F16 => self.load_as(at, out, |bits| F16::from_bits(bits).to_f64()),
-            Element::F32 => self.load_as(at, out, |v: f32| v.into()),
-            Element::F64 => self.load_as(at, out, |v| v),
-            Element::I8 => self.load_as(at, out, |v: i8| v.into()),
-            Element::I16 => self.load_as(at, out, |v: i16| v.into()),
-            Element::I32 => self.load_as(at, out, |v: i32| v.into()),
-            Element::I64 => self.load_as(at, out, |v: i64| v as f64),
-            Element::U8 => self.load_as(at, out, |v: u8| v.into()),
-            Element::U16 => self.load_as(at, out, |v: u16| v.into()),
-            Element::U32 => self.load_as(at, out, |v: u32| v.into()),
-            Element::U64 => self.load_as(at, out, |v: u64| v as f64),
-            Element::Bool => self.load_as(at, out, |v: u8| f64::from(u8::from(v != 0))),
+            Element::F16 => self.load_as(row_indices, out, |bits| F16::from_bits(bits).to_f64()),
+            Element::F32 => self.load_as(row_indices, out, |v: f32| v.into()),
+            Element::F64 => self.load_as(row_indices, out, |v| v),
+            Element::I8 => self.load_as(row_indices, out, |v: i8| v.into()),
+            Element::I16 => self.load_as(row_indices, out, |v: i16| v.into()),
+            Element::I32 => self.load_as(row_indices, out, |v: i32| v.into()),
+            Element::I64 => self.load_as(row_indices, out, |v: i64| v as f64),
+            Element::U8 => self.load_as(row_indices, out, |v: u8| v.into()),
+            Element::U16 => self.load_as(row_indices, out, |v: u16| v.into()),
+            Element::U32 => self.load_as(row_indices, out, |v: u32| v.into()),
+            Element::U64 => self.load_as(row_indices, out, |v: u64| v as f64),
+            Element::Bool => self.load_as(row_indices, out, |v: u8| f64::from(u8::from(v != 0))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, Strided, TableFile, Values};
+use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, StridedColumn, TableFile, Values};
 use kstore::{Reading, Result, RowBuf, RowSource, Table};
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl FileCursor for EarlyCursor {
         Ok(std::mem::take(&mut self.left))
     }
     fn view(&self, _: usize) -> Result<ColumnView<'_>> {
-        let strided = Strided { bytes: &[0; 8 * GIVEN], element: Element::F64, offset: 0, stride: 8 };
+        let strided = StridedColumn { bytes: &[0; 8 * GIVEN], element: Element::F64, offset: 0, stride: 8 };
         Ok(ColumnView { values: Values::Strided(strided), nulls: None })
     }
 }

@@ -105,8 +105,10 @@ fn outcome<T: Real>(path: &Path, selection: &Selection) -> Result<String, String
         while cursor.next(&mut buf)? {
             whole.push(&buf.block(&RowSource::shape(&rows)));
             match kept.is_empty() {
-                true => kept.clone_from(&buf.kept),
-                false => kept.iter_mut().zip(&buf.kept).for_each(|(kept, more)| kept.append(more, 0..more.len())),
+                true => kept.clone_from(&buf.kept_columns),
+                false => {
+                    kept.iter_mut().zip(&buf.kept_columns).for_each(|(kept, more)| kept.append(more, 0..more.len()))
+                }
             }
         }
         // the stored value of a missing entry is arbitrary

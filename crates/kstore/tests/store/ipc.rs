@@ -10,7 +10,7 @@ use kstore::arrow::datatypes::{
 };
 use kstore::arrow::ipc::CompressionType;
 use kstore::arrow::ipc::writer::StreamWriter;
-use kstore::encoding::Times;
+use kstore::encoding::TimeFeatures;
 use kstore::source::ipc::IpcFile;
 use kstore::{Error, Kind, Label, OutputColumn, OutputKind, OutputValues, Reading, RowSource, Selection, Table, sink};
 use proptest::prelude::*;
@@ -120,7 +120,7 @@ fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
 
 /// Reads the value of a column in a row; returns NaN if it is reported as missing.
 fn cell(path: &Path, column: &str, row: u64) -> f64 {
-    let selection = Selection { rows: Some(row..row + 1), times: Times::None, ..only(&[column]) };
+    let selection = Selection { rows: Some(row..row + 1), times: TimeFeatures::None, ..only(&[column]) };
     match all(path, &selection) {
         Ok(whole) => whole.x[0],
         Err(Error::BadValue { value, row: at, .. }) if value == "missing" && at == row => f64::NAN,
@@ -158,7 +158,7 @@ fn times_that_are_not_wanted_as_such_are_numbers_where_they_are_named() {
     let time: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, 6]));
     let x: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0]));
     write_ipc(&path, &[batch(&[("time", time), ("x", Arc::clone(&x))])], None);
-    let numbers = |selection| Selection { times: Times::None, ..selection };
+    let numbers = |selection| Selection { times: TimeFeatures::None, ..selection };
     assert_eq!(all(&path, &numbers(Selection::default())).unwrap().x, [1.0, 2.0]);
     assert_eq!(all(&path, &numbers(only(&["time", "x"]))).unwrap().x, [5.0, 1.0, 6.0, 2.0]);
     let other = folder.path().join("b.arrow");
@@ -329,7 +329,7 @@ fn a_mapped_column_is_used_in_place() {
     assert_eq!(map.column::<f64>(1, "x").unwrap(), [2.0, 3.0, 4.0]);
     let block = map.column::<f32>(1, "v").unwrap();
     assert_eq!(block, (3..12).map(|i| i as f32).collect::<Vec<_>>());
-    assert!(map.mapped().bytes().as_ptr_range().contains(&block.as_ptr().cast()));
+    assert!(map.mapped_file().bytes().as_ptr_range().contains(&block.as_ptr().cast()));
     assert!(matches!(map.column::<f32>(1, "x"), Err(Error::WrongType { .. })));
     assert!(matches!(map.column::<f32>(1, "w"), Err(Error::NoSuchColumn { .. })));
     assert!(map.column::<f64>(2, "x").unwrap_err().to_string().contains("2 batches"));

@@ -16,12 +16,12 @@ fn missing_values_are_known_whatever_the_order_of_the_parts() {
     let mut joined = whole.clone();
     joined.append(&holed, 0..2);
     joined.append(&whole, 0..2);
-    assert_eq!((joined.len(), joined.valid()), (6, Some(&[true, true, false, true, true, true][..])));
+    assert_eq!((joined.len(), joined.validity()), (6, Some(&[true, true, false, true, true, true][..])));
     joined.clear();
     joined.append(&holed, 1..1);
     joined.append(&whole, 0..2);
     assert_eq!(joined, whole);
-    assert!(whole.valid().is_none() && holed.is_null(0) && !holed.is_null(1));
+    assert!(whole.validity().is_none() && holed.is_null(0) && !holed.is_null(1));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn an_integer_beyond_int64_keeps_its_digits() {
     let rows = Table::from_batches(vec![rows]).unwrap().select(&selection).unwrap();
     let (rows, mut buf) = (rows.rows::<f64>(Reading::default()).unwrap(), RowBuf::new(2));
     assert!(rows.open(0..2).unwrap().next(&mut buf).unwrap());
-    let column = &buf.kept[0];
+    let column = &buf.kept_columns[0];
     assert_eq!(*column.values(), KeptValues::U64(vec![7, u64::MAX]));
     let error = column.cast(OutputKind::F64).unwrap_err();
     assert_eq!(

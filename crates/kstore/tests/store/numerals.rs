@@ -3,7 +3,7 @@
 use crate::categories::coded_of;
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::{Code, ColumnNote, Cycle, Encoding, TimeCode, TimeForm, Times};
+use kstore::encoding::{Code, ColumnNote, Cycle, Encoding, TimeCode, TimeFeatures, TimeForm};
 use kstore::key::{Purpose, Stream};
 use kstore::{Missing, Reading, SelectedTable, Selection, Table};
 use std::f64::consts::TAU;
@@ -111,9 +111,9 @@ fn ordinary_whole_numbers_stay_what_they_are() {
         assert_eq!(code(folder.path(), column, &usual), Some(Code::Number), "{name}");
     }
     assert!(matches!(code(folder.path(), &time, &usual), Some(Code::Time(_))));
-    let raw = Selection { times: Times::None, ..usual.clone() };
+    let raw = Selection { times: TimeFeatures::None, ..usual.clone() };
     assert_eq!(code(folder.path(), &time, &raw), Some(Code::Number));
-    let position = Selection { times: Times::Position, ..usual };
+    let position = Selection { times: TimeFeatures::Position, ..usual };
     let Some(Code::Time(time)) = code(folder.path(), &time, &position) else { panic!("no time") };
     assert!(time.cycles.is_empty());
 }

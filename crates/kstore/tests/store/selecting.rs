@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::condition::parse_rows;
-use kstore::encoding::Times;
+use kstore::encoding::TimeFeatures;
 use kstore::{
     Categories, Condition, Error, KeptValues, Label, LabelCodes, Missing, MissingTarget, OutputColumn, OutputKind,
     Reading, RowBuf, RowSource, Scaler, Selection, Table,
@@ -82,7 +82,7 @@ fn a_pattern_for_all_has_no_clock_that_is_not_wanted_and_a_name_with_a_mark_is_a
     let (_folder, path) = table(&[("time", time), ("!a", numbers.clone()), ("a", numbers)]);
     let table = Table::open(&[path]).unwrap();
     let features = |list: &[&str]| {
-        let selection = Selection { features: names(list), times: Times::None, ..Selection::default() };
+        let selection = Selection { features: names(list), times: TimeFeatures::None, ..Selection::default() };
         table.select(&selection).unwrap().feature_names()
     };
     assert_eq!(features(&["*"]), ["!a", "a"]);
@@ -303,10 +303,10 @@ fn kept_columns_ride_along_with_the_selected_rows() {
         let mut seen = 0;
         while cursor.next(&mut buf).unwrap() {
             let expect = || buf.rows.iter().map(|i| row(*i));
-            assert_eq!(*buf.kept[0].values(), KeptValues::Text(expect().map(|r| r.4).collect()));
-            assert_eq!(*buf.kept[1].values(), KeptValues::I64(expect().map(|r| r.3.into()).collect()));
-            assert_eq!(*buf.kept[2].values(), KeptValues::F32(expect().map(|r| r.0).collect()));
-            assert_eq!(*buf.kept[3].values(), KeptValues::F64(expect().map(|r| r.2).collect()));
+            assert_eq!(*buf.kept_columns[0].values(), KeptValues::Text(expect().map(|r| r.4).collect()));
+            assert_eq!(*buf.kept_columns[1].values(), KeptValues::I64(expect().map(|r| r.3.into()).collect()));
+            assert_eq!(*buf.kept_columns[2].values(), KeptValues::F32(expect().map(|r| r.0).collect()));
+            assert_eq!(*buf.kept_columns[3].values(), KeptValues::F64(expect().map(|r| r.2).collect()));
             seen += buf.rows.len();
         }
         assert_eq!(seen, (10..9000).filter(|i| row(*i).3 != 3).count());
@@ -327,12 +327,12 @@ fn kept_columns_may_have_missing_values() {
         let rows = Table::open(&[&path])?.select(&selection)?.rows::<f64>(Reading::default())?;
         let mut buf = RowBuf::new(9);
         rows.open(0..3)?.next(&mut buf)?;
-        Ok::<_, Error>(buf.kept)
+        Ok::<_, Error>(buf.kept_columns)
     };
     let columns = kept(&["id", "t"]).unwrap();
-    assert_eq!(columns[0].valid(), Some(&[true, false, true][..]));
+    assert_eq!(columns[0].validity(), Some(&[true, false, true][..]));
     assert_eq!(*columns[0].values(), KeptValues::I64(vec![i64::MAX, 0, 3]));
-    assert_eq!(columns[1].valid(), Some(&[false, true, false][..]));
+    assert_eq!(columns[1].validity(), Some(&[false, true, false][..]));
     assert_eq!(*kept(&["u"]).unwrap()[0].values(), KeptValues::U64(vec![1, 2, u64::MAX]));
 }
 

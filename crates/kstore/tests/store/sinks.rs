@@ -93,11 +93,11 @@ fn csv_reads_back_to_the_bit() {
             KeptValues::F64(v) => v.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(bits(&buf.kept[0]), singles.map(|v| f64::from(v).to_bits()));
-        assert_eq!(bits(&buf.kept[1]), values.map(f64::to_bits));
-        assert_eq!(*buf.kept[2].values(), KeptValues::I64(whole.clone()));
-        assert_eq!(*buf.kept[3].values(), KeptValues::Bool(bools.clone()));
-        assert_eq!(*buf.kept[4].values(), KeptValues::Text(texts.clone()));
+        assert_eq!(bits(&buf.kept_columns[0]), singles.map(|v| f64::from(v).to_bits()));
+        assert_eq!(bits(&buf.kept_columns[1]), values.map(f64::to_bits));
+        assert_eq!(*buf.kept_columns[2].values(), KeptValues::I64(whole.clone()));
+        assert_eq!(*buf.kept_columns[3].values(), KeptValues::Bool(bools.clone()));
+        assert_eq!(*buf.kept_columns[4].values(), KeptValues::Text(texts.clone()));
     }
 }
 
@@ -113,10 +113,10 @@ fn missing_values_are_written_as_such_or_refused() {
         let rows = selected.rows::<f64>(kstore::Reading::default()).unwrap();
         let mut buf = kstore::RowBuf::new(100);
         assert!(kstore::RowSource::open(&rows, 0..3).unwrap().next(&mut buf).unwrap());
-        (selected.kept_columns(), buf.kept)
+        (selected.kept_columns(), buf.kept_columns)
     };
     let (columns, kept) = read(&source);
-    assert!(kept.iter().all(|column| column.valid() == Some(&[true, false, true])));
+    assert!(kept.iter().all(|column| column.validity() == Some(&[true, false, true])));
     let batch: Vec<OutputValues<'_>> = kept.iter().map(OutputValues::Kept).collect();
     for name in ["out.parquet", "out.csv"] {
         let path = folder.path().join(name);
@@ -125,7 +125,7 @@ fn missing_values_are_written_as_such_or_refused() {
         out.finish().unwrap();
         let (_, again) = read(&path);
         for (again, before) in again.iter().zip(&kept) {
-            assert_eq!(again.valid(), before.valid(), "{name}");
+            assert_eq!(again.validity(), before.validity(), "{name}");
         }
         assert_eq!(again[1..], kept[1..], "{name}");
     }
@@ -170,7 +170,7 @@ fn integers_beyond_int64_read_back_to_the_digit() {
         let rows = table.select(&selection).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
         let mut buf = kstore::RowBuf::new(100);
         assert!(kstore::RowSource::open(&rows, 0..50).unwrap().next(&mut buf).unwrap());
-        assert_eq!(*buf.kept[0].values(), KeptValues::U64(ids.clone()), "{}", path.display());
+        assert_eq!(*buf.kept_columns[0].values(), KeptValues::U64(ids.clone()), "{}", path.display());
     }
 }
 

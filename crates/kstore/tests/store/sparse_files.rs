@@ -218,7 +218,7 @@ fn what_is_written_has_the_same_entries() {
         let mut buf = RowBuf::new(10);
         let rows = selected.rows::<f64>(Reading::default()).unwrap();
         assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
-        (selected.kept_columns(), buf.kept)
+        (selected.kept_columns(), buf.kept_columns)
     };
     let (columns, kept) = read(&from);
     assert!(matches!(kept[0].values(), KeptValues::Sparse(rows) if rows.len() == 3 && rows.rows().values.len() == 4));

@@ -3,7 +3,7 @@
 use crate::categories::coded;
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::{Code, ColumnNote, Cycle, TimeCode, TimeForm, Times};
+use kstore::encoding::{Code, ColumnNote, Cycle, TimeCode, TimeFeatures, TimeForm};
 use kstore::{Categories, Condition, Missing, Reading, Scaler, SelectedTable, Selection, Table};
 use proptest::prelude::*;
 use std::f64::consts::TAU;
@@ -171,10 +171,10 @@ fn the_form_of_a_column_is_that_of_all_its_values() {
     // an explicit option overrides the detected form
     let named = Selection { categories: Categories::Named(names(&["date"])), ..Selection::default() };
     let days = ["2024-01-31", "2024-02-01"];
-    for selection in [named, Selection { times: Times::None, ..Selection::default() }] {
+    for selection in [named, Selection { times: TimeFeatures::None, ..Selection::default() }] {
         assert!(matches!(found(&days, &selection).0, Some(Code::Values(values)) if values.len() == 2));
     }
-    let position = Selection { times: Times::Position, ..Selection::default() };
+    let position = Selection { times: TimeFeatures::Position, ..Selection::default() };
     let many = ["2024-01-31", "2025-06-01T12:00", "2026-07-05"];
     let cycles = |selection: &Selection| match found(&many, selection).0 {
         Some(Code::Time(code)) => code.cycles,

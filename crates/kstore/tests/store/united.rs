@@ -19,7 +19,7 @@ pub(crate) fn csv_of(table: &Table, condition: &str) -> kstore::Result<String> {
     let rows = selected.rows::<f64>(Reading::default())?;
     let (mut buf, mut cursor) = (RowBuf::new(3), rows.open(0..u64::MAX)?);
     while cursor.next(&mut buf)? {
-        out.write(&buf.kept.iter().map(OutputValues::Kept).collect::<Vec<_>>())?;
+        out.write(&buf.kept_columns.iter().map(OutputValues::Kept).collect::<Vec<_>>())?;
     }
     out.finish()?;
     Ok(std::fs::read_to_string(path).unwrap())

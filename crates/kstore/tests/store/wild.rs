@@ -20,7 +20,7 @@ fn values(path: &Path, options: &TextOptions, text: &str) -> kstore::Result<(Vec
     let (mut cursor, mut buf, mut x, mut texts) = (rows.open(rows.range())?, RowBuf::new(100), Vec::new(), Vec::new());
     while cursor.next(&mut buf)? {
         x.extend_from_slice(&buf.x);
-        let KeptValues::Text(found) = buf.kept[0].values() else { panic!("{text} holds no text") };
+        let KeptValues::Text(found) = buf.kept_columns[0].values() else { panic!("{text} holds no text") };
         texts.extend((0..buf.rows.len()).map(|row| found.text(row).to_string()));
     }
     Ok((x, texts))
@@ -133,7 +133,7 @@ fn rows_with_fewer_fields_end_with_missing_values() {
     assert!(
         buf.x[4].is_nan() && buf.x[5].is_nan() && buf.x[..4] == [1.0, 2.0, 3.0, 4.0] && buf.x[6..] == [7.0, 8.0, 9.0]
     );
-    assert_eq!(buf.kept[0].valid(), Some(&[true, false, false][..]));
+    assert_eq!(buf.kept_columns[0].validity(), Some(&[true, false, false][..]));
 }
 
 /// Titles with quotation marks, as on Wikipedia. DuckDB 1.5 detects no quotes and reads 70 rows.
@@ -189,7 +189,7 @@ fn columns_of_json_are_left_out_or_keep_their_digits() {
     let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
     let mut buf = RowBuf::new(20);
     assert!(rows.open(0..20).unwrap().next(&mut buf).unwrap());
-    assert_eq!(*buf.kept[0].values(), KeptValues::U64((0..20).map(|i| (1 << 63) + 1025 + i).collect()));
+    assert_eq!(*buf.kept_columns[0].values(), KeptValues::U64((0..20).map(|i| (1 << 63) + 1025 + i).collect()));
     let error = table.select(&Selection { targets: names(&["b"]), ..only(&["a"]) }).unwrap_err().to_string();
     assert!(error.contains("lists or objects"), "{error}");
     let all = table.select(&Selection::default()).unwrap();

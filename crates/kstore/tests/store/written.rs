@@ -3,7 +3,7 @@
 use crate::categories::coded;
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Array, StringArray};
-use kstore::encoding::{Code, ColumnNote, TimeCode, TimeForm, Times};
+use kstore::encoding::{Code, ColumnNote, TimeCode, TimeFeatures, TimeForm};
 use kstore::{ColumnType, Missing, Reading, SelectedTable, Selection, Table, TextOptions, TextReading};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +16,12 @@ fn file(folder: &Path, name: &str, header: &str, values: &[&str]) -> PathBuf {
 }
 
 fn numbers(table: &Table, name: &str) -> kstore::Result<Vec<f64>> {
-    let selection =
-        Selection { features: names(&[name]), missing: Missing::Mean, times: Times::None, ..Selection::default() };
+    let selection = Selection {
+        features: names(&[name]),
+        missing: Missing::Mean,
+        times: TimeFeatures::None,
+        ..Selection::default()
+    };
     Ok(read::<f64>(&table.select(&selection)?.rows::<f64>(Reading::default())?, 0..100, 8)?.x)
 }
 

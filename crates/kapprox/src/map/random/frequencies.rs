@@ -1,7 +1,7 @@
 //! Sampling of frequencies.
 
 use super::{halton::Halton, quantile};
-use crate::kernel::{Law, Spectrum};
+use crate::kernel::{FrequencyDistribution, Spectrum};
 use crate::{Error, Result, decompose::orthonormal_basis};
 use faer::Mat;
 use rand::{Rng, RngExt, SeedableRng, distr::Open01};
@@ -41,34 +41,38 @@ pub(super) fn draw_frequencies(
 ) -> Result<Vec<f64>> {
     let unsupported = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut omega = match (&spectrum.law, sampling) {
-        (Law::Radial(scale), Sampling::Plain) => {
+    let mut omega = match (&spectrum.distribution, sampling) {
+        (FrequencyDistribution::Radial(scale), Sampling::Plain) => {
             let gaussian: Vec<f64> = (0..count * d).map(|_| StandardNormal.sample(&mut rng)).collect();
             scale_rows(gaussian, d, |_| scale(&mut rng))
         }
-        (Law::Radial(scale), Sampling::Quasi) => {
+        (FrequencyDistribution::Radial(scale), Sampling::Quasi) => {
             let points = halton_points(d, count, seed, quantile::normal);
             scale_rows(points, d, |_| scale(&mut rng))
         }
-        (Law::Radial(scale), Sampling::Orthogonal | Sampling::Structured) => {
+        (FrequencyDistribution::Radial(scale), Sampling::Orthogonal | Sampling::Structured) => {
             let rotated = orthogonal_vectors(d, count, &mut rng);
             scale_rows(rotated, d, |_| draw_length(d, &mut rng) * scale(&mut rng))
         }
-        (Law::Product { draw, .. }, Sampling::Plain) => (0..count * d).map(|_| draw(&mut rng)).collect(),
-        (Law::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => halton_points(d, count, seed, *quantile),
-        (Law::Product { quantile: None, .. }, Sampling::Quasi) => {
+        (FrequencyDistribution::Product { draw, .. }, Sampling::Plain) => {
+            (0..count * d).map(|_| draw(&mut rng)).collect()
+        }
+        (FrequencyDistribution::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => {
+            halton_points(d, count, seed, *quantile)
+        }
+        (FrequencyDistribution::Product { quantile: None, .. }, Sampling::Quasi) => {
             return unsupported("the quantiles of its frequencies are not known", "use plain random features");
         }
-        (Law::Sum(_) | Law::Convolution(_), Sampling::Plain) => {
+        (FrequencyDistribution::Sum(_) | FrequencyDistribution::Convolution(_), Sampling::Plain) => {
             let mut omega = vec![0.0; count * d];
             omega.chunks_exact_mut(d).for_each(|row| add_frequency(spectrum, &mut rng, row));
             return Ok(omega);
         }
-        (Law::Sum(_) | Law::Convolution(_), _) => {
+        (FrequencyDistribution::Sum(_) | FrequencyDistribution::Convolution(_), _) => {
             let why = "the frequencies of sums and products of kernels are drawn one by one";
             return unsupported(why, "use plain random features, `map` fourier");
         }
-        (Law::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
+        (FrequencyDistribution::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
             let why = "its frequencies have independent coordinates and cannot be rotated";
             return unsupported(why, "use plain or quasi random features, or a kernel of the Euclidean distance");
         }
@@ -84,18 +88,18 @@ pub(super) fn draw_frequencies(
 /// Adds a random frequency in turns to `omega`.
 fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
     let divisor = |c: usize| std::f64::consts::TAU * spectrum.length(c);
-    match &spectrum.law {
-        Law::Radial(scale) => {
+    match &spectrum.distribution {
+        FrequencyDistribution::Radial(scale) => {
             let scale = scale(rng);
             for (c, value) in omega.iter_mut().enumerate() {
                 let normal: f64 = StandardNormal.sample(rng);
                 *value += scale * normal / divisor(c);
             }
         }
-        Law::Product { draw, .. } => {
+        FrequencyDistribution::Product { draw, .. } => {
             omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / divisor(c))
         }
-        Law::Sum(parts) => {
+        FrequencyDistribution::Sum(parts) => {
             let mut remaining = spectrum.amplitude * rng.sample::<f64, _>(Open01);
             let chosen = parts.iter().find(|part| {
                 remaining -= part.amplitude;
@@ -104,7 +108,7 @@ fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
             // rounding may leave a remainder after the last part
             chosen.or(parts.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
         }
-        Law::Convolution(parts) => parts.iter().for_each(|part| add_frequency(part, rng, omega)),
+        FrequencyDistribution::Convolution(parts) => parts.iter().for_each(|part| add_frequency(part, rng, omega)),
     }
 }
 

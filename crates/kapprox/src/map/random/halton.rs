@@ -34,12 +34,12 @@ impl Halton {
         let mut values = vec![0.0; count];
         let mut digit_weight = 1.0 / base as f64;
         // add digits until they no longer change an f64
-        for place in 0.. {
+        for digit_index in 0.. {
             if digit_weight < f64::EPSILON / 4.0 {
                 break;
             }
-            let permutation = self.permutation(c, place, base);
-            let divisor = base.saturating_pow(place);
+            let permutation = self.permutation(c, digit_index, base);
+            let divisor = base.saturating_pow(digit_index);
             for (i, value) in values.iter_mut().enumerate() {
                 let digit = (i as u64 / divisor) % base;
                 *value += digit_weight * permutation[digit as usize] as f64;
@@ -50,8 +50,8 @@ impl Halton {
     }
 
     /// Returns a random permutation of the digits for one place of one coordinate (Fisher, Yates).
-    fn permutation(&self, c: usize, place: u32, base: u64) -> Vec<u64> {
-        let keys = Stream::new(self.seed, Purpose::Frequencies, (c as u64) << 8 | u64::from(place));
+    fn permutation(&self, c: usize, digit_index: u32, base: u64) -> Vec<u64> {
+        let keys = Stream::new(self.seed, Purpose::Frequencies, (c as u64) << 8 | u64::from(digit_index));
         let mut digits: Vec<u64> = (0..base).collect();
         for i in (1..base).rev() {
             digits.swap(i as usize, keys.below(i, i + 1) as usize);

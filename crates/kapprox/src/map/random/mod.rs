@@ -25,7 +25,7 @@ pub use frequencies::Sampling;
 
 use super::family::{MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape, RowFreeInputs};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
-use crate::kernel::{ExplicitForm, Law, Spectrum, row, skewed_chi_squared::logarithm};
+use crate::kernel::{ExplicitForm, FrequencyDistribution, Spectrum, row, skewed_chi_squared::logarithm};
 use crate::{Error, Real, Result, real::cosine_sine, vectorised};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
 use hadamard::{MAX_DENSE_FEATURES, StructuredRotation};
@@ -52,8 +52,8 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     passes: 0,
     shape,
     constructor: MapConstructorPair::without_rows(
-        |given| build_fourier(given, Sampling::Plain),
-        |given| build_fourier(given, Sampling::Plain),
+        |inputs| build_fourier(inputs, Sampling::Plain),
+        |inputs| build_fourier(inputs, Sampling::Plain),
     ),
 };
 
@@ -62,8 +62,8 @@ pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     about: "random Fourier features with orthogonal frequencies",
     supports_sparse: false,
     constructor: MapConstructorPair::without_rows(
-        |given| build_fourier(given, Sampling::Orthogonal),
-        |given| build_fourier(given, Sampling::Orthogonal),
+        |inputs| build_fourier(inputs, Sampling::Orthogonal),
+        |inputs| build_fourier(inputs, Sampling::Orthogonal),
     ),
     ..FOURIER
 };
@@ -73,8 +73,8 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     supports_sparse: false,
     constructor: MapConstructorPair::without_rows(
-        |given| build_fourier(given, Sampling::Structured),
-        |given| build_fourier(given, Sampling::Structured),
+        |inputs| build_fourier(inputs, Sampling::Structured),
+        |inputs| build_fourier(inputs, Sampling::Structured),
     ),
     ..FOURIER
 };
@@ -84,15 +84,16 @@ pub(super) const QUASI: MapFamily = MapFamily {
     about: "Fourier features at the points of a randomised Halton sequence",
     supports_sparse: false,
     constructor: MapConstructorPair::without_rows(
-        |given| build_fourier(given, Sampling::Quasi),
-        |given| build_fourier(given, Sampling::Quasi),
+        |inputs| build_fourier(inputs, Sampling::Quasi),
+        |inputs| build_fourier(inputs, Sampling::Quasi),
     ),
     ..FOURIER
 };
 
 fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
     let count = (request.rank / 2).max(1);
-    let footprint = Footprint { fixed: count * request.d * request.element, per_row: count * request.element };
+    let footprint =
+        Footprint { fixed: count * request.d * request.element_bytes, per_row: count * request.element_bytes };
     // drawn in f64
     let build_bytes = count * request.d * size_of::<f64>();
     MapShape { p: 2 * count, landmarks: None, footprint, build_bytes }
@@ -100,7 +101,7 @@ fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
 
 pub(super) fn build_fourier<T: Real>(inputs: &RowFreeInputs<'_>, sampling: Sampling) -> MapResult<T> {
     if let Some((ExplicitForm::Skewed, skew)) = inputs.kernel.explicit() {
-        let spectrum = Spectrum::new(Law::product(hyperbolic_secant_quantile), 1.0);
+        let spectrum = Spectrum::new(FrequencyDistribution::product(hyperbolic_secant_quantile), 1.0);
         let map = FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?;
         return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..map }));
     }
@@ -155,8 +156,8 @@ impl<T: Real> FourierMap<T> {
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let count = (p / 2).max(1);
         let number = T::from_f64;
-        let frequencies = match (&spectrum.law, sampling) {
-            (Law::Radial(mixture), Sampling::Structured) if d > MAX_DENSE_FEATURES => {
+        let frequencies = match (&spectrum.distribution, sampling) {
+            (FrequencyDistribution::Radial(mixture), Sampling::Structured) if d > MAX_DENSE_FEATURES => {
                 let scale: Vec<f64> = (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length(c))).collect();
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
                 Frequencies::Structured(StructuredRotation::new(count, &scale, &**mixture, &mut rng))
@@ -207,11 +208,11 @@ impl<T: Real> FourierMap<T> {
     fn sparse_turns(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
         let (mut sums, mut spare) = (vec![T::ZERO; self.count], Vec::new());
         for i in 0..x.nrows() {
-            let (places, values) = entries(row(x, i, &mut spare));
+            let (indices, values) = entries(row(x, i, &mut spare));
             sums.fill(T::ZERO);
             vectorised!({
-                for (place, value) in places.iter().zip(values) {
-                    let column = place.to_f64() as usize * self.count;
+                for (index, value) in indices.iter().zip(values) {
+                    let column = index.to_f64() as usize * self.count;
                     let omega = &omega[column..column + self.count];
                     sums.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum));
                 }

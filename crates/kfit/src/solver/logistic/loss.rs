@@ -1,7 +1,7 @@
 //! The logistic loss over stored features. The value and the gradient take one pass, and so does
 //! each product with the Hessian.
 
-use crate::features::{StoredFeatures, Sums, Tile, Values};
+use crate::features::{RowValues, StoredFeatures, Sums, Tile};
 use crate::linalg::strips::{Pool, for_each_strip};
 use crate::solver::hessian_blocks::{self, SampledBlock};
 use crate::solver::newton::{Dimensions, Evaluation, Objective};
@@ -96,9 +96,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation> {
         let (n, p, k) = (self.n, self.features.p, self.k);
         self.last_point.coefficients = (self.narrow_weights(w), w[p * k..].to_vec());
-        let LastPoint { coefficients: at, probabilities: stored, is_computed: known } = &mut self.last_point;
-        let (features, labels, (weights, intercept)) = (self.features, self.labels, &*at);
-        known.fill(false);
+        let LastPoint { coefficients, probabilities: stored, is_computed } = &mut self.last_point;
+        let (features, labels, (weights, intercept)) = (self.features, self.labels, &*coefficients);
+        is_computed.fill(false);
         let workers = features.workers();
         let (mut scratch, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
         let init = || (Sums::new(2 * k + 1), Sums::new(p * k));
@@ -109,7 +109,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                 scores.resize(b * k, T::ZERO);
                 residuals.resize(b * k, T::ZERO);
                 tile.times(weights, &mut scores, workers);
-                known[tile.first..tile.first + b].fill(true);
+                is_computed[tile.first..tile.first + b].fill(true);
                 let probabilities = match stored.is_empty() {
                     true => {
                         scratch.resize(b * k, T::ZERO);
@@ -125,12 +125,12 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                     let mut f = vec![0.0; k];
                     for i in 0..scores.len() / k {
                         let (code, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
-                        let at = i * k..(i + 1) * k;
+                        let class_range = i * k..(i + 1) * k;
                         f.iter_mut()
-                            .zip(&scores[at.clone()])
+                            .zip(&scores[class_range.clone()])
                             .zip(intercept)
                             .for_each(|((f, s), c)| *f = s.to_f64() + c);
-                        let row = &mut residuals[at.clone()];
+                        let row = &mut residuals[class_range.clone()];
                         partial[2 * k] += weight * apply_link(&mut f, code);
                         for (j, probability) in f.iter().enumerate() {
                             let is_class = if k == 1 { code == 1 } else { code == j };
@@ -272,7 +272,9 @@ impl<T: Real> Loss<'_, '_, T> {
             let rows = &rows[tile.first..tile.first + tile.rows()];
             workers.for_each(class_blocks.iter_mut().zip(&mut pending).collect(), |(block, waiting)| {
                 for (i, row) in rows.iter().enumerate() {
-                    if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
+                    if let Some(((_, weight), rest)) =
+                        waiting.split_first().filter(|((position, _), _)| position == row)
+                    {
                         block.push(tile.row(i), *weight, &panels, &sequential);
                         *waiting = rest;
                     }
@@ -291,7 +293,7 @@ impl<T: Real> Loss<'_, '_, T> {
         let (features, labels, observer, k) = (self.features, self.labels, self.observer, self.k);
         let (last_point, workers) = (&mut self.last_point, features.workers());
         // three numbers for each drawn row: class, position and weight
-        let Values(numbers) = features.fold("drawn rows", observer, &Values::<f64>::default, |drawn, tile| {
+        let RowValues(numbers) = features.fold("drawn rows", observer, &RowValues::<f64>::default, |drawn, tile| {
             let probabilities = last_point.tile_probabilities(tile, labels, workers);
             for i in 0..tile.rows() {
                 let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
@@ -329,7 +331,7 @@ mod tests {
         let mut two = [1.25, -0.5];
         assert!((apply_link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
         assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
-        let mut wide = [1000.0, -1000.0, 0.0];
-        assert_eq!((apply_link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
+        let mut scores = [1000.0, -1000.0, 0.0];
+        assert_eq!((apply_link(&mut scores, 1), scores), (2000.0, [1.0, 0.0, 0.0]));
     }
 }

@@ -30,7 +30,8 @@ use super::parameter::{
     C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
-    ClassWeight, Figure, Penalty, Solution, Solver, SolverFacts, SolverFamily, cross_validation, hessian_blocks, newton,
+    ClassWeight, Figure, Penalty, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
+    newton,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
@@ -66,8 +67,13 @@ struct Logistic {
 }
 
 impl<T: Real> Solver<T> for Logistic {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, uses_validation_rows: true, row_weights: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties {
+            stores_features: true,
+            uses_validation_rows: true,
+            row_weights: true,
+            ..SolverProperties::default()
+        }
     }
 
     fn has_probabilities(&self) -> bool {

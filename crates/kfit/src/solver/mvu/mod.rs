@@ -32,7 +32,7 @@ mod semidefinite;
 use super::embedding::{check_components, embedding_facts, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily, reject_if};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
@@ -119,7 +119,7 @@ impl NeighbourPairs {
     fn new(graph: &NeighbourGraph) -> Self {
         let (lists, k) = (graph.neighbours.iter().enumerate(), graph.k);
         let mut pairs: Vec<(usize, usize, f64)> =
-            lists.map(|(place, (square, to))| ((place / k).min(*to), (place / k).max(*to), *square)).collect();
+            lists.map(|(index, (square, to))| ((index / k).min(*to), (index / k).max(*to), *square)).collect();
         pairs.sort_by_key(|(i, j, _)| (*i, *j));
         pairs.dedup_by_key(|(i, j, _)| (*i, *j));
         Self(pairs)
@@ -141,7 +141,9 @@ impl NeighbourPairs {
         let (mut chosen, mut first) = (Vec::new(), 0.0f64);
         for _ in 0..rows.ncols() {
             let lengths = remainders.col_iter().map(|column| column.squared_norm_l2());
-            let longest = lengths.enumerate().fold((0, 0.0f64), |best, of| if of.1 > best.1 { of } else { best });
+            let longest = lengths
+                .enumerate()
+                .fold((0, 0.0f64), |best, candidate| if candidate.1 > best.1 { candidate } else { best });
             first = first.max(longest.1);
             if longest.1 <= ROUNDING * ROUNDING * first {
                 break;
@@ -228,8 +230,8 @@ impl UnfoldingProblem<'_> {
 }
 
 impl<T: Real> Solver<T> for MaximumVariance {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { default_rank: Some(DEFAULT_LANDMARKS), dense_only: true, ..embedding_facts(FAMILY.name) }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { default_rank: Some(DEFAULT_LANDMARKS), dense_only: true, ..embedding_facts(FAMILY.name) }
     }
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {

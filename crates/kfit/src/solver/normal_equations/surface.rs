@@ -198,10 +198,10 @@ fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
     let largest = missing.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
     let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
     let below = surface.cells.iter().filter(|cell| cell.lambda <= largest).count();
-    let at = if below > missing.len() { " at some ranks" } else { "" };
+    let scope = if below > missing.len() { " at some ranks" } else { "" };
     let precision = state.precision();
     Some(format!(
-        "lambda up to {largest:.2e} is too small for the rounding of {precision}{at}, and was skipped; {remedy}"
+        "lambda up to {largest:.2e} is too small for the rounding of {precision}{scope}, and was skipped; {remedy}"
     ))
 }
 

@@ -27,7 +27,7 @@ impl Components {
     /// Computes at most `q` components of the leading `rank` features. Stops earlier if the
     /// residual covariance or variance is a rounding error, given the relative error `epsilon` of
     /// the moments.
-    pub(super) fn of(moments: &CentredMoments, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
+    pub(super) fn new(moments: &CentredMoments, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
         let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
         let (q, t) = (q.min(rank), b.ncols());

@@ -29,7 +29,7 @@
 mod components;
 
 use super::parameter::{COMPONENTS, FOLDS, RANKS, Settings, TASK, TOLERANCE};
-use super::{Figure, Solution, Solver, SolverFacts, SolverFamily, centred_moments::CentredMoments, reject_if};
+use super::{Figure, Solution, Solver, SolverFamily, SolverProperties, centred_moments::CentredMoments, reject_if};
 use crate::features::{FitData, GRAM_PASS};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldSpec, GramState, LinearHead, Result, Task, solver::mse_and_r2};
@@ -62,7 +62,7 @@ struct HeldOutErrors {
 impl HeldOutErrors {
     fn best(&self) -> Option<(usize, f64)> {
         let each = self.mse.iter().copied().enumerate().filter(|(_, mse)| mse.is_finite());
-        each.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, mse)| (at + 1, mse))
+        each.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, mse)| (index + 1, mse))
     }
 }
 
@@ -77,7 +77,7 @@ impl PartialLeastSquares {
             let validation =
                 CentredMoments::with_means(Cow::Borrowed(fold), train.mean.clone(), train.target_mean.clone());
             for rank_errors in &mut errors_by_rank {
-                let components = Components::of(&train, rank_errors.rank, self.components, gram.epsilon())?;
+                let components = Components::new(&train, rank_errors.rank, self.components, gram.epsilon())?;
                 let errors = components.errors(&validation);
                 // if there are fewer components, the error of all of them applies to larger numbers
                 let last = errors.last().copied().unwrap_or(f64::NAN);
@@ -94,8 +94,8 @@ impl PartialLeastSquares {
 }
 
 impl<T: Real> Solver<T> for PartialLeastSquares {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { uses_validation_rows: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { uses_validation_rows: true, ..SolverProperties::default() }
     }
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
@@ -121,17 +121,19 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let state = data.moments_by_fold()?;
-        let stages = data.resources.stage_observer;
-        let stage = stages.stage("components", None);
+        let stage_observer = data.resources.stage_observer;
+        let stage = stage_observer.stage("components", None);
         let (gram, p) = (&state.gram, data.map.dims().1);
         let mut ranks: Vec<usize> = data.options.ranks.iter().map(|rank| *rank.min(&p)).collect();
         ranks.dedup();
         let rank_errors = if gram.folds().len() > 1 { self.held_out_errors(gram, &ranks)? } else { Vec::new() };
-        let best =
-            rank_errors.iter().filter_map(|held| Some((held, held.best()?))).min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let best = rank_errors
+            .iter()
+            .filter_map(|errors| Some((errors, errors.best()?)))
+            .min_by(|a, b| a.1.1.total_cmp(&b.1.1));
         let (rank, q) = best.map_or((p, self.components), |(rank_errors, (q, _))| (rank_errors.rank, q));
         let moments = CentredMoments::from_moments(gram.training_moments(None))?;
-        let components = Components::of(&moments, rank, q, gram.epsilon())?;
+        let components = Components::new(&moments, rank, q, gram.epsilon())?;
         let count = components.count();
         let why = "no target covaries with the features; check the target and the kernel";
         reject_if(count == 0, COMPONENTS.name, q, why)?;
@@ -145,7 +147,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
             figures.push(Figure { name: "held-out mse of 1, 2, … components", values: chosen.mse.clone() });
         }
         if ranks.len() > 1 {
-            let of_rank = rank_errors.iter().filter_map(|held| Some(held.best()?.1));
+            let of_rank = rank_errors.iter().filter_map(|errors| Some(errors.best()?.1));
             figures.push(Figure { name: "least held-out mse at each rank", values: of_rank.collect() });
         }
         let (mse, variance) = components.train_scores(&moments);

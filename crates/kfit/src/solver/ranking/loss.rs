@@ -1,7 +1,7 @@
 //! Pairwise losses over stored features. The value with the gradient, and each product with the
 //! Hessian, take two passes.
 
-use crate::features::{StoredFeatures, Sums, Values};
+use crate::features::{RowValues, StoredFeatures, Sums};
 use crate::linalg::strips::Pool;
 use crate::ranking_pairs::{Group, Groups};
 use crate::solver::hessian_blocks::{self, SampledBlock};
@@ -136,7 +136,7 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     fn product(&mut self, w: &[f64]) -> Result<Vec<f64>> {
         let (features, mut out) = (self.features, Vec::new());
         let w: Vec<T> = w[..features.p].iter().map(|value| T::from_f64(*value)).collect();
-        let Values(scores) = features.fold("scores", self.observer, &Values::<T>::default, |scores, tile| {
+        let RowValues(scores) = features.fold("scores", self.observer, &RowValues::<T>::default, |scores, tile| {
             out.resize(tile.rows(), T::ZERO);
             tile.times(&w, &mut out, features.workers());
             scores.0.extend_from_slice(&out);
@@ -176,7 +176,7 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
         self.scores = self.product(w)?;
         let terms = |group: Group<'_>, scores: &[f64], out: &mut [RowTerms]| self.pair_loss.terms(group, scores, out);
         let row_terms = self.groups.map_groups(&self.scores, self.features.workers(), terms);
-        let sum = |at: usize| row_terms.iter().map(|terms| terms[at]).sum::<f64>() / self.pairs;
+        let sum = |term: usize| row_terms.iter().map(|terms| terms[term]).sum::<f64>() / self.pairs;
         let (loss, curvatures) = (sum(0), vec![sum(2)]);
         self.curvatures = row_terms.iter().map(|terms| terms[2]).collect();
         Ok(Evaluation { loss, curvatures, gradient: self.transposed_product(row_terms.iter().map(|terms| terms[1]))? })
@@ -207,7 +207,7 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
             let rows: BTreeSet<usize> = pairs.iter().flatten().copied().collect();
             let rows: Vec<usize> = rows.into_iter().collect();
             let phi = features.copy_rows(&rows, self.observer)?;
-            let row = |row: &usize| rows.binary_search(row).map_or(&[][..], |at| &phi[at * p..(at + 1) * p]);
+            let row = |row: &usize| rows.binary_search(row).map_or(&[][..], |index| &phi[index * p..(index + 1) * p]);
             for [one, other] in pairs {
                 let difference: Vec<T> = row(one).iter().zip(row(other)).map(|(a, b)| *a - *b).collect();
                 block.push(&difference, weight, &panels, &sequential);
@@ -238,7 +238,7 @@ impl<T: Real> RankingLoss<'_, '_, T> {
                     }
                     let threshold = keys.uniform(2 * drawn + 1) * self.curvatures[first + row];
                     let other = self.pair_loss.partner(group, scores, row, threshold);
-                    pairs.push([row, other].map(|place| self.groups.rows()[first + place] as usize));
+                    pairs.push([row, other].map(|position| self.groups.rows()[first + position] as usize));
                 }
             }
             first += scores.len();
@@ -272,21 +272,21 @@ mod tests {
         let (group, _) = groups.groups_with(&SCORES).next().unwrap();
         for pair_loss in [PairLoss::SquaredHinge, PairLoss::Logistic] {
             let terms = |scores: &[f64]| {
-                let mut found = vec![RowTerms::default(); 7];
-                pair_loss.terms(group, scores, &mut found);
-                found
+                let mut row_terms = vec![RowTerms::default(); 7];
+                pair_loss.terms(group, scores, &mut row_terms);
+                row_terms
             };
-            let found = terms(&SCORES);
-            let sum: f64 = found.iter().map(|terms| terms[0]).sum();
+            let row_terms = terms(&SCORES);
+            let sum: f64 = row_terms.iter().map(|terms| terms[0]).sum();
             assert!((sum - loss_of(pair_loss, &SCORES)).abs() < 1e-12 * sum, "{pair_loss:?}: {sum}");
             let with_step = |i: usize, by: f64| {
                 let mut scores = SCORES;
                 scores[i] += by;
                 scores
             };
-            for (i, [_, own, bent]) in found.into_iter().enumerate() {
+            for (i, [_, gradient, bent]) in row_terms.into_iter().enumerate() {
                 let slope = (loss_of(pair_loss, &with_step(i, 1e-6)) - loss_of(pair_loss, &with_step(i, -1e-6))) / 2e-6;
-                assert!((own - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {own} {slope}");
+                assert!((gradient - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {gradient} {slope}");
                 let curvature = (terms(&with_step(i, 1e-6))[i][1] - terms(&with_step(i, -1e-6))[i][1]) / 2e-6;
                 assert!((bent - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {bent} {curvature}");
             }
@@ -298,8 +298,8 @@ mod tests {
                         PairLoss::SquaredHinge => 2.0 * f64::from(u8::from(lead < 1.0)),
                         PairLoss::Logistic => lead.exp() / (1.0 + lead.exp()).powi(2),
                     };
-                    let found = pair_loss.partner(group, &SCORES, i, sum + 0.5 * curvature);
-                    assert!(curvature == 0.0 || found == other, "{pair_loss:?} row {i}: {found} for {other}");
+                    let partner = pair_loss.partner(group, &SCORES, i, sum + 0.5 * curvature);
+                    assert!(curvature == 0.0 || partner == other, "{pair_loss:?} row {i}: {partner} for {other}");
                     sum += curvature;
                 }
                 assert!((sum - bent).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {bent}");

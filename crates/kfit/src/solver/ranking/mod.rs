@@ -44,8 +44,8 @@ mod loss;
 
 use super::parameter::{DEFAULT_LAMBDA_GRID, FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{
-    Figure, Penalty, Settings, Solution, Solver, SolverFacts, SolverFamily, cross_validation, hessian_blocks, newton,
-    reject_if,
+    Figure, Penalty, Settings, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
+    newton, reject_if,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::ranking_pairs::{self, Groups};
@@ -169,8 +169,8 @@ fn group_of<T: Real>(features: &StoredFeatures<'_, T>, row: usize) -> u32 {
 }
 
 impl<T: Real> Solver<T> for Ranking {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, uses_validation_rows: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, uses_validation_rows: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
@@ -195,8 +195,8 @@ impl<T: Real> Solver<T> for Ranking {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let wanted = GatherOptions { moments: true, groups: self.grouped, ..GatherOptions::default() };
-        let (features, gathered) = StoredFeatures::gather(data, wanted)?;
+        let gather_options = GatherOptions { moments: true, groups: self.grouped, ..GatherOptions::default() };
+        let (features, gathered) = StoredFeatures::gather(data, gather_options)?;
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
         let (groups, pairs) = self.groups(&features, |_| true, |row| group_of(&features, row))?;

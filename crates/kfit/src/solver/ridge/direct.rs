@@ -63,7 +63,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     let mean_residuals: Vec<f64> = ranks.iter().map(residual_at).collect();
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
     let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
-    let (stages, workers) = (data.resources.stage_observer, data.resources.workers);
+    let (stage_observer, workers) = (data.resources.stage_observer, data.resources.workers);
     let solution_of =
         |RidgeFit { head: LinearHead { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Solution {
             weights,
@@ -76,13 +76,14 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
             ..Solution::default()
         };
     if ridge.is_min_norm() {
-        let (rank, stage) = (options.ranks.last().copied().unwrap_or_default(), stages.stage("eigenvectors", None));
+        let (rank, stage) =
+            (options.ranks.last().copied().unwrap_or_default(), stage_observer.stage("eigenvectors", None));
         let (fit, directions) = normal_equations::min_norm_fit(&gram, rank, &options, workers)?;
         drop(stage);
         if directions < rank {
-            let left = rank - directions;
-            stages.warn(format!(
-                "with `lambda` 0, {left} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
+            let dropped = rank - directions;
+            stage_observer.warn(format!(
+                "with `lambda` 0, {dropped} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
             ));
         }
         let figures = vec![Figure::single("directions", directions as f64)];
@@ -91,10 +92,10 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     let (surface, scoring_passes) = direct_fit.surface(&gram, &options)?;
     let (rank, lambda) = direct_fit.choose_cell(&surface, &options, &gram)?;
     let (fit, quadratic) = {
-        let _stage = stages.stage("solve", None);
+        let _stage = stage_observer.stage("solve", None);
         let (fit, system) = normal_equations::fit_with_system(&gram, rank, lambda, &options, workers)?;
         let index = options.ranks.iter().position(|candidate| *candidate == rank);
-        let mean_residual = index.map_or(0.0, |place| mean_residuals[place]);
+        let mean_residual = index.map_or(0.0, |i| mean_residuals[i]);
         let variance_of_fit =
             || variance::predictive_variance((&system, gram.rows()), mean_residual, &fit, lambda, &options, workers);
         let quadratic = ridge.variance.then(variance_of_fit);
@@ -115,7 +116,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
         None => Some(train_score(&gram, &fit.train_mse)),
     };
-    surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
+    surface.warnings.iter().for_each(|warning| stage_observer.warn(warning.clone()));
     let passes = 1 + scoring_passes + u64::from(loo_mse.is_some()) + u64::from(slopes.is_some()) + leaf_passes;
     Ok(Solution {
         quadratic,
@@ -189,9 +190,9 @@ impl<T: Real> DirectFit<'_, T> {
 
     /// Computes the leave-one-out mean squared error: one pass.
     fn leave_one_out(&self, gram: &GramState, options: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
-        let FitData { map, folds, targets, pass_shape: cut, .. } = *self.data;
+        let FitData { map, folds, targets, pass_shape, .. } = *self.data;
         let loo = LooFold::new(gram, rank, lambda, options, self.data.resources.workers)?;
-        let fold = FeatureFold::over(map, folds, targets, &loo).with_bin_rows(cut.tile);
+        let fold = FeatureFold::over(map, folds, targets, &loo).with_bin_rows(pass_shape.tile);
         Ok(self.data.fold("leave-one-out", &fold)?.mse())
     }
 

@@ -126,7 +126,7 @@ pub(super) fn fit<T: Real>(
     let mu = lambda * n as f64;
     let centring = Centring::new(ridge.intercept, n, mu);
     let problem = ExactProblem { y: y.as_ref(), mu, centring, workers: data.resources.workers };
-    let exact_fit = ExactFit { ridge, data, reading, rows, shape: size, problem };
+    let exact_fit = ExactFit { ridge, data, reading, rows, size, problem };
     let (dual, method, basis) = match linear_width(ridge, data.kernel) {
         Some(width) => exact_fit.solve_linear(width)?,
         None => {
@@ -177,7 +177,7 @@ struct ExactFit<'a, T: Real> {
     data: &'a FitData<'a, T>,
     reading: &'a Reading,
     rows: &'a MemoryRows<T>,
-    shape: &'a ProblemSize,
+    size: &'a ProblemSize,
     problem: ExactProblem<'a>,
 }
 
@@ -195,10 +195,8 @@ impl<T: Real> ExactFit<'_, T> {
     fn solve_with_fallback(&self) -> Result<(DualSolution, SolveMethod)> {
         let (dual, solved) = self.solve_iterative()?;
         let memory = self.data.resources.memory;
-        match dual.cg_solution.as_ref().and_then(|found| found.check(RESIDUAL_REMEDY).err()) {
-            Some(why)
-                if self.ridge.method == RidgeMethod::Auto && direct_plan(self.shape, memory).bytes() <= memory =>
-            {
+        match dual.cg_solution.as_ref().and_then(|solution| solution.check(RESIDUAL_REMEDY).err()) {
+            Some(why) if self.ridge.method == RidgeMethod::Auto && direct_plan(self.size, memory).bytes() <= memory => {
                 drop(dual);
                 self.solve_direct(Some(why))
             }
@@ -265,7 +263,7 @@ impl<T: Real> ExactFit<'_, T> {
         let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
         let any_kernel = mapped.kernel.build()?;
         let (kernel, exact) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
-        let (_, kernel_bytes) = iteration_plan::<T>(self.shape, resources.memory);
+        let (_, kernel_bytes) = iteration_plan::<T>(self.size, resources.memory);
         let dual = self.problem.iterative(
             (&*kernel, &*exact),
             self.x(),

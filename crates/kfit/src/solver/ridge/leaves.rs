@@ -128,12 +128,14 @@ pub(super) fn fit<T: Real>(
     let mut leaves = tree.assign_rows(data, head, reduced_head, rows)?;
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = LeafSolver { kernel, workers: data.resources.workers };
-    let (mu, [without, with]) = solver.search_mu(&leaves, lambda * data.rows as f64, data)?;
-    let mut figures =
-        vec![Figure::single("held-out mse of the features", without), Figure::single("held-out mse with leaves", with)];
-    if with >= MAX_ERROR_RATIO * without {
+    let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, lambda * data.rows as f64, data)?;
+    let mut figures = vec![
+        Figure::single("held-out mse of the features", feature_error),
+        Figure::single("held-out mse with leaves", leaf_error),
+    ];
+    if leaf_error >= MAX_ERROR_RATIO * feature_error {
         let text = format!(
-            "the models in the leaves are discarded: the error on validation rows is {with:.4e} with them, and {without:.4e} without"
+            "the models in the leaves are discarded: the error on validation rows is {leaf_error:.4e} with them, and {feature_error:.4e} without"
         );
         data.resources.stage_observer.warn(text);
         return Ok(LeafFit { figures, leaves: None, train_mse: None });
@@ -179,9 +181,9 @@ impl TrainResiduals {
             let residuals = (0..leaf.t).map(|j| weight * mu * alpha[(i, j)]);
             if *weight < 1.0 {
                 let sums = self.shared_rows.entry(*row).or_insert_with(|| vec![0.0; leaf.t]);
-                sums.iter_mut().zip(residuals).for_each(|(sum, own)| *sum += own);
+                sums.iter_mut().zip(residuals).for_each(|(sum, residual)| *sum += residual);
             } else {
-                self.squares.iter_mut().zip(residuals).for_each(|(square, own)| *square += own * own);
+                self.squares.iter_mut().zip(residuals).for_each(|(square, residual)| *square += residual * residual);
             }
         }
     }
@@ -189,7 +191,7 @@ impl TrainResiduals {
     /// Returns the mean squared error of each target on n rows; `None` if leaves dropped rows.
     fn mse(self, n: f64) -> Option<Vec<f64>> {
         let mse_of_target = |(j, square): (usize, &f64)| {
-            (square + self.shared_rows.values().map(|left| left[j] * left[j]).sum::<f64>()) / n
+            (square + self.shared_rows.values().map(|residuals| residuals[j] * residuals[j]).sum::<f64>()) / n
         };
         ((self.weight - n).abs() < 0.5).then(|| self.squares.iter().enumerate().map(mse_of_target).collect())
     }

@@ -24,8 +24,8 @@ mod pcg;
 mod tree;
 mod variance;
 
-use super::{Settings, Solution, Solver, SolverFacts, gradients, parameter::STD, reject_if};
-use crate::features::{FitData, GRAM_PASS, Points};
+use super::{Settings, Solution, Solver, SolverProperties, gradients, parameter::STD, reject_if};
+use crate::features::{FitData, GRAM_PASS, SectionPoints};
 use crate::prepare::stage_plans;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
@@ -205,10 +205,10 @@ impl Ridge {
 }
 
 impl<T: Real> Solver<T> for Ridge {
-    fn facts(&self) -> SolverFacts {
+    fn properties(&self) -> SolverProperties {
         let needs_factor = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
         let why = "`map` exact uses landmarks only with `method` pcg, for its preconditioner; leave it out";
-        SolverFacts {
+        SolverProperties {
             uses_validation_rows: true,
             forward_folds: true,
             row_weights: true,
@@ -216,7 +216,7 @@ impl<T: Real> Solver<T> for Ridge {
             landmarks_unused_why: needs_factor.then_some(why),
             // validation rows decide whether the leaves help
             needs_folds: self.leaf_rows.is_some(),
-            ..SolverFacts::default()
+            ..SolverProperties::default()
         }
     }
 
@@ -311,9 +311,9 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         match &data.points {
-            Points::Map => direct::fit(self, data),
-            Points::Landmarks(landmarks, size) => pcg::fit(self, data, landmarks, size),
-            Points::Rows(rows, size, reading) => exact::fit(self, data, rows, size, reading),
+            SectionPoints::Map => direct::fit(self, data),
+            SectionPoints::Landmarks(landmarks, size) => pcg::fit(self, data, landmarks, size),
+            SectionPoints::Rows(rows, size, reading) => exact::fit(self, data, rows, size, reading),
         }
     }
 }

@@ -103,8 +103,8 @@ fn iteration_plans<T: Real>(
     let fitting_rows = |make: &MemoryPlan, solve: &MemoryPlan| {
         (budget.saturating_sub(make.bytes().max(solve.bytes())) / row_bytes).min(n)
     };
-    let (mut kept, mut stored) = (fitting_rows(&preconditioner_plan, &iteration_plan), 0);
-    if let Some(scratch) = resources.scratch.filter(|_| kept < n) {
+    let (mut memory_rows, mut disk_rows) = (fitting_rows(&preconditioner_plan, &iteration_plan), 0);
+    if let Some(scratch) = resources.scratch.filter(|_| memory_rows < n) {
         let decoded_bytes = size.n.saturating_mul(disk_row_bytes::<T>(size.d, size));
         let scratch_rows = rows_on_disk::<T>(scratch.remaining().saturating_sub(decoded_bytes), size);
         let read_bytes = (READ_AHEAD_TILES + 2) * pass_shape.tile * row_bytes;
@@ -114,22 +114,22 @@ fn iteration_plans<T: Real>(
             [&preconditioner_plan, &iteration_plan].map(with_reading);
         // a run that fits without scratch must fit with it
         if scratch_rows > 0 && scratch_preconditioner_plan.bytes().max(scratch_iteration_plan.bytes()) <= budget {
-            kept = fitting_rows(&scratch_preconditioner_plan, &scratch_iteration_plan);
-            stored = scratch_rows.min(n - kept);
+            memory_rows = fitting_rows(&scratch_preconditioner_plan, &scratch_iteration_plan);
+            disk_rows = scratch_rows.min(n - memory_rows);
             (preconditioner_plan, iteration_plan) = (scratch_preconditioner_plan, scratch_iteration_plan);
         }
     }
-    let rest = n - kept - stored;
-    let name = match (stored, rest) {
+    let rest = n - memory_rows - disk_rows;
+    let name = match (disk_rows, rest) {
         (0, 0) => "kernel blocks of all rows".to_string(),
-        (_, 0) => format!("kernel blocks of {kept} rows; the others are in scratch"),
-        (0, _) => format!("kernel blocks of {kept} rows; the others are recomputed in every iteration"),
+        (_, 0) => format!("kernel blocks of {memory_rows} rows; the others are in scratch"),
+        (0, _) => format!("kernel blocks of {memory_rows} rows; the others are recomputed in every iteration"),
         _ => format!(
-            "kernel blocks of {kept} rows; {stored} rows are in scratch, {rest} are recomputed in every iteration"
+            "kernel blocks of {memory_rows} rows; {disk_rows} rows are in scratch, {rest} are recomputed in every iteration"
         ),
     };
-    let tiers = RowTiers { memory: kept, scratch: stored, recomputed: rest };
-    ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), kept * row_bytes, "")), tiers)
+    let tiers = RowTiers { memory: memory_rows, scratch: disk_rows, recomputed: rest };
+    ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, "")), tiers)
 }
 
 fn disk_row_bytes<T: Real>(features: usize, size: &ProblemSize) -> u64 {
@@ -266,31 +266,33 @@ impl<N: Real> NystromFit<'_, N> {
     }
 }
 
-pub(super) fn warn_of_residual(cg_solution: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
+pub(super) fn warn_of_residual(cg_solution: &cg::CgSolution, tolerance: f64, remedy: &str, resources: &Resources<'_>) {
     if !cg_solution.converged {
         resources.stage_observer.warn(format!(
-            "conjugate gradient did not converge: its relative residual is {:.1e}, above the requested {asked:.1e}; {remedy}",
+            "conjugate gradient did not converge: its relative residual is {:.1e}, above the requested {tolerance:.1e}; {remedy}",
             cg_solution.residual()
         ));
     }
 }
 
-fn solve_method(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> SolveMethod {
-    let blocks = match (stored, n - kept - stored) {
+fn solve_method(ridge: &Ridge, [memory_rows, scratch_rows]: [usize; 2], n: usize, needs_f64: bool) -> SolveMethod {
+    let blocks = match (scratch_rows, n - memory_rows - scratch_rows) {
         (0, 0) => "of all rows in memory".to_string(),
-        (0, rest) => format!("of {kept} rows in memory, {rest} recomputed in every iteration"),
-        (_, 0) => format!("of {kept} rows in memory, {stored} in scratch"),
-        (_, rest) => format!("of {kept} rows in memory, {stored} in scratch, {rest} recomputed in every iteration"),
+        (0, rest) => format!("of {memory_rows} rows in memory, {rest} recomputed in every iteration"),
+        (_, 0) => format!("of {memory_rows} rows in memory, {scratch_rows} in scratch"),
+        (_, rest) => {
+            format!("of {memory_rows} rows in memory, {scratch_rows} in scratch, {rest} recomputed in every iteration")
+        }
     };
     let why = match ridge.method {
         RidgeMethod::Auto => "the Gram matrix does not fit `memory`",
         _ => "as requested",
     };
-    let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
+    let precision_note = if needs_f64 { " in f64, because f32 is too coarse for the coefficients," } else { "" };
     SolveMethod {
         name: "pcg",
         why: format!(
-            "conjugate gradient ({}), kernel blocks{wide} {blocks}: {why}",
+            "conjugate gradient ({}), kernel blocks{precision_note} {blocks}: {why}",
             ridge.preconditioner.unwrap_or_default()
         ),
     }

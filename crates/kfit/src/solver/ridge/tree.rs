@@ -127,8 +127,8 @@ impl Tree {
                         Targets::Numeric { .. } => block.y[i * block.t + j],
                         classes @ Targets::Classes(_) => classes.value(block, i, j)?,
                     };
-                    for (left, fitted) in residuals.iter_mut().zip(&fitted) {
-                        left[j] = y - fitted[(i, j)];
+                    for (head_residuals, fitted) in residuals.iter_mut().zip(&fitted) {
+                        head_residuals[j] = y - fitted[(i, j)];
                     }
                 }
                 let code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[i]);
@@ -201,14 +201,14 @@ impl<T: Real> Leaf<T> {
         if n <= max_rows {
             return;
         }
-        let kept: Vec<usize> = (0..max_rows).map(|i| i * n / max_rows).collect();
-        self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
-        for left in [&mut self.residuals, &mut self.reduced_residuals] {
-            *left = kept.iter().flat_map(|i| &left[i * self.t..(i + 1) * self.t]).copied().collect();
+        let indices: Vec<usize> = (0..max_rows).map(|i| i * n / max_rows).collect();
+        self.x = indices.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
+        for residuals in [&mut self.residuals, &mut self.reduced_residuals] {
+            *residuals = indices.iter().flat_map(|i| &residuals[i * self.t..(i + 1) * self.t]).copied().collect();
         }
-        self.weights = kept.iter().map(|i| self.weights[*i]).collect();
-        self.rows = kept.iter().map(|i| self.rows[*i]).collect();
-        self.held_out = kept.iter().map(|i| self.held_out[*i]).collect();
+        self.weights = indices.iter().map(|i| self.weights[*i]).collect();
+        self.rows = indices.iter().map(|i| self.rows[*i]).collect();
+        self.held_out = indices.iter().map(|i| self.held_out[*i]).collect();
     }
 
     /// Returns the selected rows, d x m, and their residuals.
@@ -216,7 +216,7 @@ impl<T: Real> Leaf<T> {
         let (d, indices) =
             (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| selects(*i)).collect::<Vec<_>>());
         let x = Mat::from_fn(d, indices.len(), |j, i| self.x[indices[i] * d + j].to_f64());
-        let left = Mat::from_fn(indices.len(), self.t, |i, j| residuals[indices[i] * self.t + j]);
-        (x, left)
+        let leaf_residuals = Mat::from_fn(indices.len(), self.t, |i, j| residuals[indices[i] * self.t + j]);
+        (x, leaf_residuals)
     }
 }

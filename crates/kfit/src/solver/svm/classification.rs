@@ -16,17 +16,17 @@
 use super::lagrangian::{Problem, RowFn};
 use super::loss::{Loss, Row};
 use super::problem_group::{SolveContext, solve_group, start_at};
-use super::sample::{self, RowSample};
+use super::sample::{self, FeatureSample};
 use super::workspace::Workspace;
 use super::{
-    CertifiedPoint, FITTED_WITHOUT_FOLD, LOSS, MULTICLASS, ONE_VS_ONE, SolvedProblems, Terms, group_size, plan,
-    solution_of, solve_all, stages, warn_of_gap,
+    CertifiedPoint, FITTED_WITHOUT_FOLD, LOSS, MULTICLASS, ONE_VS_ONE, ProblemOptions, SolvedProblems, group_size,
+    plan, solution_of, solve_all, stages, warn_of_gap,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, ChosenPenalty, Function, HeldOutScores};
+use crate::solver::cross_validation::{self, ChosenPenalty, HeldOutScores, LinearFunction};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
-use crate::solver::{ClassWeight, Penalty, Settings, Solution, Solver, SolverFacts, reject_if};
+use crate::solver::{ClassWeight, Penalty, Settings, Solution, Solver, SolverProperties, reject_if};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -84,9 +84,9 @@ impl Svm {
         Ok(svm)
     }
 
-    pub(super) fn terms(&self, cost: f64) -> Terms {
+    pub(super) fn terms(&self, cost: f64) -> ProblemOptions {
         let loss = if self.squared_hinge { Loss::SquaredHinge } else { Loss::Hinge };
-        Terms { cost, ..Terms::new(loss, self.intercept, self.gap) }
+        ProblemOptions { cost, ..ProblemOptions::new(loss, self.intercept, self.gap) }
     }
 
     /// Returns for each score its class, and the opposing class; `None` for one-vs-rest.
@@ -110,7 +110,7 @@ impl Svm {
     fn solve_path<'k, T: Real>(
         &self,
         features: &StoredFeatures<'k, T>,
-        sample: &mut Option<RowSample<'k, T>>,
+        sample: &mut Option<FeatureSample<'k, T>>,
         data: &FitData<'_, T>,
         svm_classes: &[u32],
         fold: u16,
@@ -124,7 +124,8 @@ impl Svm {
         let terms = self.terms(costs[0].0);
         // solves the sample before the problems of all rows are allocated, so that their equations
         // never coexist
-        let starts = RowSample::starts(sample, features, &rows(0).collect::<Vec<_>>(), terms, workspace, context)?;
+        let starts =
+            FeatureSample::starting_points(sample, features, &rows(0).collect::<Vec<_>>(), terms, workspace, context)?;
         let mut passes = sample::passes(features.n, features.p);
         let mut problems: Vec<_> = rows(0).map(|rows| Problem::new(rows, terms, features.n, workspace)).collect();
         start_at(features, &mut problems, &starts, context.observer)?;
@@ -202,7 +203,7 @@ impl Svm {
                 };
                 scores.passes += passes;
                 for (penalty, best) in path.iter().enumerate() {
-                    let functions: Vec<Function<'_>> = best.iter().map(|best| (&best.w[..], best.b)).collect();
+                    let functions: Vec<LinearFunction<'_>> = best.iter().map(|best| (&best.w[..], best.b)).collect();
                     scores.score(features, penalty, first, &functions, fold, &*stage)?;
                 }
             }
@@ -243,11 +244,11 @@ impl Svm {
         solution.one_vs_one = self.one_vs_one && k > 2;
         solution.passes += comparison.passes;
         if self.probabilities && !comparison.scores.is_empty() {
-            let (classifiers, stages) = (self.classifiers(k), data.resources.stage_observer);
+            let (classifiers, stage_observer) = (self.classifiers(k), data.resources.stage_observer);
             let (a, b) = calibrate(&classifiers, &comparison.scores, codes, weights);
             for (_, (class, _)) in a.iter().zip(&classifiers).filter(|(a, _)| **a == 0.0) {
                 let class = &classes.labels()[*class as usize];
-                stages.warn(format!(
+                stage_observer.warn(format!(
                     "held-out scores do not separate class {class} from the others: its probability is the same for \
                      every row"
                 ));
@@ -287,13 +288,13 @@ impl Svm {
 }
 
 impl<T: Real> Solver<T> for Svm {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts {
+    fn properties(&self) -> SolverProperties {
+        SolverProperties {
             stores_features: true,
             uses_validation_rows: true,
             row_weights: true,
             exact_kernel: true,
-            ..SolverFacts::default()
+            ..SolverProperties::default()
         }
     }
 

@@ -83,7 +83,7 @@ pub(super) trait RowFn: Fn(usize) -> Row + Sync + Send {}
 impl<F: Fn(usize) -> Row + Sync + Send> RowFn for F {}
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct ProblemOptions {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
     /// Sum s of the dual variables.
@@ -97,7 +97,7 @@ pub(super) struct Terms {
     pub(super) patience: usize,
 }
 
-impl Terms {
+impl ProblemOptions {
     /// Returns the terms of a problem whose multipliers sum to 0, at a cost of 1.
     pub(super) fn new(loss: Loss, intercept: Intercept, gap: f64) -> Self {
         Self { loss, intercept, total: 0.0, cost: 1.0, gap, patience: usize::MAX }
@@ -110,7 +110,7 @@ const GAP_PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
     rows: R,
-    terms: Terms,
+    terms: ProblemOptions,
     w: Vec<f64>,
     pub(super) b: f64,
     /// Multipliers β, n.
@@ -147,7 +147,7 @@ pub(super) struct Snapshot {
 }
 
 impl<T: Real, R: RowFn> Problem<T, R> {
-    pub(super) fn new(rows: R, terms: Terms, n: usize, workspace: &mut Workspace<T>) -> Self {
+    pub(super) fn new(rows: R, terms: ProblemOptions, n: usize, workspace: &mut Workspace<T>) -> Self {
         let p = workspace.p;
         Self {
             rows,
@@ -177,7 +177,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
     }
 
     /// Converts the problem to f64, with its multipliers and its best point.
-    pub(super) fn widen(self, terms: Terms, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
+    pub(super) fn widen(self, terms: ProblemOptions, workspace: &mut Workspace<f64>) -> Problem<f64, R> {
         let (fresh, best) =
             (Problem::new(self.rows, terms, self.beta.len(), workspace), self.best.without_certificate());
         let (direction, steps) = ((best.w.clone(), best.b), self.steps);
@@ -230,7 +230,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
 
     /// Sets new costs, which must be at least as large as the previous costs, and restarts at the
     /// multipliers and the point of the previous solution.
-    pub(super) fn restart(&mut self, rows: R, terms: Terms) {
+    pub(super) fn restart(&mut self, rows: R, terms: ProblemOptions) {
         (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.cost);
         self.best = self.best.without_certificate();
         (self.steps, self.least_gap, self.idle_steps, self.open) = (0, f64::INFINITY, 0, true);

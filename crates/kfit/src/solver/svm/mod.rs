@@ -55,9 +55,9 @@ use classification::Svm;
 use faer::Mat;
 use kapprox::{Real, gram::Panels};
 use kstore::MemoryPlan;
-use lagrangian::{Problem, RowFn, Terms};
+use lagrangian::{Problem, ProblemOptions, RowFn};
 use problem_group::{GroupOutcome, SolveContext, certify_in_f64, solve_group, start_at};
-use sample::RowSample;
+use sample::FeatureSample;
 use workspace::{CertifiedPoint, Workspace};
 
 pub(super) const SVM: SolverFamily = SolverFamily::new(
@@ -164,7 +164,7 @@ impl SolvedProblems {
 fn solve<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    terms: Terms,
+    terms: ProblemOptions,
     steps: usize,
     rows: Vec<R>,
 ) -> Result<SolvedProblems> {
@@ -178,13 +178,13 @@ fn solve<T: Real, R: RowFn>(
 /// Solves a problem for each of `rows`, in groups, first on a sample of the rows.
 fn solve_all<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
-    terms: Terms,
+    terms: ProblemOptions,
     steps: usize,
     rows: Vec<R>,
     workspace: &mut Workspace<T>,
     context: SolveContext<'_>,
 ) -> Result<SolvedProblems> {
-    let terms = Terms { patience: patience::<T>(), ..terms };
+    let terms = ProblemOptions { patience: patience::<T>(), ..terms };
     let per_group = group_size(features.n, features.p, rows.len());
     let (mut sample, mut solved) = (None, SolvedProblems::default());
     let sample_passes = sample::passes(features.n, features.p);
@@ -192,12 +192,12 @@ fn solve_all<T: Real, R: RowFn>(
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {
         let group_rows: Vec<R> = rows.by_ref().take(per_group).collect();
-        let starts = RowSample::starts(&mut sample, features, &group_rows, terms, workspace, context)?;
+        let starts = FeatureSample::starting_points(&mut sample, features, &group_rows, terms, workspace, context)?;
         let problems = group_rows.into_iter().map(|rows| Problem::new(rows, terms, features.n, workspace));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         start_at(features, &mut problems, &starts, context.observer)?;
         let GroupOutcome { mut gaps, passes } = solve_group(features, &mut problems, steps, workspace, context)?;
-        let wide_terms = Terms { patience: usize::MAX, ..terms };
+        let wide_terms = ProblemOptions { patience: usize::MAX, ..terms };
         let (problems, wide_outcome) = certify_in_f64(features, problems, wide_terms, steps, workspace, context)?;
         gaps.extend(wide_outcome.gaps);
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
@@ -219,7 +219,7 @@ const FITTED_WITHOUT_FOLD: &str = " of an SVM fitted without a fold";
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b CertifiedPoint>,
     steps: usize,
-    terms: Terms,
+    terms: ProblemOptions,
     data: &FitData<'_, T>,
     which_svms: &str,
 ) {
@@ -273,7 +273,7 @@ fn stages<T: Real>(
         RowAccess::Rows => exact::stages(request, problems, at_once, penalties),
         _ => stage_plans::feature_stages(
             request,
-            &|plan, cut| solver.plan(plan, &request.size, cut),
+            &|plan, pass_shape| solver.plan(plan, &request.size, pass_shape),
             solver.further_passes(request),
         ),
     }

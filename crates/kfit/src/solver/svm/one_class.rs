@@ -1,12 +1,12 @@
 //! One-class SVM: a region that contains most rows.
 
-use super::lagrangian::Terms;
+use super::lagrangian::ProblemOptions;
 use super::loss::{Loss, Row};
 use super::{solution_of, solve, stages};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
-use crate::solver::{Settings, Solution, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Settings, Solution, Solver, SolverFamily, SolverProperties};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -39,8 +39,8 @@ impl OneClass {
 }
 
 impl<T: Real> Solver<T> for OneClass {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { stores_features: true, row_weights: true, exact_kernel: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { stores_features: true, row_weights: true, exact_kernel: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
@@ -61,8 +61,8 @@ impl<T: Real> Solver<T> for OneClass {
         // values of f have the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.mean_residual(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
-        let terms = Terms { cost: cost * features.mean_weight(None) / unit, ..terms };
+        let terms = ProblemOptions { total: 1.0, ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap) };
+        let terms = ProblemOptions { cost: cost * features.mean_weight(None) / unit, ..terms };
         let weights = &features.weights;
         let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.get(i) }];
         let solutions = solve(&features, data, terms, self.steps, rows)?;

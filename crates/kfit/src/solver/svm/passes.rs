@@ -2,7 +2,7 @@
 
 use super::lagrangian::{Problem, RowFn};
 use crate::Result;
-use crate::features::{StopOnly, StoredFeatures, Sums, Values};
+use crate::features::{RowValues, StopOnly, StoredFeatures, Sums};
 use crate::linalg::strips::{Pool, for_each_strip};
 use kapprox::{Real, gram::Panels};
 use kstore::{Workers, pass::Observer};
@@ -96,7 +96,7 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     for (a, problem) in problems.iter().enumerate() {
         problem.direction.0.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
-    let Values(out) = features.fold("values of the SVMs", observer, &Values::<T>::default, |out, tile| {
+    let RowValues(out) = features.fold("values of the SVMs", observer, &RowValues::<T>::default, |out, tile| {
         let offset = out.0.len();
         out.0.resize(offset + tile.rows() * count, T::ZERO);
         tile.times(&weights, &mut out.0[offset..], workers);

@@ -1,6 +1,6 @@
 //! Problems that are solved together, with common passes over the features.
 
-use super::lagrangian::{Problem, RowFn, Snapshot, Terms};
+use super::lagrangian::{Problem, ProblemOptions, RowFn, Snapshot};
 use super::passes;
 use super::workspace::{CertifiedPoint, Workspace};
 use crate::{Result, features::StoredFeatures};
@@ -79,7 +79,7 @@ fn move_to_starts<T: Real, R: RowFn>(
 pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
-    terms: Terms,
+    terms: ProblemOptions,
     max_steps: usize,
     narrow_workspace: &mut Workspace<T>,
     context: SolveContext<'_>,

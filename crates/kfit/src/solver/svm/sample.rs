@@ -5,7 +5,7 @@
 //! feature, makes these steps cheap. The solution on the sample is so near to the solution on all
 //! rows that few rows are free in the later steps.
 
-use super::lagrangian::{Problem, RowFn, Terms};
+use super::lagrangian::{Problem, ProblemOptions, RowFn};
 use super::loss::Row;
 use super::problem_group::{JOURNAL_NAME, SolveContext, solve_group};
 use super::workspace::{CertifiedPoint, Workspace};
@@ -24,7 +24,7 @@ const MIN_ROWS_PER_SAMPLED: usize = 8;
 
 /// Relative gap and maximum number of steps for a sample; the sampling error exceeds this gap.
 const SAMPLE_GAP: f64 = 1e-2;
-const SAMPLE_STEPS: usize = 50;
+const MAX_SAMPLE_STEPS: usize = 50;
 
 /// Returns the number of sampled rows for n rows and p features; 0 if no sample is drawn.
 pub(crate) fn row_count(n: usize, p: usize) -> usize {
@@ -39,32 +39,32 @@ pub(crate) fn passes(n: usize, p: usize) -> u64 {
 }
 
 /// Features of a sample and the positions of its rows.
-pub(super) struct RowSample<'a, T: Real> {
+pub(super) struct FeatureSample<'a, T: Real> {
     features: StoredFeatures<'a, T>,
     positions: Vec<usize>,
     /// Number of table rows per sampled row.
-    scale: f64,
+    rows_per_sampled: f64,
 }
 
-impl<'a, T: Real> RowSample<'a, T> {
+impl<'a, T: Real> FeatureSample<'a, T> {
     /// Draws a sample if there are enough rows: one pass.
     fn draw(features: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
         let m = row_count(features.n, features.p);
         if m == 0 {
             return Ok(None);
         }
-        let scale = features.n as f64 / m as f64;
+        let rows_per_sampled = features.n as f64 / m as f64;
         let (features, positions) = features.sample(m, observer)?;
-        Ok(Some(Self { features, positions, scale }))
+        Ok(Some(Self { features, positions, rows_per_sampled }))
     }
 
     /// Solves some problems on a sample, which is drawn at its first use. Returns nothing without a
     /// sample, or if the problems continue from a checkpoint.
-    pub(super) fn starts<R: RowFn>(
+    pub(super) fn starting_points<R: RowFn>(
         sample: &mut Option<Self>,
         features: &StoredFeatures<'a, T>,
         rows: &[R],
-        terms: Terms,
+        terms: ProblemOptions,
         workspace: &mut Workspace<T>,
         context: SolveContext<'_>,
     ) -> Result<Vec<CertifiedPoint>> {
@@ -80,21 +80,29 @@ impl<'a, T: Real> RowSample<'a, T> {
     fn solve<R: RowFn>(
         &self,
         rows: &[R],
-        terms: Terms,
+        terms: ProblemOptions,
         workspace: &mut Workspace<T>,
         observer: &dyn Observer,
     ) -> Result<Vec<CertifiedPoint>> {
-        let terms = Terms { cost: self.scale * terms.cost, gap: SAMPLE_GAP.max(terms.gap), ..terms };
-        let (positions, scale) = (&self.positions[..], self.scale);
+        let terms =
+            ProblemOptions { cost: self.rows_per_sampled * terms.cost, gap: SAMPLE_GAP.max(terms.gap), ..terms };
+        let (positions, scale) = (&self.positions[..], self.rows_per_sampled);
         // the sampled rows together have the total cost of all rows
-        let sampled = rows.iter().map(|rows| {
+        let sampled_row_fns = rows.iter().map(|rows| {
             move |i: usize| {
                 let row = rows(positions[i]);
                 Row { c: scale * row.c, ..row }
             }
         });
-        let mut problems: Vec<_> = sampled.map(|rows| Problem::new(rows, terms, self.features.n, workspace)).collect();
-        solve_group(&self.features, &mut problems, SAMPLE_STEPS, workspace, SolveContext { observer, journal: None })?;
+        let mut problems: Vec<_> =
+            sampled_row_fns.map(|rows| Problem::new(rows, terms, self.features.n, workspace)).collect();
+        solve_group(
+            &self.features,
+            &mut problems,
+            MAX_SAMPLE_STEPS,
+            workspace,
+            SolveContext { observer, journal: None },
+        )?;
         Ok(problems.into_iter().map(|problem| problem.into_best(workspace)).collect())
     }
 }

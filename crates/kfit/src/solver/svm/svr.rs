@@ -1,15 +1,15 @@
 //! Support vector regression with the epsilon-insensitive loss.
 
-use super::lagrangian::Terms;
+use super::lagrangian::ProblemOptions;
 use super::loss::{Loss, Row};
 use super::{SolvedProblems, solution_of, solve, stages};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, Function, HeldOutScores};
+use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction};
 use crate::solver::parameter::{
     C_GRID, FOLDS, GAP, INTERCEPT, Interval, LAMBDA_GRID, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
-use crate::solver::{Penalty, Settings, Solution, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Penalty, Settings, Solution, Solver, SolverFamily, SolverProperties};
 use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -53,8 +53,8 @@ impl Svr {
         })
     }
 
-    pub(super) fn terms(&self) -> Terms {
-        Terms::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
+    pub(super) fn terms(&self) -> ProblemOptions {
+        ProblemOptions::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
     }
 
     /// Learns the function of target `j` from the rows outside a fold, or from all rows, at the
@@ -75,7 +75,7 @@ impl Svr {
         let centre = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
         let typical_cost = cost * features.mean_weight(held_fold.map(|(_, fold)| fold)) / unit;
-        let terms = Terms { cost: typical_cost, ..self.terms() };
+        let terms = ProblemOptions { cost: typical_cost, ..self.terms() };
         let (y, weights) = (&features.y[..], &features.weights);
         let rows = move |i: usize| {
             let is_held_out = held_fold.is_some_and(|(folds, fold)| folds[i] == fold);
@@ -102,7 +102,7 @@ impl Svr {
                     let solutions =
                         self.solve_target(features, data, j, Some((&features.folds, fold)), penalty.c(weight))?;
                     scores.passes += solutions.passes;
-                    let functions: Vec<Function<'_>> =
+                    let functions: Vec<LinearFunction<'_>> =
                         solutions.best.iter().map(|best| (&best.w[..], best.b)).collect();
                     let stage = data.resources.stage_observer.stage("held-out rows", None);
                     scores.score(features, index, j, &functions, fold, &*stage)?;
@@ -114,13 +114,13 @@ impl Svr {
 }
 
 impl<T: Real> Solver<T> for Svr {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts {
+    fn properties(&self) -> SolverProperties {
+        SolverProperties {
             stores_features: true,
             uses_validation_rows: true,
             row_weights: true,
             exact_kernel: true,
-            ..SolverFacts::default()
+            ..SolverProperties::default()
         }
     }
 

@@ -20,7 +20,7 @@ use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{
     COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, SECOND_KERNEL, SECOND_VIEW, TOLERANCE,
 };
-use crate::solver::{Figure, Penalty, Settings, Solution, Solver, SolverFacts, SolverFamily, reject_if};
+use crate::solver::{Figure, Penalty, Settings, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -60,9 +60,9 @@ impl CanonicalCorrelations {
         let mut rows = 0.0;
         super::for_each_fold(gram, second_features, |train, validation| {
             let mut results: Vec<Option<Result<Vec<f64>>>> = lambdas.iter().map(|_| None).collect();
-            workers.for_each(results.iter_mut().zip(lambdas).collect(), |(found, lambda)| {
+            workers.for_each(results.iter_mut().zip(lambdas).collect(), |(result, lambda)| {
                 let pairs = canonical_pairs(train, self.components, *lambda, gram);
-                *found = Some(pairs.map(|pairs| validation.correlations(&pairs, gram.epsilon())));
+                *result = Some(pairs.map(|pairs| validation.correlations(&pairs, gram.epsilon())));
             });
             for (sum, result) in sums.iter_mut().zip(results.into_iter().flatten()) {
                 sum.iter_mut().zip(result?).for_each(|(sum, correlation)| *sum += correlation * validation.rows as f64);
@@ -114,8 +114,8 @@ fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramStat
 }
 
 impl<T: Real> Solver<T> for CanonicalCorrelations {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { uses_validation_rows: true, dense_only: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { uses_validation_rows: true, dense_only: true, ..SolverProperties::default() }
     }
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
@@ -135,11 +135,11 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         let stage = data.resources.stage_observer.stage("singular vectors", None);
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
         let held_out = self.held_out_correlations(&gram, data.second_features, &lambdas, data.resources.workers)?;
-        let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len().max(1) as f64;
+        let mean = |correlations: &Vec<f64>| correlations.iter().sum::<f64>() / correlations.len().max(1) as f64;
         let best =
             (0..held_out.len()).max_by(|a, b| mean(&held_out[*a]).total_cmp(&mean(&held_out[*b]))).unwrap_or_default();
         let lambda = lambdas[best];
-        let moments = ViewMoments::of(gram.training_moments(None), data.second_features)?;
+        let moments = ViewMoments::from_moments(gram.training_moments(None), data.second_features)?;
         let pairs = canonical_pairs(&moments, self.components, lambda, &gram)?;
         super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
         if pairs.values[0] > 1.0 + super::ROUNDING_UNITS * gram.epsilon() {

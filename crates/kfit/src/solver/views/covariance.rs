@@ -11,7 +11,7 @@
 use super::{DirectionPairs, ViewMoments};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
-use crate::solver::{Figure, Settings, Solution, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Figure, Settings, Solution, Solver, SolverFamily, SolverProperties};
 use crate::{Result, Task, features::FitData};
 use kapprox::{Real, decompose::thin_svd};
 use kstore::MemoryPlan;
@@ -45,8 +45,8 @@ impl MaximalCovariance {
 }
 
 impl<T: Real> Solver<T> for MaximalCovariance {
-    fn facts(&self) -> SolverFacts {
-        SolverFacts { uses_validation_rows: true, dense_only: true, ..SolverFacts::default() }
+    fn properties(&self) -> SolverProperties {
+        SolverProperties { uses_validation_rows: true, dense_only: true, ..SolverProperties::default() }
     }
 
     fn check(&self, request: &FitRequest<'_>) -> Result<()> {
@@ -70,7 +70,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
             rows += validation.rows as f64;
             Ok(())
         })?;
-        let moments = ViewMoments::of(gram.training_moments(None), data.second_features)?;
+        let moments = ViewMoments::from_moments(gram.training_moments(None), data.second_features)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
         super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
         let total = moments.xy.squared_norm_l2();

@@ -67,12 +67,13 @@ struct ViewMoments {
 impl ViewMoments {
     /// Computes the centred moments of some rows, whose last `second_features` features are the
     /// second view.
-    fn of(moments: Cow<'_, FoldGram>, second_features: usize) -> Result<Self> {
+    fn from_moments(moments: Cow<'_, FoldGram>, second_features: usize) -> Result<Self> {
         let rows = moments.rows;
         let centred = CentredMoments::from_moments(moments)?;
         let (g, n, first) = (centred.g(), centred.rows, centred.mean.len() - second_features);
-        let part =
-            |at: (usize, usize), size: (usize, usize)| Mat::from_fn(size.0, size.1, |i, j| g[(at.0 + i, at.1 + j)] / n);
+        let part = |start: (usize, usize), size: (usize, usize)| {
+            Mat::from_fn(size.0, size.1, |i, j| g[(start.0 + i, start.1 + j)] / n)
+        };
         let (xx, yy) = (part((0, 0), (first, first)), part((first, first), (second_features, second_features)));
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second_features)), mean: centred.mean })
     }
@@ -121,8 +122,8 @@ impl DirectionPairs {
     /// Returns the pairs with the largest entry of each a_j made positive.
     fn signed(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
         let signs: Vec<f64> = (0..values.len()).map(|j| sign_of_largest(x, j)).collect();
-        let of = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
-        Self { x: of(x), y: of(y), values }
+        let with_signs = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
+        Self { x: with_signs(x), y: with_signs(y), values }
     }
 }
 
@@ -143,8 +144,8 @@ fn for_each_fold(
     }
     for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 1) {
         visit(
-            &ViewMoments::of(gram.training_moments(Some(left_out)), second_features)?,
-            &ViewMoments::of(Cow::Borrowed(fold), second_features)?,
+            &ViewMoments::from_moments(gram.training_moments(Some(left_out)), second_features)?,
+            &ViewMoments::from_moments(Cow::Borrowed(fold), second_features)?,
         )?;
     }
     Ok(())

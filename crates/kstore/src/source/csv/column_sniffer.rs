@@ -152,7 +152,7 @@ pub(super) fn resolve_marks(
     decimal: Option<u8>,
 ) -> Result<Vec<Marks>, usize> {
     let commas = columns.iter().any(|column| column.needs_marks(Marks::Comma));
-    let marks_of = |(place, column): (usize, &ColumnSniffer)| {
+    let marks_of = |(index, column): (usize, &ColumnSniffer)| {
         if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.declared {
             return Ok(marks);
         }
@@ -163,7 +163,7 @@ pub(super) fn resolve_marks(
             // 1.234 next to columns of numbers such as 1,5
             (None, b';') if comma || commas && column.inferred_with(Marks::Comma) != InferredType::Text => Marks::Comma,
             (None, b',') if grouped => Marks::Grouped,
-            (None, _) if comma => return Err(place),
+            (None, _) if comma => return Err(index),
             (None, _) if grouped => Marks::Grouped,
             (None, _) => Marks::Point,
         })

@@ -136,18 +136,18 @@ fn read_table(
         Ok(true)
     })?;
     let names: Vec<String> = names.ok_or_else(|| table.file.malformed("it is empty"))?;
-    let marks = column_sniffer::resolve_marks(&guesses, delimiter, options.decimal).map_err(|place| {
+    let marks = column_sniffer::resolve_marks(&guesses, delimiter, options.decimal).map_err(|index| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . if they are not numbers";
-        table.file.malformed(format!("the numbers of its column {:?} contain commas; {remedy}", names[place]))
+        table.file.malformed(format!("the numbers of its column {:?} contain commas; {remedy}", names[index]))
     })?;
     let columns: Vec<_> = guesses.iter().zip(marks).map(|(guess, marks)| guess.column_type(marks)).collect();
     check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed(detail))?;
     let mut reading =
         TextReading { missing_words: words.to_vec(), delimiter: Some(char::from(delimiter)), ..TextReading::default() };
-    for ((name, guess), (of, _)) in names.iter().zip(&guesses).zip(&columns) {
-        table.format.notes.extend(guess.notes(name, of));
-        if guess.must_be_shared(of) {
-            reading.types.insert(name.clone(), of.clone());
+    for ((name, guess), (column_type, _)) in names.iter().zip(&guesses).zip(&columns) {
+        table.format.notes.extend(guess.notes(name, column_type));
+        if guess.must_be_shared(column_type) {
+            reading.types.insert(name.clone(), column_type.clone());
         }
     }
     table.format.reading = reading;
@@ -189,13 +189,15 @@ fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Res
 /// meaning may then differ in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
     let own_delimiter = char::from(delimiter);
-    let Some(fitted_delimiter) = options.reading.delimiter.filter(|of| *of != own_delimiter) else { return Ok(()) };
-    let has_commas = |name: &&String| options.type_of(name).is_some_and(|of| of.has_commas());
+    let Some(fitted_delimiter) = options.reading.delimiter.filter(|fitted| *fitted != own_delimiter) else {
+        return Ok(());
+    };
+    let has_commas = |name: &&String| options.type_of(name).is_some_and(|column_type| column_type.has_commas());
     let is_explicit = options.delimiter.is_some() || options.decimal.is_some();
     let Some(name) = names.iter().find(has_commas).filter(|_| !is_explicit) else { return Ok(()) };
-    let (own, of) = (own_delimiter.escape_default(), fitted_delimiter.escape_default());
+    let (own_escaped, fitted_escaped) = (own_delimiter.escape_default(), fitted_delimiter.escape_default());
     Err(format!(
-        "its delimiter is '{own}', but '{of}' in the table of the fit, and the numbers of column {name:?} have commas; \
+        "its delimiter is '{own_escaped}', but '{fitted_escaped}' in the table of the fit, and the numbers of column {name:?} have commas; \
          give `decimal` to state its decimal mark"
     ))
 }
@@ -266,8 +268,10 @@ impl TextFormat for Csv {
 
     fn note(&self, columns: &[Column]) -> Option<String> {
         let column_with = |marks| {
-            let has = |of: &ColumnType| matches!(of, ColumnType::Number(form) if form.marks == Some(marks));
-            let written = columns.iter().zip(&self.types).filter(|(_, of)| has(of)).map(|(column, _)| column);
+            let has =
+                |column_type: &ColumnType| matches!(column_type, ColumnType::Number(form) if form.marks == Some(marks));
+            let written =
+                columns.iter().zip(&self.types).filter(|(_, column_type)| has(column_type)).map(|(column, _)| column);
             // integers may have no marks at all
             written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
@@ -320,7 +324,7 @@ impl TextChunk for CsvChunk<'_> {
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), RowError> {
         let Self { csv, columns, builders: ColumnBuilders { columns: builders, slots, .. }, .. } = self;
         let mut first_error = None;
-        let Ok(found) = self.splitter.split(text, |i, field| {
+        let Ok(field_count) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
                 && let Err(expected) =
                     fields::append_field(&mut builders[*slot], field, (&csv.types[i], &csv.reading.missing_words))
@@ -330,8 +334,8 @@ impl TextChunk for CsvChunk<'_> {
             Ok::<(), Infallible>(())
         });
         // an additional field shifts the fields after it, so report this error first
-        check_width(csv.dialect.delimiter, slots.len(), found, csv.pad_rows)?;
-        for (i, slot) in slots.iter().enumerate().skip(found) {
+        check_width(csv.dialect.delimiter, slots.len(), field_count, csv.pad_rows)?;
+        for (i, slot) in slots.iter().enumerate().skip(field_count) {
             let builder = slot.map(|slot| &mut builders[slot]);
             // an empty field is missing in every column
             builder.into_iter().for_each(|builder| _ = fields::append_field(builder, b"", (&csv.types[i], &[])));

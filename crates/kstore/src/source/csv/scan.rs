@@ -61,12 +61,12 @@ impl Scanner for RowScanner {
                     Boundary::Row(end) => return Some(end),
                 },
                 State::Quoted => {
-                    let found = memchr2(QUOTE, b'\n', &bytes[at..])?;
-                    match bytes[at + found] {
+                    let distance = memchr2(QUOTE, b'\n', &bytes[at..])?;
+                    match bytes[at + distance] {
                         QUOTE => self.state = State::Closing,
                         _ => *line += 1,
                     }
-                    at += found + 1;
+                    at += distance + 1;
                 }
                 State::Closing if *byte == QUOTE => (self.state, at) = (State::Quoted, at + 1),
                 State::Closing => self.state = State::Unquoted,
@@ -90,7 +90,7 @@ impl RowScanner {
     fn scan_unquoted(&mut self, bytes: &[u8], at: usize) -> Boundary {
         if !self.dialect.quotes {
             return memchr2(b'\n', b'\r', &bytes[at..])
-                .map_or(Boundary::Field(bytes.len()), |found| Boundary::Row(at + found));
+                .map_or(Boundary::Field(bytes.len()), |distance| Boundary::Row(at + distance));
         }
         match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
             None => {
@@ -101,12 +101,12 @@ impl RowScanner {
                 }
                 Boundary::Field(bytes.len())
             }
-            Some(found) if bytes[at + found] == QUOTE => {
-                let opens_quote = found > 0 && bytes[at + found - 1] == self.dialect.delimiter;
+            Some(distance) if bytes[at + distance] == QUOTE => {
+                let opens_quote = distance > 0 && bytes[at + distance - 1] == self.dialect.delimiter;
                 self.state = if opens_quote { State::Quoted } else { State::Unquoted };
-                Boundary::Field(at + found + 1)
+                Boundary::Field(at + distance + 1)
             }
-            Some(found) => Boundary::Row(at + found),
+            Some(distance) => Boundary::Row(at + distance),
         }
     }
 }

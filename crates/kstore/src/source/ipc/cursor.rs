@@ -123,12 +123,13 @@ impl<'a> IpcCursor<'a> {
     /// Returns the column whose lists, or single numbers, are the first `count` requested columns,
     /// in order.
     fn lists_column(&self, element: Element, count: usize) -> Option<usize> {
-        let places = self.chunk.locations.get(..count)?;
-        let root = places.first()?.root;
+        let locations = self.chunk.locations.get(..count)?;
+        let root = locations.first()?.root;
         let fits = self.columns[root].root.numbers() == Some((element, count));
-        let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
+        let ordered =
+            locations.iter().enumerate().all(|(item, location)| location.root == root && location.item == item);
         // a column that is requested again must be loaded for `view`
-        let once = self.chunk.locations[count..].iter().all(|place| place.root != root);
+        let once = self.chunk.locations[count..].iter().all(|location| location.root != root);
         (fits && ordered && once).then_some(root)
     }
 }

@@ -25,7 +25,7 @@ impl IpcFile {
 
 impl MappedIpc<'_> {
     /// Returns the mapped file.
-    pub fn mapped(&self) -> &MappedFile {
+    pub fn mapped_file(&self) -> &MappedFile {
         &self.map
     }
 
@@ -74,8 +74,8 @@ impl MappedIpc<'_> {
         let values = root.spans(&batch).map_err(|detail| bytes.malformed(detail))?.last().copied().unwrap_or_default();
         let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width));
         let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= values.length);
-        let place = usize::try_from(values.at).ok().zip(count);
-        let values = place.and_then(|(at, count)| self.map.slice(at, count));
+        let range = usize::try_from(values.at).ok().zip(count);
+        let values = range.and_then(|(offset, count)| self.map.slice(offset, count));
         values.ok_or_else(|| bytes.malformed(format!("column {name:?} is too short or not aligned")))
     }
 }

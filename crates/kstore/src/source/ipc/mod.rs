@@ -144,7 +144,7 @@ impl IpcFile {
         }
         let values = match &parts[..] {
             [] => return Err(format!("dictionary {id} is missing").into()),
-            [whole] => Arc::clone(whole),
+            [single] => Arc::clone(single),
             parts => {
                 let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
                 crate::arrow::compute::concat(&parts).map_err(|error| error.to_string())?
@@ -182,9 +182,9 @@ impl IpcFile {
         for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
             let batch = Batch::read(&self.file, block)?;
             for (root, (most, longest)) in roots.iter().zip(&mut costs) {
-                let here = self.unpacking_cost(&self.roots[*root], &batch)?;
-                most.unpacked = most.unpacked.max(here.unpacked);
-                most.transient = most.transient.max(here.transient);
+                let cost = self.unpacking_cost(&self.roots[*root], &batch)?;
+                most.unpacked = most.unpacked.max(cost.unpacked);
+                most.transient = most.transient.max(cost.transient);
                 *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
             }
         }
@@ -278,8 +278,8 @@ fn read_footer(file: &SharedFile) -> Result<Vec<u8>> {
     let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));
     ends.map_err(|error| file.read_error(error))?;
     if !start.starts_with(MAGIC) {
-        let known = unsupported::describe_unsupported(file.path(), &start);
-        return Err(file.malformed(known.unwrap_or_else(|| "it does not start with ARROW1".to_string())));
+        let description = unsupported::describe_unsupported(file.path(), &start);
+        return Err(file.malformed(description.unwrap_or_else(|| "it does not start with ARROW1".to_string())));
     }
     if &end[4..] != MAGIC {
         return Err(file.malformed("it is truncated: its footer is missing; copy or write it again"));

@@ -58,7 +58,7 @@ impl<'a> ColumnReader<'a> {
 
     pub(super) fn enter_batch(&mut self, file: &SharedFile, batch: &Batch) -> Result<(), LoadError> {
         let nodes = self.root.nodes(batch)?;
-        if let Some(node) = nodes.first().filter(|own| own.rows != batch.rows) {
+        if let Some(node) = nodes.first().filter(|node| node.rows != batch.rows) {
             let name = &self.root.name;
             return Err(format!("column {name:?} has {} rows in a batch of {}", node.rows, batch.rows).into());
         }
@@ -133,7 +133,7 @@ impl<'a> ColumnReader<'a> {
                 let part = |run| Ok(make_array(self.part(next, item.data_type(), run)?.0));
                 let parts = runs.into_iter().map(part).collect::<Result<Vec<_>, LoadError>>()?;
                 let item = match &parts[..] {
-                    [whole] => whole.to_data(),
+                    [single] => single.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
                 // no part follows a list, so `next` need not skip its items

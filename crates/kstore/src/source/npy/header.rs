@@ -119,7 +119,7 @@ fn dictionary_value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 /// Returns the type and whether it is big-endian.
 fn parse_element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
-    let Some((_, element)) = TYPES.iter().copied().find(|(known, _)| *known == name) else {
+    let Some((_, element)) = TYPES.iter().copied().find(|(type_name, _)| *type_name == name) else {
         if matches!(name, "O" | "one") {
             return Err("its values are Python objects; save numbers, with array.astype('<f4')".to_string());
         }

@@ -9,7 +9,7 @@ pub(crate) mod header;
 pub use header::{Header, parse_header};
 
 use super::shared_file::{BLOCK_BYTES, SharedFile, chunk_bytes};
-use super::{BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, Format, Strided, TableFile, Values};
+use super::{BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, Format, StridedColumn, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::Kind;
 use crate::schema::{Column, Schema};
@@ -47,10 +47,10 @@ impl NpyFile {
         let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
         let got = file.read_at(&mut start, 0).map_err(|error| file.read_error(error))?;
         let header = parse_header(&start[..got]).map_err(|detail| file.malformed(detail))?;
-        let (needed, found) = (header.data_offset as u64 + header.rows * header.stride() as u64, file.length());
-        if found < needed {
+        let (needed, file_bytes) = (header.data_offset as u64 + header.rows * header.stride() as u64, file.length());
+        if file_bytes < needed {
             let shape = format!("{} x {}", header.rows, header.columns);
-            return Err(file.malformed(format!("an array of {shape} needs {needed} bytes, the file has {found}")));
+            return Err(file.malformed(format!("an array of {shape} needs {needed} bytes, the file has {file_bytes}")));
         }
         let kind = Kind::from(header.element);
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
@@ -163,9 +163,9 @@ impl FileCursor for NpyCursor<'_> {
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let header = &self.npy.header;
         // only whole rows, in the order of the file
-        let whole = self.columns.len() == columns && columns == header.columns;
+        let all_columns = self.columns.len() == columns && columns == header.columns;
         // for a single column both orders are the same
-        if !whole
+        if !all_columns
             || header.by_column && columns > 1
             || element != header.element
             || self.columns.iter().enumerate().any(|(i, column)| i != *column)
@@ -184,7 +184,7 @@ impl FileCursor for NpyCursor<'_> {
             false => (self.columns[index] * size, self.npy.header.stride()),
         };
         Ok(ColumnView {
-            values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }),
+            values: Values::Strided(StridedColumn { bytes: &self.buffer, element, offset, stride }),
             nulls: None,
         })
     }

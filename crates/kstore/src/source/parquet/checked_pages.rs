@@ -118,32 +118,32 @@ fn check_lengths(page: &Page, levels: usize) -> Option<()> {
         Encoding::DELTA_BYTE_ARRAY => 2,
         _ => return Some(()),
     };
-    let mut left: &[u8] = page.buffer();
+    let mut input: &[u8] = page.buffer();
     match page {
         Page::DataPageV2 { def_levels_byte_len, rep_levels_byte_len, .. } => {
-            left.split_off(..(*def_levels_byte_len + *rep_levels_byte_len) as usize)?;
+            input.split_off(..(*def_levels_byte_len + *rep_levels_byte_len) as usize)?;
         }
         _ => (0..levels).try_for_each(|_| {
-            let length = u32::from_le_bytes(*left.split_off(..4)?.first_chunk()?);
-            left.split_off(..length as usize).map(drop)
+            let length = u32::from_le_bytes(*input.split_off(..4)?.first_chunk()?);
+            input.split_off(..length as usize).map(drop)
         })?,
     }
     // a page with only missing values may be empty
-    let lengths = if left.is_empty() { 0 } else { lengths };
-    (0..lengths).try_for_each(|_| skip_delta_encoded(&mut left, u64::from(page.num_values())))
+    let lengths = if input.is_empty() { 0 } else { lengths };
+    (0..lengths).try_for_each(|_| skip_delta_encoded(&mut input, u64::from(page.num_values())))
 }
 
 /// Skips delta-encoded numbers; returns `None` if there are more than `most`.
-fn skip_delta_encoded(left: &mut &[u8], most: u64) -> Option<()> {
+fn skip_delta_encoded(input: &mut &[u8], most: u64) -> Option<()> {
     let [block, parts, count, _first] =
-        [read_varint(left)?, read_varint(left)?, read_varint(left)?, read_varint(left)?];
+        [read_varint(input)?, read_varint(input)?, read_varint(input)?, read_varint(input)?];
     let each = block.checked_div(parts).filter(|each| *each > 0 && count <= most)?;
     let mut rest = count.saturating_sub(1);
     while rest > 0 {
-        let _least = read_varint(left)?;
-        for width in left.split_off(..usize::try_from(parts).ok()?)? {
+        let _least = read_varint(input)?;
+        for width in input.split_off(..usize::try_from(parts).ok()?)? {
             let bytes = if rest > 0 { usize::try_from(each * u64::from(*width) / 8).ok()? } else { 0 };
-            left.split_off(..bytes)?;
+            input.split_off(..bytes)?;
             rest = rest.saturating_sub(each);
         }
     }

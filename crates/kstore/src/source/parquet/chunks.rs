@@ -39,9 +39,9 @@ impl RowGroupCache {
     fn get(&self, file: &SharedFile, requested: &[Range<u64>]) -> io::Result<Arc<ChunkBytes>> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         cached.entries.retain(|(_, group)| group.strong_count() > 0);
-        let known =
+        let cached_group =
             cached.entries.iter().find(|(ranges, _)| ranges == requested).and_then(|(_, group)| group.upgrade());
-        let group = match (known, file.as_remote()) {
+        let group = match (cached_group, file.as_remote()) {
             (Some(group), _) => group,
             (None, None) => Arc::default(),
             (None, Some(object)) => {
@@ -103,8 +103,8 @@ impl PageSource {
         cache: &Arc<RowGroupCache>,
     ) -> Self {
         let chunks = file.as_remote().map(|_| {
-            let wanted = groups.iter().map(|group| chunk_ranges(group, mask)).collect();
-            Arc::new(CursorChunks { requested: wanted, groups: Arc::clone(cache), current: Mutex::default() })
+            let requested = groups.iter().map(|group| chunk_ranges(group, mask)).collect();
+            Arc::new(CursorChunks { requested, groups: Arc::clone(cache), current: Mutex::default() })
         });
         Self { chunks, file, max_page_bytes: None }
     }
@@ -122,7 +122,7 @@ impl PageSource {
         let requested_chunk = near.requested.iter().enumerate().find_map(|(index, group)| Some((index, holds(group)?)));
         let Some((index, column)) = requested_chunk else { return Ok(None) };
         let mut current = near.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_none_or(|(there, _)| *there != index) {
+        if current.as_ref().is_none_or(|(current_index, _)| *current_index != index) {
             *current = None;
             *current = Some((index, near.groups.get(&self.file, &near.requested[index])?));
         }
@@ -149,10 +149,12 @@ impl ChunkReader for PageSource {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let whole = self.file.length();
+        let file_length = self.file.length();
         // a damaged length must not cause an allocation
-        if start.checked_add(length as u64).is_none_or(|end| end > whole) {
-            return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, the file ends at {whole}")));
+        if start.checked_add(length as u64).is_none_or(|end| end > file_length) {
+            return Err(ParquetError::EOF(format!(
+                "expected {length} bytes at {start}, the file ends at {file_length}"
+            )));
         }
         if let Some(chunk) = self.rest_of_chunk(start)?.filter(|chunk| chunk.len() >= length) {
             return Ok(chunk.slice(..length));

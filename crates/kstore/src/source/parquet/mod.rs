@@ -350,9 +350,9 @@ impl FileCursor for ParquetCursor<'_> {
         // frees the previous rows first
         self.chunk.loaded.fill_with(|| None);
         let Some(batch) = file.catch_panic(|| self.reader.next())? else {
-            let left = self.remaining.end - self.remaining.start;
-            if left > 0 {
-                return Err(file.malformed(format!("it has {left} rows fewer than its footer states")));
+            let missing_rows = self.remaining.end - self.remaining.start;
+            if missing_rows > 0 {
+                return Err(file.malformed(format!("it has {missing_rows} rows fewer than its footer states")));
             }
             return Ok(0);
         };

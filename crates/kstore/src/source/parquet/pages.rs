@@ -121,9 +121,9 @@ fn number_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -
 fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let all = to_usize(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
-    let whole = Page { is_dictionary: false, values: rows, size: all };
+    let single_page = Page { is_dictionary: false, values: rows, size: all };
     let pages = if all <= SMALL_CHUNK_BYTES { None } else { read_pages(file, column) };
-    let pages = pages.unwrap_or_else(|| vec![whole]);
+    let pages = pages.unwrap_or_else(|| vec![single_page]);
     let most = |dictionary: bool| {
         pages.iter().filter(|page| page.is_dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
     };

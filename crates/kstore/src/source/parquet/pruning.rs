@@ -40,13 +40,13 @@ fn has_trusted_bounds(group: &RowGroupMetaData, leaf: usize) -> bool {
 }
 
 /// Returns the rows of the kept groups, with adjacent groups merged.
-pub(super) fn kept_ranges(groups: &[RowGroupMetaData], kept: &[bool]) -> Vec<Range<u64>> {
+pub(super) fn kept_ranges(groups: &[RowGroupMetaData], is_kept: &[bool]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut start = 0;
-    for (group, kept) in groups.iter().zip(kept) {
+    for (group, is_kept) in groups.iter().zip(is_kept) {
         let end = start + group.num_rows() as u64;
         match ranges.last_mut().filter(|last| last.end == start) {
-            _ if !kept => {}
+            _ if !is_kept => {}
             Some(last) => last.end = end,
             None => ranges.push(start..end),
         }

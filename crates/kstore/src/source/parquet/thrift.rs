@@ -37,14 +37,14 @@ pub(super) fn check_depth(file: &SharedFile) -> Result<()> {
 /// of nodes.
 fn schema_depth(mut footer: &[u8]) -> Option<usize> {
     let mut deepest = None;
-    visit_fields(&mut footer, &mut |left, field, kind| {
+    visit_fields(&mut footer, &mut |input, field, kind| {
         if (field, kind) != (2, LIST) {
-            return skip_value(left, kind, 0);
+            return skip_value(input, kind, 0);
         }
         let mut open = Vec::<u64>::new();
-        for _ in 0..read_list_header(left)?.0 {
+        for _ in 0..read_list_header(input)?.0 {
             let mut children = 0;
-            visit_fields(left, &mut |left, field, kind| match (field, kind) {
+            visit_fields(input, &mut |left, field, kind| match (field, kind) {
                 (5, INT32) => read_varint(left).map(|number| children = number >> 1),
                 _ => skip_value(left, kind, 0),
             })?;
@@ -64,14 +64,15 @@ fn schema_depth(mut footer: &[u8]) -> Option<usize> {
 /// a page header.
 pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
-    visit_fields(&mut header, &mut |left, field, kind| match (field, kind) {
+    visit_fields(&mut header, &mut |input, field, kind| match (field, kind) {
         (2, INT32) => {
             // an integer that is not negative: the sign is the lowest bit
-            size =
-                read_varint(left).filter(|zigzag| zigzag & 1 == 0).and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
+            size = read_varint(input)
+                .filter(|zigzag| zigzag & 1 == 0)
+                .and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
             None
         }
-        _ => skip_value(left, kind, 0),
+        _ => skip_value(input, kind, 0),
     });
     size
 }
@@ -80,14 +81,14 @@ pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
 const LIST: u8 = 9;
 const INT32: u8 = 5;
 
-fn read_byte(left: &mut &[u8]) -> Option<u8> {
-    left.split_off_first().copied()
+fn read_byte(input: &mut &[u8]) -> Option<u8> {
+    input.split_off_first().copied()
 }
 
-pub(super) fn read_varint(left: &mut &[u8]) -> Option<u64> {
+pub(super) fn read_varint(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let byte = read_byte(left)?;
+        let byte = read_byte(input)?;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);
@@ -97,44 +98,44 @@ pub(super) fn read_varint(left: &mut &[u8]) -> Option<u64> {
 }
 
 /// Returns the number and type of the elements of a list.
-fn read_list_header(left: &mut &[u8]) -> Option<(u64, u8)> {
-    let byte = read_byte(left)?;
-    let count = if byte >> 4 == 15 { read_varint(left)? } else { u64::from(byte >> 4) };
+fn read_list_header(input: &mut &[u8]) -> Option<(u64, u8)> {
+    let byte = read_byte(input)?;
+    let count = if byte >> 4 == 15 { read_varint(input)? } else { u64::from(byte >> 4) };
     Some((count, byte & 0x0f))
 }
 
 /// Reads a field, given its number and type; returns `None` to stop reading.
 type FieldVisitor<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
-fn visit_fields(left: &mut &[u8], visit: &mut FieldVisitor<'_>) -> Option<()> {
+fn visit_fields(input: &mut &[u8], visit: &mut FieldVisitor<'_>) -> Option<()> {
     let mut field = 0;
     loop {
-        let byte = read_byte(left)?;
+        let byte = read_byte(input)?;
         field = match (byte, byte >> 4) {
             (0, _) => return Some(()),
-            (_, 0) => read_varint(left)? >> 1,
+            (_, 0) => read_varint(input)? >> 1,
             (_, more) => field + u64::from(more),
         };
-        visit(left, field, byte & 0x0f)?;
+        visit(input, field, byte & 0x0f)?;
     }
 }
 
-fn skip_value(left: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
+fn skip_value(input: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
     match kind {
         // booleans are stored in the type, except in a list
         1 | 2 => Some(()),
-        3 => read_byte(left).map(drop),
-        4..=6 => read_varint(left).map(drop),
-        7 => left.split_off(..8).map(drop),
+        3 => read_byte(input).map(drop),
+        4..=6 => read_varint(input).map(drop),
+        7 => input.split_off(..8).map(drop),
         8 => {
-            let length = usize::try_from(read_varint(left)?).ok()?;
-            left.split_off(..length).map(drop)
+            let length = usize::try_from(read_varint(input)?).ok()?;
+            input.split_off(..length).map(drop)
         }
         9 | 10 if depth < MAX_DEPTH => {
-            let (count, kind) = read_list_header(left)?;
-            (0..count).try_for_each(|_| skip_value(left, if kind < 3 { 3 } else { kind }, depth + 1))
+            let (count, kind) = read_list_header(input)?;
+            (0..count).try_for_each(|_| skip_value(input, if kind < 3 { 3 } else { kind }, depth + 1))
         }
-        12 if depth < MAX_DEPTH => visit_fields(left, &mut |left, _, kind| skip_value(left, kind, depth + 1)),
+        12 if depth < MAX_DEPTH => visit_fields(input, &mut |left, _, kind| skip_value(left, kind, depth + 1)),
         _ => None,
     }
 }

@@ -30,8 +30,8 @@ impl InferredType {
     /// Returns the type that represents the values of both; `None` if the types cannot be mixed.
     pub(crate) fn combine(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
-            (known, other) if known == other => known,
-            (Self::Missing, known) | (known, Self::Missing) => known,
+            (inferred, other) if inferred == other => inferred,
+            (Self::Missing, inferred) | (inferred, Self::Missing) => inferred,
             (Self::Nested, _) | (_, Self::Nested) => Self::Nested,
             (Self::Text | Self::Bool, _) | (_, Self::Text | Self::Bool) => return None,
             (Self::Int, Self::Signed) | (Self::Signed, Self::Int) => Self::Signed,

@@ -50,21 +50,22 @@ mod tests {
     fn rows_do_not_depend_on_the_pieces() {
         let text = b"# head\n\n1 1:2 # tail\n  \n\t-1 2:3\r\n#\n# end\n5";
         for piece in 1..text.len() {
-            let (mut scanner, mut line, mut inside, mut found) = (LineScanner::new(Some(b'#')), 1, false, Vec::new());
+            let (mut scanner, mut line, mut inside, mut row_starts) =
+                (LineScanner::new(Some(b'#')), 1, false, Vec::new());
             for (chunk, mut bytes) in text.chunks(piece).enumerate() {
                 let mut base = chunk * piece;
                 while !bytes.is_empty() {
                     let edge =
                         if inside { scanner.find_end(bytes, &mut line) } else { scanner.find_start(bytes, &mut line) };
                     if let (Some(at), false) = (edge, inside) {
-                        found.push((base + at, line));
+                        row_starts.push((base + at, line));
                     }
                     inside ^= edge.is_some();
                     let used = edge.unwrap_or(bytes.len());
                     (bytes, base) = (&bytes[used..], base + used);
                 }
             }
-            assert_eq!(found, [(8, 3), (25, 5), (41, 8)], "{piece}");
+            assert_eq!(row_starts, [(8, 3), (25, 5), (41, 8)], "{piece}");
         }
     }
 }

@@ -194,7 +194,7 @@ impl TextOptions {
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
         match (self.types.get(name).or(self.reading.types.get(name)).cloned(), self.decimal) {
             (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),
-            (known, _) => known,
+            (column_type, _) => column_type,
         }
     }
 

@@ -15,15 +15,16 @@ impl Marks {
             Self::Grouped => (b',', b'.'),
             Self::Comma => (b'.', b','),
         };
-        let (whole, rest) = field.split_at(field.iter().position(|byte| *byte == decimal).unwrap_or(field.len()));
-        let digits = whole.strip_prefix(b"-").or(whole.strip_prefix(b"+")).unwrap_or(whole);
+        let (integer_part, rest) =
+            field.split_at(field.iter().position(|byte| *byte == decimal).unwrap_or(field.len()));
+        let digits = integer_part.strip_prefix(b"-").or(integer_part.strip_prefix(b"+")).unwrap_or(integer_part);
         let mut groups = digits.split(|byte| *byte == between);
         let first = groups.next().unwrap_or_default();
         let grouped = (1..=3).contains(&first.len()) && first[0] != b'0' && first.iter().all(u8::is_ascii_digit);
         let sound = groups.all(|group| grouped && group.len() == 3 && group.iter().all(u8::is_ascii_digit));
         let rest = rest.strip_prefix(&[decimal]).map_or(Vec::new(), |rest| [b".", rest].concat());
         let once = !rest.iter().skip(1).any(|byte| [b'.', b','].contains(byte));
-        (sound && once).then(|| whole.iter().copied().filter(|byte| *byte != between).chain(rest).collect())
+        (sound && once).then(|| integer_part.iter().copied().filter(|byte| *byte != between).chain(rest).collect())
     }
 }
 
@@ -99,6 +100,6 @@ pub(crate) fn is_marked_number(text: &str) -> bool {
 
 fn marked_number(text: &str) -> Option<f64> {
     let written = parse_written(text.as_bytes())?;
-    let found = Marks::ALL.into_iter().find_map(|marks| parse_number::<f64>(&written.normalised(marks)?));
-    found.filter(|_| text.trim().parse::<f64>().is_err())
+    let number = Marks::ALL.into_iter().find_map(|marks| parse_number::<f64>(&written.normalised(marks)?));
+    number.filter(|_| text.trim().parse::<f64>().is_err())
 }

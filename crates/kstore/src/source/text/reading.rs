@@ -95,7 +95,10 @@ impl TextReading {
 
     /// Adds the settings of another reading that this one lacks.
     pub fn extend(&mut self, other: &Self) {
-        other.types.iter().for_each(|(name, of)| _ = self.types.entry(name.clone()).or_insert_with(|| of.clone()));
+        other
+            .types
+            .iter()
+            .for_each(|(name, column_type)| _ = self.types.entry(name.clone()).or_insert_with(|| column_type.clone()));
         let new = other.missing_words.iter().filter(|word| !self.missing_words.contains(word));
         self.missing_words.extend(new.cloned().collect::<Vec<_>>());
         self.delimiter = self.delimiter.or(other.delimiter);
@@ -113,7 +116,9 @@ impl TextReading {
     /// way in every file.
     #[must_use]
     pub fn restricted_to(mut self, names: &[String]) -> Self {
-        self.types.retain(|name, of| names.contains(name) && *of != ColumnType::Text && !of.is_plain());
+        self.types.retain(|name, column_type| {
+            names.contains(name) && *column_type != ColumnType::Text && !column_type.is_plain()
+        });
         Self { delimiter: self.delimiter.filter(|_| self.types.values().any(ColumnType::has_commas)), ..self }
     }
 }

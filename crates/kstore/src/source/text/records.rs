@@ -84,15 +84,15 @@ impl<S: Scanner> Records<S> {
                 }
             }
         }
-        let place = RowStart { offset: self.base + self.start as u64, line: self.line };
-        let length = self.read_row(place)?;
+        let row_start = RowStart { offset: self.base + self.start as u64, line: self.line };
+        let length = self.read_row(row_start)?;
         let start = self.start;
         self.start += length;
-        Ok(Some(Record { bytes: &self.buffer[start..start + length], start: place }))
+        Ok(Some(Record { bytes: &self.buffer[start..start + length], start: row_start }))
     }
 
     /// Returns the bytes of the row at `start`, and reads all of them into the buffer.
-    fn read_row(&mut self, place: RowStart) -> Result<usize, RecordError> {
+    fn read_row(&mut self, row_start: RowStart) -> Result<usize, RecordError> {
         let mut scanned = 0;
         loop {
             let rest = &self.buffer[self.start + scanned..self.end];
@@ -101,7 +101,7 @@ impl<S: Scanner> Records<S> {
             }
             scanned += rest.len();
             if scanned >= MAX_BUFFERED_BYTES {
-                let length = self.find_length(place, scanned)?;
+                let length = self.find_length(row_start, scanned)?;
                 self.read(length - scanned)?;
                 return Ok(length);
             }
@@ -109,22 +109,22 @@ impl<S: Scanner> Records<S> {
                 return if self.scanner.may_end_with_file() {
                     Ok(scanned)
                 } else {
-                    Err(RecordError::Unterminated(place))
+                    Err(RecordError::Unterminated(row_start))
                 };
             }
         }
     }
 
-    /// Returns the bytes of the row at `place`, of which `scanned` bytes were scanned already.
+    /// Returns the bytes of the row at `row_start`, of which `scanned` bytes were scanned already.
     /// Holds one block at a time.
-    fn find_length(&mut self, place: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
+    fn find_length(&mut self, row_start: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
         loop {
-            let got = self.file.read_at(&mut block, place.offset + scanned as u64).map_err(RecordError::Io)?;
+            let got = self.file.read_at(&mut block, row_start.offset + scanned as u64).map_err(RecordError::Io)?;
             let end = self.scanner.find_end(&block[..got], &mut self.line);
             scanned += end.unwrap_or(got);
             if scanned > MAX_ROW_BYTES {
-                return Err(RecordError::TooLong(place));
+                return Err(RecordError::TooLong(row_start));
             }
             if end.is_some() {
                 return Ok(scanned);
@@ -133,7 +133,7 @@ impl<S: Scanner> Records<S> {
                 return if self.scanner.may_end_with_file() {
                     Ok(scanned)
                 } else {
-                    Err(RecordError::Unterminated(place))
+                    Err(RecordError::Unterminated(row_start))
                 };
             }
         }
@@ -145,15 +145,15 @@ impl<S: Scanner> Records<S> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.base += self.start as u64;
         (self.start, self.end) = (0, self.end - self.start);
-        let at = self.base + self.end as u64;
-        let want = bytes.min(usize::try_from(self.file.length() - at).unwrap_or(usize::MAX));
+        let offset = self.base + self.end as u64;
+        let want = bytes.min(usize::try_from(self.file.length() - offset).unwrap_or(usize::MAX));
         if self.buffer.len() < self.end + want {
             self.buffer.reserve_exact(self.end + want - self.buffer.len());
             self.buffer.resize(self.end + want, 0);
         }
-        let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], at).map_err(RecordError::Io)?;
+        let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], offset).map_err(RecordError::Io)?;
         if got < want {
-            return Err(RecordError::Truncated { expected: self.file.length(), found: at + got as u64 });
+            return Err(RecordError::Truncated { expected: self.file.length(), found: offset + got as u64 });
         }
         self.end += got;
         Ok(want > 0)

@@ -66,11 +66,11 @@ impl RowStarts {
         scanner: S,
         row: u64,
     ) -> Result<Records<S>, RecordError> {
-        let Some(place) = self.starts.get((row / self.interval) as usize) else {
+        let Some(start) = self.starts.get((row / self.interval) as usize) else {
             let end = RowStart { offset: file.length(), line: 0 };
             return Ok(Records::new(file, scanner, end));
         };
-        let mut records = Records::new(file, scanner, *place);
+        let mut records = Records::new(file, scanner, *start);
         for _ in 0..row % self.interval {
             // a file that lost rows is reported when the rows are read
             if records.next()?.is_none() {
@@ -100,8 +100,8 @@ mod tests {
         }
         assert_eq!((starts.rows(), starts.interval), (rows, 4 * 3));
         assert!(starts.starts.len() <= MAX_STARTS);
-        for (i, place) in starts.starts.iter().enumerate() {
-            assert_eq!(place.offset, 10 * i as u64 * starts.interval);
+        for (i, start) in starts.starts.iter().enumerate() {
+            assert_eq!(start.offset, 10 * i as u64 * starts.interval);
         }
         assert_eq!(starts.starts.len() as u64, rows.div_ceil(starts.interval));
     }

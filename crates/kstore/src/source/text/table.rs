@@ -146,14 +146,16 @@ impl<F: TextFormat> TextTable<F> {
     }
 
     fn record_error(&self, fault: RecordError, row: u64) -> Error {
-        let bad = |place: RowStart, expected: &str, found: &str| {
-            RowError::new(expected, found, F::ROW_HINT).into_error(self.file.path(), row, place.line)
+        let bad = |row_start: RowStart, expected: &str, found: &str| {
+            RowError::new(expected, found, F::ROW_HINT).into_error(self.file.path(), row, row_start.line)
         };
         match fault {
             RecordError::Io(error) => self.file.read_error(error),
             RecordError::Truncated { expected, found } => self.file.truncated(expected, found),
-            RecordError::TooLong(at) => bad(at, &format!("a row of at most {MAX_ROW_BYTES} bytes"), "a longer one"),
-            RecordError::Unterminated(at) => bad(at, "a closing quote", "the end of the file"),
+            RecordError::TooLong(row_start) => {
+                bad(row_start, &format!("a row of at most {MAX_ROW_BYTES} bytes"), "a longer one")
+            }
+            RecordError::Unterminated(row_start) => bad(row_start, "a closing quote", "the end of the file"),
         }
     }
 }
@@ -215,19 +217,19 @@ struct TextCursor<'a, F: TextFormat> {
 impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     fn advance(&mut self) -> Result<usize> {
         let (table, first) = (self.table, self.remaining.start);
-        let left = usize::try_from(self.remaining.end - first).unwrap_or(usize::MAX);
-        let max_rows = self.chunk.begin(left.min(CHUNK_ROWS)) as u64;
+        let remaining_rows = usize::try_from(self.remaining.end - first).unwrap_or(usize::MAX);
+        let max_rows = self.chunk.begin(remaining_rows.min(CHUNK_ROWS)) as u64;
         let mut bytes = 0;
         while self.remaining.start - first < max_rows && bytes < CHUNK_BYTES {
             let row = self.remaining.start;
             let record = self.records.next().map_err(|fault| table.record_error(fault, row))?;
-            let Some(Record { bytes: text, start: place }) = record else {
+            let Some(Record { bytes: text, start: row_start }) = record else {
                 let rows = table.starts.rows();
                 return Err(table
                     .file
                     .malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
             };
-            self.chunk.push(row, text).map_err(|wrong| wrong.into_error(table.file.path(), row, place.line))?;
+            self.chunk.push(row, text).map_err(|wrong| wrong.into_error(table.file.path(), row, row_start.line))?;
             bytes += text.len();
             self.remaining.start += 1;
         }

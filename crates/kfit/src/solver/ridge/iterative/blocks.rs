@@ -124,7 +124,7 @@ impl<'a, T: Real> Blocks<'a, T> {
             None => (blocks.limits.memory, blocks.writer()?),
         };
         let mut scratch_rows = writer.as_ref().map_or(0, CacheWriter::remaining);
-        let (mut kept, mut index, mut written, mut buffer) = (Vec::new(), 0, 0, Vec::new());
+        let (mut kept_blocks, mut index, mut written, mut buffer) = (Vec::new(), 0, 0, Vec::new());
         pass.visit(blocks.source, |rows| {
             index += 1;
             if index <= skipped {
@@ -137,7 +137,7 @@ impl<'a, T: Real> Blocks<'a, T> {
                 blocks.write_values(rows, &mut k);
                 action(KernelBlock { k: &k, m }, y.as_ref());
                 memory_rows -= b;
-                kept.push(Block { rows: rows.rows.to_vec(), k, y });
+                kept_blocks.push(Block { rows: rows.rows.to_vec(), k, y });
                 return Ok(());
             }
             blocks.compute_values(rows, &mut buffer);
@@ -156,7 +156,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         })?;
         if self.block_count.is_none() {
             self.in_scratch = writer.filter(|_| written > 0).map(CacheWriter::finish).transpose()?;
-            (self.in_memory, self.scratch_blocks, self.block_count) = (kept, written, Some(index));
+            (self.in_memory, self.scratch_blocks, self.block_count) = (kept_blocks, written, Some(index));
         }
         Ok(1)
     }

@@ -119,9 +119,9 @@ mod tests {
             let low = LowRankInverse::new(phi.clone(), mu, Centring::new(Intercept::None, n, mu), &workers).unwrap();
             let x = Mat::<f64>::from_fn(n, 2, |i, j| ((i * 7 + j) as f64).cos());
             let b = &phi * (phi.transpose() * &x) + &x * faer::Scale(mu);
-            let mut found = Mat::zeros(n, 2);
-            low.apply(b.as_ref(), found.as_mut(), &workers);
-            let error = (&found - &x).norm_max();
+            let mut solution = Mat::zeros(n, 2);
+            low.apply(b.as_ref(), solution.as_mut(), &workers);
+            let error = (&solution - &x).norm_max();
             assert!(error < allowed, "{mu}: {error}");
         }
     }
@@ -136,8 +136,8 @@ mod tests {
         centring.apply(centred.as_mut());
         let x = Mat::<f64>::from_fn(n, 1, |i, _| (i as f64).cos());
         let b = &centred * (centred.transpose() * &x) + &x * faer::Scale(mu);
-        let mut found = Mat::zeros(n, 1);
-        low.apply(b.as_ref(), found.as_mut(), &workers);
-        assert!((&found - &x).norm_max() < 1e-12);
+        let mut solution = Mat::zeros(n, 1);
+        low.apply(b.as_ref(), solution.as_mut(), &workers);
+        assert!((&solution - &x).norm_max() < 1e-12);
     }
 }

@@ -279,24 +279,24 @@ mod tests {
             let solve = |workers: &Workers| {
                 let mut factor = packed(&a, workers);
                 factor.factor(workers).unwrap();
-                let mut found = &a * &x;
-                factor.solve_lower(found.as_mut(), workers);
-                factor.solve_transposed(found.as_mut(), workers);
+                let mut solution = &a * &x;
+                factor.solve_lower(solution.as_mut(), workers);
+                factor.solve_transposed(solution.as_mut(), workers);
                 let inverse = packed_inverse(&a, &Mat::identity(m, m));
                 for (i, d) in factor.inverse_diagonal(workers).iter().enumerate() {
                     assert!((d / inverse[(i, i)] - 1.0).abs() < 1e-9, "{m} {i}");
                 }
                 let mut rows = x.transpose().to_owned();
                 factor.solve_rows(rows.as_mut(), workers);
-                (found, rows)
+                (solution, rows)
             };
-            let (found, rows) = solve(&Workers::sequential());
-            assert!((&found - &x).norm_max() < 1e-10 * m as f64, "{m}");
+            let (solution, rows) = solve(&Workers::sequential());
+            assert!((&solution - &x).norm_max() < 1e-10 * m as f64, "{m}");
             // the Gram matrix of the rows times L⁻ᵀ is rows A⁻¹ rowsᵀ
             let inverse = packed_inverse(&a, &x);
             let gram = &rows * rows.transpose();
             assert!((gram - x.transpose() * inverse).norm_max() < 1e-9 * (m * m) as f64, "{m}");
-            assert!((found, rows) == solve(&Workers::new(3)), "{m}");
+            assert!((solution, rows) == solve(&Workers::new(3)), "{m}");
         }
     }
 
@@ -331,13 +331,13 @@ mod tests {
     fn mixed_products_equal_dense_products() {
         let workers = Workers::new(2);
         let k = Mat::<f32>::from_fn(1100, 70, |i, j| ((i * 3 + j) as f32 * 0.1).sin());
-        let wide = to_f64_matrix(k.as_ref());
+        let k_f64 = to_f64_matrix(k.as_ref());
         let v = Mat::<f64>::from_fn(70, 3, |i, j| (i as f64 - 30.0) * (j as f64 + 0.5));
         let mut s = Mat::zeros(1100, 3);
         product(k.as_ref(), v.as_ref(), s.as_mut(), &workers);
-        assert!((&s - &wide * &v).norm_max() < 1e-9);
+        assert!((&s - &k_f64 * &v).norm_max() < 1e-9);
         let mut u = v.clone();
         add_transposed_product(k.as_ref(), s.as_ref(), u.as_mut(), &workers);
-        assert!((&u - (&v + wide.transpose() * &s)).norm_max() < 1e-7);
+        assert!((&u - (&v + k_f64.transpose() * &s)).norm_max() < 1e-7);
     }
 }

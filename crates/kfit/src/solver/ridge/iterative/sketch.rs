@@ -276,8 +276,8 @@ fn scatter<T: Real>(entries: &[RowSigns], k: &[&[T]], first: usize, shift: &[f64
             }
             // iterates over copies: the compiler would reload values behind a reference after every
             // write
-            for &(place, sign) in entries {
-                let row = &mut b[place];
+            for &(sketch_row, sign) in entries {
+                let row = &mut b[sketch_row];
                 for c in 0..STRIP_COLUMNS {
                     row[c] = sign.mul_add(values[c], row[c]);
                 }
@@ -303,18 +303,21 @@ mod tests {
         assert_eq!((groups, rows), (6, 2000));
         let mut counts = vec![0usize; groups];
         for row in 0..6000 {
-            let of: Vec<u64> = (0..groups as u64)
+            let groups_of_row: Vec<u64> = (0..groups as u64)
                 .filter(|g| SketchKeys::new(1, groups as u64, *g, rows as u64).contains(row))
                 .collect();
-            assert_eq!(of.len(), 1, "{row}");
-            counts[of[0] as usize] += 1;
-            let mut places: Vec<usize> = SketchKeys::new(1, groups as u64, of[0], rows as u64)
+            assert_eq!(groups_of_row.len(), 1, "{row}");
+            counts[groups_of_row[0] as usize] += 1;
+            let mut sketch_rows: Vec<usize> = SketchKeys::new(1, groups as u64, groups_of_row[0], rows as u64)
                 .entries(row)
                 .iter()
                 .map(|entry| entry.0)
                 .collect();
-            places.sort_unstable();
-            assert!(places.windows(2).all(|w| w[0] < w[1]) && places[SIGNS_PER_ROW - 1] < rows, "{places:?}");
+            sketch_rows.sort_unstable();
+            assert!(
+                sketch_rows.windows(2).all(|w| w[0] < w[1]) && sketch_rows[SIGNS_PER_ROW - 1] < rows,
+                "{sketch_rows:?}"
+            );
         }
         // 1,000 each, within five standard deviations
         assert!(counts.iter().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
@@ -336,14 +339,17 @@ mod tests {
                 sketch.transpose(workers);
                 sketch.b
             };
-            let found = sketched(&Workers::sequential());
-            assert!(found == sketched(&Workers::new(3)), "{n} x {m}");
-            for (j, column) in found.chunks(rows).enumerate().take(m) {
-                for (place, found) in column.iter().enumerate() {
-                    let signs = entries.iter().map(|entries| entries.iter().find(|entry| entry.0 == place));
+            let sketch = sketched(&Workers::sequential());
+            assert!(sketch == sketched(&Workers::new(3)), "{n} x {m}");
+            for (j, column) in sketch.chunks(rows).enumerate().take(m) {
+                for (sketch_row, value) in column.iter().enumerate() {
+                    let signs = entries.iter().map(|entries| entries.iter().find(|entry| entry.0 == sketch_row));
                     let values = signs.zip(&k).filter_map(|(entry, k)| Some(entry?.1 * (f64::from(k[j]) - shift[j])));
                     let expected = values.sum::<f64>() / (SIGNS_PER_ROW as f64).sqrt();
-                    assert!((found - expected).abs() < 1e-13 * n as f64, "{n} x {m}: {place}, {j}: {found} {expected}");
+                    assert!(
+                        (value - expected).abs() < 1e-13 * n as f64,
+                        "{n} x {m}: {sketch_row}, {j}: {value} {expected}"
+                    );
                 }
             }
         }
@@ -354,9 +360,9 @@ mod tests {
         let keys = SketchKeys::new(3, 1, 0, 64);
         let (mut sum, mut by_half) = (0.0, [0.0f64; 2]);
         for row in 0..10_000 {
-            for (place, sign) in keys.entries(row) {
+            for (sketch_row, sign) in keys.entries(row) {
                 sum += sign;
-                by_half[usize::from(place >= 32)] += sign;
+                by_half[usize::from(sketch_row >= 32)] += sign;
             }
         }
         // 80,000 signs: five standard deviations are 1,414

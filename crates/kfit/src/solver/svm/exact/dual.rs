@@ -21,7 +21,7 @@
 //! Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM library
 //! on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
 
-use super::super::lagrangian::Terms;
+use super::super::lagrangian::ProblemOptions;
 use super::super::loss::Row;
 use super::super::workspace::relative_gap;
 use super::kernel_cache::{Gram, KernelPoints, RowCache, WORKING_SET};
@@ -66,7 +66,7 @@ pub(super) struct SolvedSvm {
 /// Multipliers of an SVM, and the values f = Kβ.
 pub(super) struct Dual {
     pub(super) rows: Vec<Row>,
-    pub(super) terms: Terms,
+    pub(super) terms: ProblemOptions,
     pub(super) beta: Vec<f64>,
     pub(super) f: Vec<f64>,
 }
@@ -88,7 +88,7 @@ impl Certificate {
 }
 
 impl Dual {
-    pub(super) fn new(rows: Vec<Row>, terms: Terms) -> Self {
+    pub(super) fn new(rows: Vec<Row>, terms: ProblemOptions) -> Self {
         let n = rows.len();
         Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
     }
@@ -109,7 +109,7 @@ impl Dual {
     }
 
     /// Continues with other costs; the current multipliers must be feasible for them.
-    pub(super) fn set_costs(&mut self, rows: Vec<Row>, terms: Terms) {
+    pub(super) fn set_costs(&mut self, rows: Vec<Row>, terms: ProblemOptions) {
         (self.rows, self.terms) = (rows, terms);
     }
 

@@ -171,9 +171,9 @@ impl<'a, T: Real> RowCache<'a, T> {
         let missing: Vec<usize> = rows.iter().copied().filter(|row| self.slot_of_row[*row].is_none()).collect();
         let n = self.points.x.nrows();
         let mut replaceable: Vec<usize> =
-            (0..self.slots.len()).filter(|place| self.slots[*place].1 < self.clock).collect();
+            (0..self.slots.len()).filter(|slot| self.slots[*slot].1 < self.clock).collect();
         // the least recently used row last
-        replaceable.sort_by_key(|place| std::cmp::Reverse(self.slots[*place].1));
+        replaceable.sort_by_key(|slot| std::cmp::Reverse(self.slots[*slot].1));
         let (mut new_rows, mut x) = (Vec::new(), Vec::new());
         for batch in missing.chunks(ROWS_AT_ONCE) {
             if stop() {
@@ -203,7 +203,7 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 
     pub(super) fn row(&self, row: usize) -> &[T] {
-        self.slot_of_row[row].map_or(&[], |place| &self.stored_rows[place as usize])
+        self.slot_of_row[row].map_or(&[], |slot| &self.stored_rows[slot as usize])
     }
 
     /// Returns the matrix between some rows in the cache.

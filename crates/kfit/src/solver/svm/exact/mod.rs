@@ -29,12 +29,12 @@ mod kernel_cache;
 mod smo;
 mod solvers;
 
-use super::lagrangian::Terms;
+use super::lagrangian::ProblemOptions;
 use super::loss::Row;
 use super::workspace::CertifiedPoint;
 use super::{SolvedProblems, cross_validation, solution_of};
 use crate::features::FitData;
-use crate::features::Points::Rows;
+use crate::features::SectionPoints::Rows;
 use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
 use crate::linalg::sparse_matrix::{SparseMatrix, as_inner_products};
 use crate::linalg::strips::Pool;
@@ -97,7 +97,7 @@ impl<'m, T> SvmSet<'m, T> {
 
 #[derive(Clone, Copy)]
 struct SolveOptions<'s> {
-    terms: &'s [Terms],
+    terms: &'s [ProblemOptions],
     /// Maximum number of sweeps; one sweep is as many rounds as bring all rows into the working
     /// set.
     max_sweeps: usize,
@@ -119,7 +119,7 @@ struct Expansion<T> {
 impl<'a, T: Real> ExactProblem<'a, T> {
     /// Reads rows and kernel from `data`; `None` if `data` has features of a map instead of rows.
     fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
-        let Rows(rows, shape, _) = &data.points else { return Ok(None) };
+        let Rows(rows, size, _) = &data.points else { return Ok(None) };
         let any = data.kernel.build()?;
         let (kernel, wide_kernel) = (any.typed::<T>(), any.typed::<f64>());
         if !wide_kernel.positive_definite() {
@@ -139,11 +139,11 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         }
         let weights = RowWeights(rows.weights().map(<[f64]>::to_vec).unwrap_or_default());
         let width = data.kernel.linear_on_sparse();
-        let sparse = width.map(|width| SparseMatrix::from_rows(rows.x(), shape.d, width));
+        let sparse = width.map(|width| SparseMatrix::from_rows(rows.x(), size.d, width));
         Ok(Some(Self {
             data,
             rows,
-            d: shape.d,
+            d: size.d,
             kernel,
             wide_kernel,
             folds,
@@ -173,18 +173,18 @@ impl<'a, T: Real> ExactProblem<'a, T> {
     /// Computes the kernel matrix of the rows of every class, for reuse by one-vs-one SVMs, if the
     /// matrices fit the memory.
     fn class_matrices(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
-        let bytes: usize = classes.iter().map(|at| at.len() * at.len() * size_of::<T>()).sum();
+        let bytes: usize = classes.iter().map(|positions| positions.len() * positions.len() * size_of::<T>()).sum();
         if bytes > self.data.spare_bytes {
             return vec![None; classes.len()];
         }
         let d = self.d;
         let mut matrices = vec![None; classes.len()];
-        self.data.resources.workers.for_each(classes.iter().zip(&mut matrices).collect(), |(positions, found)| {
+        self.data.resources.workers.for_each(classes.iter().zip(&mut matrices).collect(), |(positions, matrix)| {
             let x = self.copy_rows::<T>(positions);
             let points = self.points(MatRef::from_row_major_slice(&x, positions.len(), d), intercept);
             let mut k = Vec::new();
             kernel_cache::fill_matrix(points, &[positions.len()], &[], &mut k, &Workers::sequential());
-            *found = Some(k);
+            *matrix = Some(k);
         });
         matrices
     }
@@ -203,15 +203,15 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         // largest first, so that threads finish at about the same time
         tasks.sort_by_key(|(set, _)| std::cmp::Reverse(set.positions.len()));
         match sets.len() >= workers.threads() {
-            true => workers.for_each(tasks, |(set, found)| {
+            true => workers.for_each(tasks, |(set, solved)| {
                 let sequential = Workers::sequential();
                 let cache_bytes = self.data.spare_bytes / workers.threads();
-                *found = self.spare_matrices.with(Vec::new, |memory| {
+                *solved = self.spare_matrices.with(Vec::new, |memory| {
                     self.solve_on_rows(set, options, (memory, cache_bytes), &sequential, observer)
                 });
             }),
-            false => tasks.into_iter().for_each(|(set, found)| {
-                *found = self.solve_on_rows(set, options, (&mut Vec::new(), self.data.spare_bytes), workers, observer);
+            false => tasks.into_iter().for_each(|(set, solved)| {
+                *solved = self.solve_on_rows(set, options, (&mut Vec::new(), self.data.spare_bytes), workers, observer);
             }),
         }
         workers.check()?;
@@ -301,7 +301,7 @@ impl<'a, T: Real> ExactProblem<'a, T> {
     /// linear SVMs on sparse rows, returns the weights.
     fn expansion<'f>(&self, svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone) -> Expansion<T> {
         if self.sparse.is_some() {
-            let weights: Vec<Vec<f64>> = svms.clone().map(|(_, found)| found.weights.clone()).collect();
+            let weights: Vec<Vec<f64>> = svms.clone().map(|(_, solved)| solved.weights.clone()).collect();
             let (points, coefficients) = as_inner_products(&weights, self.d);
             let rows = vec![NO_ROW; coefficients.nrows()];
             return Expansion { points, rows, coefficients, intercept: svms.map(|(_, found)| found.b).collect() };
@@ -319,7 +319,7 @@ impl<'a, T: Real> ExactProblem<'a, T> {
             support.for_each(|(i, beta)| coefficients[(support_index[i], j)] = beta);
         }
         let (points, rows) = (self.copy_rows::<T>(&support), support.iter().map(|i| self.rows.row(*i)).collect());
-        Expansion { points, rows, coefficients, intercept: svms.map(|(_, found)| found.b).collect() }
+        Expansion { points, rows, coefficients, intercept: svms.map(|(_, solved)| solved.b).collect() }
     }
 
     /// Scores the rows of a fold: the closure receives the position of a row and its scores.

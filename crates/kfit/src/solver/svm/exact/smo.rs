@@ -160,8 +160,8 @@ fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -
             best.update_lane(ki.len(), l, -(*f + rises[l]));
         }
     });
-    let (at, value) = best.argmax();
-    (at, -value)
+    let (index, value) = best.argmax();
+    (index, -value)
 }
 
 /// Returns the row whose step with row i lowers the objective most, and the highest slope of
@@ -238,10 +238,10 @@ impl LaneMaxima {
 
     #[inline(always)]
     fn update(&mut self, chunk: usize, value: [f64; LANES]) {
-        for (value, (best, at)) in value.into_iter().zip(self.value.iter_mut().zip(&mut self.chunk)) {
+        for (value, (best, best_chunk)) in value.into_iter().zip(self.value.iter_mut().zip(&mut self.chunk)) {
             let better = value > *best;
             *best = if better { value } else { *best };
-            *at = if better { chunk as u64 } else { *at };
+            *best_chunk = if better { chunk as u64 } else { *best_chunk };
         }
     }
 

@@ -1,7 +1,7 @@
 //! The three SVM solvers on rows in memory: classification, regression and anomaly detection.
 
 use super::super::classification::Svm;
-use super::super::lagrangian::Terms;
+use super::super::lagrangian::ProblemOptions;
 use super::super::loss::{Loss, Row};
 use super::super::svr::{HELD_OUT_MSE, Svr, mean_and_deviation};
 use super::super::{FITTED_WITHOUT_FOLD, one_class::OneClass};
@@ -29,7 +29,7 @@ impl<T: Real> ExactProblem<'_, T> {
     fn held_out_scores<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<SvmSet<'m, T>>,
-        terms: &[Terms],
+        terms: &[ProblemOptions],
         (t, steps): (usize, usize),
     ) -> Result<HeldOutScores<T>> {
         let data = self.data;
@@ -58,7 +58,7 @@ impl<T: Real> ExactProblem<'_, T> {
     fn final_fit(
         &self,
         sets: &[SvmSet<'_, T>],
-        terms: Terms,
+        terms: ProblemOptions,
         steps: usize,
         lambda: Option<f64>,
         deviations: &[f64],
@@ -125,7 +125,9 @@ impl Svm {
             };
             if !one_vs_one {
                 let count = classifiers.len();
-                return vec![SvmSet::new(outside, count, move |svm, at, i| row(&costs, classifiers[svm].0, at, i))];
+                return vec![SvmSet::new(outside, count, move |svm, penalty, i| {
+                    row(&costs, classifiers[svm].0, penalty, i)
+                })];
             }
             let positions_by_class = positions_by_class(held_fold);
             let pair = |(class, other): &(u32, Option<u32>)| {
@@ -138,14 +140,18 @@ impl Svm {
                     part_sizes: vec![low.len(), high.len()],
                     part_matrices: vec![class_matrix(other), class_matrix(class as usize)],
                     count: 1,
-                    row: Box::new(move |_, at, i| row(&costs, class, at, i)),
+                    row: Box::new(move |_, penalty, i| row(&costs, class, penalty, i)),
                 }
             };
             classifiers.iter().map(pair).collect()
         };
         let path_terms = vec![terms; self.penalties.len()];
         let held_out_scores = || {
-            exact.held_out_scores(&|held| svm_sets(held, &self.penalties), &path_terms, (classifiers.len(), self.steps))
+            exact.held_out_scores(
+                &|held_fold| svm_sets(held_fold, &self.penalties),
+                &path_terms,
+                (classifiers.len(), self.steps),
+            )
         };
         let comparison = self.compare(data, classes, (codes, &exact.weights), held_out_scores)?;
         let unit = vec![1.0; classifiers.len()];
@@ -172,7 +178,10 @@ impl Svr {
             let weight = exact.weights.total(outside.iter().copied());
             let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &exact.weights);
             let shift = move |j: usize| if free { target_moments[j].0 } else { 0.0 };
-            vec![SvmSet::new(outside, t, move |j, at, i| Row { y: y(i, j) - shift(j), c: costs[at] * weights.get(i) })]
+            vec![SvmSet::new(outside, t, move |j, penalty, i| Row {
+                y: y(i, j) - shift(j),
+                c: costs[penalty] * weights.get(i),
+            })]
         };
         let fold_moments: Vec<Vec<(f64, f64)>> =
             (0..data.folds.count() as u16).map(|fold| moments_without(Some(fold))).collect();
@@ -183,7 +192,7 @@ impl Svr {
         };
         let path_terms = vec![terms; self.penalties.len()];
         let held_out_scores =
-            || exact.held_out_scores(&|held| svm_sets(held, &self.penalties), &path_terms, (t, self.steps));
+            || exact.held_out_scores(&|held_fold| svm_sets(held_fold, &self.penalties), &path_terms, (t, self.steps));
         let comparison = cross_validation::cross_validate(
             &self.penalties,
             data,
@@ -211,7 +220,7 @@ impl OneClass {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let weights = &exact.weights;
         let c = 1.0 / (self.nu * weights.total(0..exact.rows.len()));
-        let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
+        let terms = ProblemOptions { total: 1.0, ..ProblemOptions::new(Loss::OneSided, Intercept::Free, self.gap) };
         let svm_sets =
             [SvmSet::new(exact.positions_outside(None), 1, move |_, _, i| Row { y: 0.0, c: c * weights.get(i) })];
         // scores have the size of the kernel's diagonal

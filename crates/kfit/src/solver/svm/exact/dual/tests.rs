@@ -29,7 +29,7 @@ fn working_sets_reach_the_objective_of_the_whole_matrix() {
         }
         let c = if total > 0.0 { 10.0 / n as f64 } else { 3.0 };
         let rows: Vec<Row> = y.iter().map(|y| Row { y: *y, c }).collect();
-        let terms = Terms { loss, intercept, total, cost: 1.0, gap: 1e-6, patience: usize::MAX };
+        let terms = ProblemOptions { loss, intercept, total, cost: 1.0, gap: 1e-6, patience: usize::MAX };
         let shift = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
         let points = KernelPoints { kernel: &*kernel, x, shift };
         let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
