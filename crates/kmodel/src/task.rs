@@ -119,7 +119,7 @@ crate::enum_of_words!(
 /// class with the largest score; if several classes have the largest score, the first of these
 /// classes.
 ///
-/// [One-vs-one](Classes::in_pairs) classes have a score for every pair, in the order of
+/// [One-vs-one](Classes::one_vs_one()) classes have a score for every pair, in the order of
 /// [`Classes::pairs()`]: positive for the second class of the pair. The decision is the class that
 /// wins the most pairs; the first class wins ties.
 #[derive(Clone, Debug, PartialEq)]

@@ -241,8 +241,8 @@ impl Points {
         self.ranges = self.drawn.iter().map(|drawn| drawn.position.map(|v| (v, v))).reduce(union);
     }
 
-    /// Adds the rows of a block, whose coordinates are the features `column_indices`, and keeps the rows with
-    /// the smallest random keys.
+    /// Adds the rows of a block, whose coordinates are the features `column_indices`, and keeps the
+    /// rows with the smallest random keys.
     fn add(&mut self, block: &RowBlock<'_, f64>, column_indices: &[usize]) {
         let (width, keys) = (block.x.len() / block.rows.len().max(1), row_keys());
         for (i, row) in block.rows.iter().enumerate() {
