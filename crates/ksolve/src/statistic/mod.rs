@@ -84,10 +84,13 @@ pub struct StatisticFamily {
     /// Kind of samples that it compares.
     pub compares: SampleKind,
     /// Function that adds memory other than the features to a plan.
+    #[doc(hidden)]
     pub plan: fn(MemoryPlan, &ProblemSize, PassShape, usize) -> MemoryPlan,
     /// True if permutations need random access to the features.
+    #[doc(hidden)]
     pub stores_features: bool,
     /// Function that measures, in f32 and in f64.
+    #[doc(hidden)]
     pub measure: MeasurePair,
 }
 
@@ -100,13 +103,16 @@ impl RegistryEntry for StatisticFamily {
 
 /// The split of the features: the number of rows of the first sample, or of features of the first
 /// columns.
+#[doc(hidden)]
 pub type SplitPoint = usize;
 
 /// A function that measures, given the features of all rows, the division and the number of
 /// permutations.
+#[doc(hidden)]
 pub type MeasureFeatures<T> = fn(&FitData<'_, T>, SplitPoint, usize) -> Result<TestStatistic>;
 
 /// The function that measures, in f32 and in f64.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct MeasurePair(pub MeasureFeatures<f32>, pub MeasureFeatures<f64>);
 

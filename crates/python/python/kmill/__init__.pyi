@@ -1212,7 +1212,7 @@ class RandomFourier(_Transformer):
 class SVC(_Kernel, _Classifier):
     C: float | str | Sequence[float] | None
     lambdas: float | str | Sequence[float] | None
-    pairs: bool
+    multiclass: str
     probability: bool
     cv: Any
     intercept: str
@@ -1239,7 +1239,7 @@ class SVC(_Kernel, _Classifier):
         C: float | str | Sequence[float] | None = ...,
         *,
         lambdas: float | str | Sequence[float] | None = ...,
-        pairs: bool = ...,
+        multiclass: str = ...,
         probability: bool = ...,
         cv: Any = ...,
         intercept: str = ...,
