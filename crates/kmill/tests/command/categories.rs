@@ -46,7 +46,7 @@ fn two_commands_predict_a_csv_with_an_id_text_and_missing_values() {
         serde_json::json!([["city", "5 values and missing"], ["shop", "9 values"], ["a", "number and missing"]])
     );
     assert!(told.contains("column comment is left out: it has more than 1,000 values"), "{told}");
-    assert!(told.contains("--hash to 256") && told.contains("--text comment"), "{told}");
+    assert!(told.contains("--hash 256") && told.contains("--text comment"), "{told}");
     assert!(fit["train"]["r2"].as_f64().unwrap() > 0.8, "{fit}");
     let (code, _, told) = kmill(path, "predict m.safetensors new.csv --keep id -o out.csv --json");
     assert_eq!(code, 0, "{told}");
