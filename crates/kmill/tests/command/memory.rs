@@ -79,7 +79,8 @@ fn what_cannot_fit_is_refused_before_any_pass() {
 #[cfg(target_os = "linux")]
 fn page_faults(folder: &Path, line: &str) -> u64 {
     let mut kmill = Command::new(env!("CARGO_BIN_EXE_kmill"));
-    let mut child = kmill.args(line.split_whitespace()).current_dir(folder).spawn().expect("kmill starts");
+    kmill.args(line.split_whitespace()).current_dir(folder).stdout(std::process::Stdio::null());
+    let mut child = kmill.spawn().expect("kmill starts");
     let faults = loop {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("an unreaped process has a file");
