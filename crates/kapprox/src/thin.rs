@@ -303,19 +303,9 @@ impl<T: Real> AddTransposed<'_, T> {
         // and not used
         pack(self.right, c, column, COLUMNS, packed);
         let (right, _) = packed.as_chunks::<COLUMNS>();
-        let mut spare: Vec<T> = Vec::new();
         for (chunk, sums) in self.sums.chunks_mut(features_per_chunk * c).enumerate() {
-            let (first_feature, features) = (self.first + chunk * features_per_chunk, sums.len() / c);
-            let products = if features == features_per_chunk {
-                products::<T, S, COLUMNS, VECTORS>(simd, self.x, self.p, first_feature, right)
-            } else {
-                spare.clear();
-                for row in self.x.chunks_exact(self.p) {
-                    spare.extend_from_slice(&row[first_feature..first_feature + features]);
-                    spare.resize(spare.len() + features_per_chunk - features, T::ZERO);
-                }
-                products::<T, S, COLUMNS, VECTORS>(simd, &spare, features_per_chunk, 0, right)
-            };
+            let x = &self.x[self.first + chunk * features_per_chunk..];
+            let products = products::<T, S, COLUMNS, VECTORS>(simd, x, self.p, right);
             let mut values = [T::ZERO; MAX_FEATURE_VECTORS * MAX_LANES];
             for (j, product) in products.iter().enumerate().take(columns) {
                 T::vectors_mut::<S>(&mut values)[..VECTORS].copy_from_slice(product);
@@ -327,30 +317,52 @@ impl<T: Real> AddTransposed<'_, T> {
     }
 }
 
-/// Returns the products of a few vectors of features, from `first_feature` on, with every column of
-/// `right`, summed over the rows.
+/// Returns the products of the first few vectors of features of every row of `x`, whose rows begin
+/// `p` elements apart, with every column of `right`, summed over the rows.
+///
+/// A row with fewer features is read on into the next row, and the caller ignores these products:
+/// a padded copy of such rows would cost a buffer of 256 KiB per call. Only the rows at the end of
+/// `x` are copied, because nothing follows them.
 #[inline(always)]
 fn products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
     simd: S,
     x: &[T],
     p: usize,
-    first_feature: usize,
     right: &[[T; COLUMNS]],
 ) -> [[T::Vector<S>; VECTORS]; COLUMNS] {
-    let feature_count = VECTORS * lanes::<T, S>();
+    let features = VECTORS * lanes::<T, S>();
     let mut sums = [[T::splat(simd, T::ZERO); VECTORS]; COLUMNS];
-    for (row, right) in x.chunks_exact(p).zip(right) {
-        let Some(vectors) =
-            T::vectors::<S>(&row[first_feature..first_feature + feature_count]).first_chunk::<VECTORS>()
-        else {
-            break;
-        };
+    let complete = x.len().checked_sub(features).map_or(0, |last| last / p + 1).min(right.len());
+    let (right, right_end) = right.split_at(complete);
+    add_products(simd, x, p, right, &mut sums);
+    if !right_end.is_empty() {
+        let mut end = [T::ZERO; 2 * MAX_FEATURE_VECTORS * MAX_LANES];
+        let rest = &x[complete * p..];
+        end[..rest.len()].copy_from_slice(rest);
+        add_products(simd, &end, p, right_end, &mut sums);
+    }
+    sums
+}
+
+/// Adds the products of rows that begin `p` elements apart, all with a full number of vectors.
+#[inline(always)]
+fn add_products<T: Real, S: Simd, const COLUMNS: usize, const VECTORS: usize>(
+    simd: S,
+    x: &[T],
+    p: usize,
+    right: &[[T; COLUMNS]],
+    sums: &mut [[T::Vector<S>; VECTORS]; COLUMNS],
+) {
+    let features = VECTORS * lanes::<T, S>();
+    let mut totals = *sums;
+    for (row, right) in x.windows(features).step_by(p).zip(right) {
+        let Some(vectors) = T::vectors::<S>(row).first_chunk::<VECTORS>() else { break };
         for c in 0..COLUMNS {
             let value = T::splat(simd, right[c]);
             for v in 0..VECTORS {
-                sums[c][v] = T::multiply_add(simd, value, vectors[v], sums[c][v]);
+                totals[c][v] = T::multiply_add(simd, value, vectors[v], totals[c][v]);
             }
         }
     }
-    sums
+    *sums = totals;
 }

@@ -46,13 +46,26 @@ pub struct Factor {
 /// Factors a positive semi-definite matrix in the given order, and drops every row whose residual
 /// is at most `floor` times its diagonal entry.
 ///
-/// Left-looking, in place in `k` (m x m, lower triangle read). The order is kept, so that leading
-/// blocks stay the factors of the leading landmarks. Cost m³/3 flops; the result is an r x r copy.
+/// The order is kept, so that leading blocks stay the factors of the leading landmarks. Cost m³/3
+/// flops; the result is an r x r copy if rows are dropped.
 ///
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled, checked between two blocks of
 /// columns.
 pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> {
+    let kept_rows = factor_in_place(&mut k, floor, workers)?;
+    let r = kept_rows.len();
+    if r == k.nrows() {
+        (1..r).for_each(|j| k.col_mut(j).subrows_mut(0, j).fill(0.0));
+        return Ok(Factor { lower: k, kept_rows });
+    }
+    let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept_rows[i], j)] } else { 0.0 });
+    Ok(Factor { lower, kept_rows })
+}
+
+/// Does the work of [`factor`], left-looking, in place in `k` (m x m, lower triangle read), and
+/// returns the kept rows: their first columns are L, in its lower triangle.
+pub(super) fn factor_in_place(k: &mut Mat<f64>, floor: f64, workers: &Workers) -> Result<Vec<usize>> {
     let m = k.nrows();
     let mut kept_rows: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
@@ -61,14 +74,12 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
         workers.check()?;
         // narrow products have different bits for different numbers of threads
         let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
-        workers.install(|| subtract_earlier(&mut k, start, end, before, par));
+        workers.install(|| subtract_earlier(k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
-            finish_column(&mut k, j, before, &mut kept_rows, floor * diagonal);
+            finish_column(k, j, before, &mut kept_rows, floor * diagonal);
         }
     }
-    let r = kept_rows.len();
-    let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept_rows[i], j)] } else { 0.0 });
-    Ok(Factor { lower, kept_rows })
+    Ok(kept_rows)
 }
 
 /// Computes the factor by which each feature of `L⁻¹ k_S(x)` amplifies the rounding of kernel

@@ -1,8 +1,8 @@
 //! The landmarks that are independent in f64, and the factor of their kernel matrix.
 
-use super::factor::{Factor, MAX_AMPLIFICATION, PIVOT_FLOOR, amplification, factor};
+use super::factor::{Factor, MAX_AMPLIFICATION, PIVOT_FLOOR, amplification, factor, factor_in_place};
 use crate::{Error, Real, Result, kernel::AnyKernel, landmark_set::LandmarkSet};
-use faer::{Mat, MatRef};
+use faer::{Mat, MatMut, MatRef};
 use kpass::Workers;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl<T: Real> IndependentLandmarks<T> {
     ///
     /// Cost m²d + 2m³/3 flops in their order, otherwise m²d + m²r for each level.
     pub(super) fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let ordered = Self::in_order(kernel, &landmarks, workers)?;
+        let ordered = Self::in_order(kernel_matrix(kernel, &landmarks)?, &landmarks, workers)?;
         if ordered.sound_count(MAX_AMPLIFICATION) == ordered.amplification.len() {
             return Ok(ordered);
         }
@@ -47,17 +47,21 @@ impl<T: Real> IndependentLandmarks<T> {
         max_amplification: f64,
         workers: &Workers,
     ) -> Result<Self> {
+        let mut k = Mat::zeros(landmarks.len(), landmarks.len());
         for threshold in PIVOT_LEVELS {
-            let mut order = factor(kernel_matrix(kernel, &landmarks)?, threshold, workers)?.kept_rows;
+            fill_kernel_matrix(kernel, &landmarks, k.as_mut())?;
+            let mut order = factor_in_place(&mut k, threshold, workers)?;
             let chosen: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
             order.extend((0..landmarks.len()).filter(|i| !chosen[*i]));
             landmarks = landmarks.subset(&order);
         }
-        Ok(Self::in_order(kernel, &landmarks, workers)?.truncate_unsound(max_amplification))
+        fill_kernel_matrix(kernel, &landmarks, k.as_mut())?;
+        Ok(Self::in_order(k, &landmarks, workers)?.truncate_unsound(max_amplification))
     }
 
-    fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
-        let Factor { lower, kept_rows: kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, workers)?;
+    /// Factors the kernel matrix of the landmarks in their order.
+    fn in_order(kernel_matrix: Mat<f64>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
+        let Factor { lower, kept_rows: kept } = factor(kernel_matrix, PIVOT_FLOOR, workers)?;
         let amplification = amplification(lower.as_ref(), workers)?;
         Ok(Self { landmarks: landmarks.subset(&kept), lower, amplification })
     }
@@ -84,13 +88,22 @@ pub(crate) fn widen<T: Real>(numbers: &[T]) -> Vec<f64> {
 
 /// Computes K_SS in f64, full.
 pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
+    let mut k = Mat::zeros(landmarks.len(), landmarks.len());
+    fill_kernel_matrix(kernel, landmarks, k.as_mut())?;
+    Ok(k)
+}
+
+fn fill_kernel_matrix<T: Real>(
+    kernel: &Arc<dyn AnyKernel>,
+    landmarks: &LandmarkSet<T>,
+    mut k: MatMut<'_, f64>,
+) -> Result<()> {
     let m = landmarks.len();
     let points = widen(&landmarks.points);
     let z = MatRef::from_row_major_slice(&points, m, landmarks.d);
-    let mut k = Mat::<f64>::zeros(m, m);
     kernel.typed::<f64>().block(z, z, k.as_mut());
     if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
-        return Ok(k);
+        return Ok(());
     }
     Err(Error::NotFinite {
         what: format!("the kernel {} between two landmarks", kernel.typed::<f64>().spec()),
@@ -120,7 +133,9 @@ mod tests {
     #[test]
     fn dependent_landmarks_are_ordered_by_levels() {
         let (kernel, set) = line(defined_gaussian(0.3));
-        let ordered = IndependentLandmarks::in_order(&kernel, &set, &Workers::sequential()).unwrap();
+        let ordered =
+            IndependentLandmarks::in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
+                .unwrap();
         assert!(ordered.sound_count(MAX_AMPLIFICATION) < ordered.landmarks.len(), "{:?}", ordered.amplification);
         let independent = IndependentLandmarks::new(&kernel, set.clone(), &Workers::sequential()).unwrap();
         assert!(independent.amplification.iter().all(|amplified| *amplified <= MAX_AMPLIFICATION));
@@ -144,7 +159,9 @@ mod tests {
     #[test]
     fn unsound_landmarks_are_dropped() {
         let (kernel, set) = line(defined_gaussian(0.3));
-        let ordered = IndependentLandmarks::in_order(&kernel, &set, &Workers::sequential()).unwrap();
+        let ordered =
+            IndependentLandmarks::in_order(kernel_matrix(&kernel, &set).unwrap(), &set, &Workers::sequential())
+                .unwrap();
         let (sound, lower) = (ordered.sound_count(MAX_AMPLIFICATION), ordered.lower.clone());
         let truncated = ordered.truncate_unsound(MAX_AMPLIFICATION);
         assert_eq!(

@@ -50,10 +50,18 @@ impl<T: Real> Tile<'_, T> {
     /// Computes `out` (b x c row-major) = Φ·`weights` (p x c row-major). One task per strip of
     /// rows. 2pc flops a row.
     pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
-        let (p, c) = (self.p, weights.len() / self.p);
-        for_each_strip(workers, out, PRODUCT_STRIP_ROWS * c, |strip, out| {
-            thin::multiply(&self.phi[strip * PRODUCT_STRIP_ROWS * p..][..out.len() / c * p], weights, p, out);
+        let c = weights.len() / self.p;
+        let workers = workers.for_operations(2 * self.phi.len() * c);
+        for_each_strip(&workers, out, PRODUCT_STRIP_ROWS * c, |strip, out| {
+            self.rows_times(strip * PRODUCT_STRIP_ROWS, weights, out);
         });
+    }
+
+    /// Computes the rows of Φ·`weights` from row `first` on, as many as `out` has, on the calling
+    /// thread.
+    pub(crate) fn rows_times(&self, first: usize, weights: &[T], out: &mut [T]) {
+        let (p, c) = (self.p, weights.len() / self.p);
+        thin::multiply(&self.phi[first * p..][..out.len() / c * p], weights, p, out);
     }
 
     /// Computes `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): products of a few hundred
@@ -61,7 +69,8 @@ impl<T: Real> Tile<'_, T> {
     /// row.
     pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
         let (p, c) = (self.p, right.len() / self.rows().max(1));
-        for_each_strip(workers, sums, PANEL_FEATURES * c, |panel, sums| {
+        let workers = workers.for_operations(2 * self.phi.len() * c);
+        for_each_strip(&workers, sums, PANEL_FEATURES * c, |panel, sums| {
             for (phi, right) in self.phi.chunks(SUM_ROWS * p).zip(right.chunks(SUM_ROWS * c)) {
                 thin::add_transposed(phi, p, panel * PANEL_FEATURES, right, sums);
             }

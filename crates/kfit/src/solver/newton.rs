@@ -166,8 +166,14 @@ pub(super) fn minimise<T: Real>(
 ) -> Result<Optimum> {
     let Dimensions { p, k, .. } = loss.dimensions();
     let (w, start) = warm_start.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.initial_norm));
-    let initial =
-        || NewtonState { w: w.clone(), initial_norm: start, current_lambda: lambda, final_steps: 0, passes: 0 };
+    let initial = || NewtonState {
+        w: w.clone(),
+        initial_norm: start,
+        current_lambda: lambda,
+        final_steps: 0,
+        passes: 0,
+        spare: Mat::new(),
+    };
     let (mut steps, mut state) = Steps::begin(journal, "newton", initial);
     *loss.passes_mut() = state.passes;
     let mut point = loss.evaluate(&state.w)?;
@@ -206,6 +212,8 @@ struct NewtonState {
     /// Number of steps at the requested lambda.
     final_steps: usize,
     passes: u64,
+    /// Memory of a factor of the last step, for reuse; not saved.
+    spare: Mat<f64>,
 }
 
 impl Persist for NewtonState {
@@ -251,14 +259,19 @@ fn newton_step<T: Real>(
     }
     let blocks = if step_lambda == lambda { loss.hessian_blocks(point, steps)? } else { None };
     let Dimensions { intercept, workers, .. } = loss.dimensions();
-    let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, step_lambda, intercept, workers);
-    let factors = match blocks {
+    let mut spare = std::mem::replace(&mut state.spare, Mat::new());
+    let mut factor = |moments: &FoldGram, scale: f64| {
+        factor(moments, scale, step_lambda, intercept, workers, std::mem::replace(&mut spare, Mat::new()))
+    };
+    let mut factors = match blocks {
         // each block is freed after its factorisation
         Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
         None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };
     let forcing = if step_lambda == lambda { MAX_FORCING.min(relative.sqrt()) } else { MAX_FORCING };
     let direction = conjugate_gradients(loss, &factors, &gradient, step_lambda, forcing)?;
+    state.spare = factors.swap_remove(0);
+    drop(factors);
     let slope = dot(&gradient, &direction);
     let old_objective = point.loss + step_lambda * penalty_norm(loss, w);
     // if the predicted decrease is below the rounding of the loss, only the gradient, which is far
@@ -376,8 +389,16 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     solution
 }
 
-/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`.
-fn factor(moments: &FoldGram, scale: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Mat<f64>> {
+/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`, in the memory of `factor` if it has
+/// this order.
+fn factor(
+    moments: &FoldGram,
+    scale: f64,
+    lambda: f64,
+    intercept: Intercept,
+    workers: &Workers,
+    mut factor: Mat<f64>,
+) -> Result<Mat<f64>> {
     let p = moments.s.len();
     let order = if intercept == Intercept::None { p } else { p + 1 };
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
@@ -385,12 +406,17 @@ fn factor(moments: &FoldGram, scale: f64, lambda: f64, intercept: Intercept, wor
     // rounding of the Gram matrix may exceed lambda; a preconditioner tolerates a larger shift
     let mut shift = 2.0 * lambda;
     loop {
-        let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {
-            (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
-            (_, j) if j < p => scale * moments.s[j],
-            // the margin for rounding keeps the matrix from being singular
-            _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
-        });
+        factor.resize_with(order, order, |_, _| 0.0);
+        for j in 0..order {
+            for i in j..order {
+                factor[(i, j)] = match (i, j) {
+                    (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
+                    (_, j) if j < p => scale * moments.s[j],
+                    // the margin for rounding keeps the matrix from being singular
+                    _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
+                };
+            }
+        }
         if workers.install(|| factor_unblocked(factor.as_mut(), par(workers)).is_ok()) {
             return Ok(factor);
         }

@@ -1,4 +1,5 @@
 //! The Gram state compared with its definition, for any partition and any number of threads.
+use crate::allocations;
 use faer::Mat;
 use kmodel::{GramScratch, GramState};
 use kstore::{Merge, Workers};
@@ -99,5 +100,18 @@ fn shapes_that_do_not_fit_are_errors() {
     assert!(update(4, 1, 1, 10).is_ok());
     for (p, t, fold, rows) in [(5, 1, 0, 10), (4, 2, 0, 10), (4, 1, 2, 10), (4, 1, 0, 9)] {
         assert!(matches!(update(p, t, fold, rows), Err(ksolve::Error::Shape { .. })));
+    }
+}
+
+/// Solvers call this product for each tile of each pass. A buffer that grows with the rows would be
+/// mapped and unmapped by the system at every call.
+#[test]
+fn products_with_a_few_columns_allocate_only_their_packed_columns() {
+    let b = 512;
+    for (p, c) in [(3, 1), (60, 1), (60, 2), (130, 4), (500, 19)] {
+        let (x, right, mut sums) = (vec![1.0f32; b * p], vec![1.0; b * c], vec![0.0; p * c]);
+        let count = allocations::of(|| kapprox::thin::add_transposed(&x, p, 0, &right, &mut sums));
+        assert_eq!(count, 1, "{p} features, {c} columns");
+        assert_eq!(sums, vec![b as f64; p * c]);
     }
 }

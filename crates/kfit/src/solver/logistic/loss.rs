@@ -13,6 +13,11 @@ use std::collections::BTreeSet;
 
 const STRIP_ROWS: usize = 256;
 
+/// Operations that take as long as the link of a score (exponentials and a logarithm), and as its
+/// product with the curvature.
+const LINK_OPERATIONS: usize = 300;
+const CURVATURE_OPERATIONS: usize = 20;
+
 /// The weighted mean loss of the rows, without the penalty term, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) features: &'a StoredFeatures<'k, T>,
@@ -108,7 +113,6 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                 let b = tile.rows();
                 scores.resize(b * k, T::ZERO);
                 residuals.resize(b * k, T::ZERO);
-                tile.times(weights, &mut scores, workers);
                 is_computed[tile.first..tile.first + b].fill(true);
                 let probabilities = match stored.is_empty() {
                     true => {
@@ -118,10 +122,12 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                     false => &mut stored[tile.first * k..(tile.first + b) * k],
                 };
                 let mut partial = vec![0.0; b.div_ceil(STRIP_ROWS) * (2 * k + 1)];
-                let strips = scores.chunks(STRIP_ROWS * k).zip(residuals.chunks_mut(STRIP_ROWS * k));
+                let strips = scores.chunks_mut(STRIP_ROWS * k).zip(residuals.chunks_mut(STRIP_ROWS * k));
                 let strips = strips.zip(probabilities.chunks_mut(STRIP_ROWS * k)).zip(partial.chunks_mut(2 * k + 1));
                 let strips = strips.enumerate().collect();
-                workers.for_each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
+                let tile_workers = workers.for_operations(b * k * (2 * p + LINK_OPERATIONS));
+                tile_workers.for_each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
+                    tile.rows_times(strip * STRIP_ROWS, weights, scores);
                     let mut f = vec![0.0; k];
                     for i in 0..scores.len() / k {
                         let (code, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
@@ -170,12 +176,13 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let (Sums(sums), Sums(mut product)) = features.fold(name, observer, &init, |(sums, product), tile| {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
-            tile.times(&weights, &mut scores, workers);
             let probabilities = last_point.tile_probabilities(tile, labels, workers);
             let mut partial = vec![0.0; b.div_ceil(STRIP_ROWS) * k];
             let strips = scores.chunks_mut(STRIP_ROWS * k).zip(probabilities.chunks(STRIP_ROWS * k));
             let strips = strips.zip(partial.chunks_mut(k)).enumerate().collect();
-            workers.for_each(strips, |(strip, ((scores, probabilities), partial))| {
+            let tile_workers = workers.for_operations(b * k * (2 * p + CURVATURE_OPERATIONS));
+            tile_workers.for_each(strips, |(strip, ((scores, probabilities), partial))| {
+                tile.rows_times(strip * STRIP_ROWS, &weights, scores);
                 for i in 0..scores.len() / k {
                     let (_, weight) = labels.row(tile.first + strip * STRIP_ROWS + i);
                     let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);

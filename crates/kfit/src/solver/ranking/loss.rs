@@ -38,8 +38,11 @@ pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
 /// of all pairs with respect to the score of the row.
 type RowTerms = [f64; 3];
 
+/// Counts and sums over the rows of a group near each row, in buffers that all passes of a fit share.
+type NearSums = Pool<Vec<[(f64, f64); 2]>>;
+
 impl PairLoss {
-    fn terms(self, group: Group<'_>, scores: &[f64], out: &mut [RowTerms]) {
+    fn terms(self, group: Group<'_>, scores: &[f64], near: &NearSums, out: &mut [RowTerms]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {
                 let [loss, slope, curvature] = logistic(scores[better] - scores[worse]);
@@ -50,15 +53,18 @@ impl PairLoss {
         // only score differences matter, and small numbers lose fewer digits
         let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
-        let mut near = vec![Default::default(); scores.len()];
-        group.sums_within_margin(&scores, &scores, 1.0, &mut near);
-        for ((row_terms, score), [(below, sum_below), (above, sum_above)]) in out.iter_mut().zip(&scores).zip(near) {
-            // sums of 1 − z over the pairs in which this row has the higher grade, and over the
-            // pairs in which it has the lower grade
-            let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
-            let loss = better * (1.0 - score) + worse * score;
-            *row_terms = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
-        }
+        near.with(Vec::new, |near| {
+            near.resize(scores.len(), Default::default());
+            group.sums_within_margin(&scores, &scores, 1.0, near);
+            for ((row_terms, score), near) in out.iter_mut().zip(&scores).zip(near) {
+                let [(below, sum_below), (above, sum_above)] = *near;
+                // sums of 1 − z over the pairs in which this row has the higher grade, and over the
+                // pairs in which it has the lower grade
+                let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
+                let loss = better * (1.0 - score) + worse * score;
+                *row_terms = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
+            }
+        });
     }
 
     /// Returns the first row of the group at which the cumulative second derivative of its pairs
@@ -84,7 +90,7 @@ impl PairLoss {
     }
 
     /// Multiplies the Hessian with respect to the scores of a group by the vector `along`.
-    fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), out: &mut [f64]) {
+    fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), near: &NearSums, out: &mut [f64]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {
                 let [_, _, curvature] = logistic(scores[better] - scores[worse]);
@@ -93,11 +99,14 @@ impl PairLoss {
                 out[worse] -= product;
             });
         }
-        let mut near = vec![Default::default(); scores.len()];
-        group.sums_within_margin(scores, along, 1.0, &mut near);
-        for ((product, along), [(below, sum_below), (above, sum_above)]) in out.iter_mut().zip(along).zip(near) {
-            *product = 2.0 * ((below + above) * along - sum_below - sum_above);
-        }
+        near.with(Vec::new, |near| {
+            near.resize(scores.len(), Default::default());
+            group.sums_within_margin(scores, along, 1.0, near);
+            for ((product, along), near) in out.iter_mut().zip(along).zip(near) {
+                let [(below, sum_below), (above, sum_above)] = *near;
+                *product = 2.0 * ((below + above) * along - sum_below - sum_above);
+            }
+        });
     }
 }
 
@@ -119,6 +128,7 @@ pub(super) struct RankingLoss<'a, 'k, T: Real> {
     pub(super) scores: Vec<f64>,
     /// Second derivatives of the loss of all pairs by these scores.
     curvatures: Vec<f64>,
+    near: NearSums,
     passes: u64,
 }
 
@@ -129,7 +139,8 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
         pair_loss: PairLoss,
         observer: &'a dyn Observer,
     ) -> Self {
-        Self { features, groups, pairs, pair_loss, observer, scores: Vec::new(), curvatures: Vec::new(), passes: 0 }
+        let (scores, curvatures, near) = Default::default();
+        Self { features, groups, pairs, pair_loss, observer, scores, curvatures, near, passes: 0 }
     }
 
     /// Computes Φw in the order of the groups: one pass.
@@ -174,7 +185,9 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
 
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation> {
         self.scores = self.product(w)?;
-        let terms = |group: Group<'_>, scores: &[f64], out: &mut [RowTerms]| self.pair_loss.terms(group, scores, out);
+        let terms = |group: Group<'_>, scores: &[f64], out: &mut [RowTerms]| {
+            self.pair_loss.terms(group, scores, &self.near, out);
+        };
         let row_terms = self.groups.map_groups(&self.scores, self.features.workers(), terms);
         let sum = |term: usize| row_terms.iter().map(|terms| terms[term]).sum::<f64>() / self.pairs;
         let (loss, curvatures) = (sum(0), vec![sum(2)]);
@@ -187,7 +200,7 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
         let both: Vec<(f64, f64)> = self.scores.iter().copied().zip(direction_scores).collect();
         let products = |group: Group<'_>, both: &[(f64, f64)], out: &mut [f64]| {
             let (scores, along): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
-            self.pair_loss.products(group, (&scores, &along), out);
+            self.pair_loss.products(group, (&scores, &along), &self.near, out);
         };
         let row_products = self.groups.map_groups(&both, self.features.workers(), products);
         self.transposed_product(row_products.into_iter())
@@ -273,7 +286,7 @@ mod tests {
         for pair_loss in [PairLoss::SquaredHinge, PairLoss::Logistic] {
             let terms = |scores: &[f64]| {
                 let mut row_terms = vec![RowTerms::default(); 7];
-                pair_loss.terms(group, scores, &mut row_terms);
+                pair_loss.terms(group, scores, &Pool::default(), &mut row_terms);
                 row_terms
             };
             let row_terms = terms(&SCORES);
@@ -305,7 +318,7 @@ mod tests {
                 assert!((sum - bent).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {bent}");
             }
             let mut products = vec![0.0; 7];
-            pair_loss.products(group, (&SCORES, &ALONG), &mut products);
+            pair_loss.products(group, (&SCORES, &ALONG), &Pool::default(), &mut products);
             let shifted = |by: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + by * ALONG[i]));
             for (i, product) in products.iter().enumerate() {
                 let difference = (shifted(1e-6)[i][1] - shifted(-1e-6)[i][1]) / 2e-6;
