@@ -87,8 +87,8 @@ impl PartialCholesky {
     /// Checks the residuals of all n² entries of the matrix. Costs 2n²r flops.
     ///
     /// # Errors
-    /// [`Error::Indefinite`] if the matrix is not positive semi-definite, because the residual R_ij
-    /// of an entry exceeds √(R_ii R_jj) by more than rounding and `tolerance` times the largest
+    /// [`Error::Indefinite`] if the matrix is not positive semi-definite, because an entry R_ij of
+    /// R = K − F Fᵀ exceeds √(R_ii R_jj) by more than rounding and `tolerance` times the largest
     /// diagonal entry allow.
     pub fn check(&self, matrix: &dyn PsdMatrix, tolerance: f64, workers: &Workers) -> Result<()> {
         let mut diagonal = vec![0.0; self.residual.len()];
