@@ -31,7 +31,7 @@ impl Measure {
     }
 
     /// Returns a number of which only certain bounds are known. If rounding has made `low` exceed
-    /// `high`, they are corrected.
+    /// `high`, `high` is set to `low`.
     pub(super) fn bounds(low: f64, high: f64) -> Self {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
     }

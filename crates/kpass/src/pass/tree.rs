@@ -1,9 +1,9 @@
 //! The fixed tree over stored rows along which the states of segments are merged.
 //!
 //! [`STRETCH_SEGMENTS`] segments form a stretch (a reduction block), whose states are merged in
-//! order. The total merges the states of the stretches in order. Stretches are cut at multiples of
-//! stored rows, so the bits of a stretch, and of the total, do not depend on the machine, the
-//! threads or the lanes that compute it.
+//! order. The total merges the states of the stretches in order. Stretches begin at multiples of a
+//! fixed number of stored rows. The bits of the state of a stretch, and of the total, therefore do
+//! not depend on the machine, the threads or the lanes that compute it.
 
 use super::Merge;
 use crate::Result;
