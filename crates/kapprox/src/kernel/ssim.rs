@@ -16,8 +16,8 @@
 //! pixels minus μ_x, divided by √n, followed by √(c₂/2). Then l = ⟨b_x, b_z⟩ / ((‖b_x‖² +
 //! ‖b_z‖²)/2), and s is the same expression of a_x and a_z. Both are kernels because 1/(p + q) is a
 //! kernel on positive numbers p and q, and products and means of kernels are kernels. The code
-//! computes l and s in this form, as the cosine of the angle between the two vectors u and v times
-//! 2/(‖u‖/‖v‖ + ‖v‖/‖u‖). Nothing cancels, and nothing overflows.
+//! computes l and s in this form, each as the cosine of the angle between its two vectors, say u
+//! and v, times 2/(‖u‖/‖v‖ + ‖v‖/‖u‖). Nothing cancels, and nothing overflows.
 //!
 //! Costs about (2 n + 20) flops per window and pair of images. By default, images of 28 x 28 pixels
 //! have 36 windows of n = 64 pixels.

@@ -18,7 +18,8 @@ use std::convert::Infallible;
 pub(super) const MAX_ENTRIES: u64 = 1 << 26;
 
 /// Rows in memory, their factor F = K_nS L⁻ᵀ under the landmarks S so far, and the residuals r =
-/// diag(K − F Fᵀ), all in f64.
+/// diag(K − F Fᵀ), all in f64. K_nS contains the columns of the kernel matrix K at the landmarks,
+/// and L Lᵀ = K_SS.
 pub(super) struct InMemoryColumns {
     /// Row numbers, ascending.
     pub(super) rows: Vec<u64>,

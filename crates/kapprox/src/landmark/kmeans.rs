@@ -1,4 +1,5 @@
-//! Landmarks by k-means: centroids, which are not rows of the table.
+//! Landmarks by k-means. The landmarks are centroids z_j of clusters of the rows x_i, and not rows
+//! of the table.
 //!
 //! The centroids z_j minimise Σ_i min_j ‖x_i − z_j‖². If the kernel is Lipschitz in the distance,
 //! this sum times a constant bounds the trace error. The centroids are seeded by k-means++ on a

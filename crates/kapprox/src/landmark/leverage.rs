@@ -1,13 +1,13 @@
 //! Recursive ridge leverage scores: rows become landmarks with probabilities proportional to their
 //! ridge leverage scores, at a ridge that matches the number of landmarks.
 //!
-//! Let m be the requested number of landmarks, and s = max(m, 16). The expected size of every
-//! sample is at most s. The rows are halved at random repeatedly, which gives nested sets, until a
-//! set has at most about s rows. The smallest set itself is the first sample. The sample of each
-//! set estimates the leverage scores of the rows of the next larger set, which is about twice as
-//! large, and rows drawn by these scores are the sample of that larger set. In the set of all rows,
-//! the landmarks are drawn without replacement, with probabilities proportional to the scores. A
-//! random key of each row decides which of the sets contain the row.
+//! Let m be the requested number of landmarks, and s = max(m, 16), which bounds the expected size
+//! of every sample. The rows are halved at random repeatedly, which gives nested sets, until a set
+//! has at most about s rows. The smallest set itself is the first sample. The sample of each set
+//! estimates the leverage scores of the rows of the next larger set, which is about twice as large,
+//! and rows drawn by these scores are the sample of that larger set. In the set of all rows, the
+//! landmarks are drawn without replacement, with probabilities proportional to the scores. A random
+//! key of each row decides which of the sets contain the row.
 //!
 //! The ridge of each set is μ = (1/k) Σ_{i>k} λ_i with k = s/(4 ln s), where λ_i are the
 //! eigenvalues of the kernel matrix in descending order, estimated from the sample. At this ridge

@@ -7,13 +7,15 @@
 //! J(S) = (1 − μ) tr(K − F Fᵀ)/tr K + μ min_W ‖Y − F W‖²/‖Y‖²,   F = K_nS L⁻ᵀ
 //! ```
 //!
-//! where L Lᵀ = K_SS, so that F is n x m for m landmarks, and Y (n x t) contains the centred
-//! targets, or a column of ±1 codes for each class. Let E = K − F Fᵀ be the residual matrix. If row
-//! i becomes a landmark, the trace decreases by ‖E e_i‖²/E_ii, and the squared error of the targets
-//! by ‖Yᵀ q_i‖². The new direction q_i is the component of E e_i orthogonal to the columns of F,
-//! scaled to length 1. Both gains need E, which is not computed. It is replaced by E ≈ A Aᵀ, where
-//! A, the look-ahead, contains κ further columns of greedy Cholesky. Then every gain is a quadratic
-//! form of κ numbers. A block of landmarks is chosen from one look-ahead.
+//! K (n x n) is the kernel matrix of the rows, K_nS contains its columns at the m landmarks, K_SS
+//! is the kernel matrix of the landmarks, and L Lᵀ = K_SS, so that F is n x m. Y (n x t) contains
+//! the centred targets, or a column of ±1 codes for each class. μ weighs the two terms. Let E = K −
+//! F Fᵀ be the residual matrix. If row i becomes a landmark, the trace decreases by ‖E e_i‖²/E_ii,
+//! and the squared error of the targets by ‖Yᵀ q_i‖². The new direction q_i is the component of E
+//! e_i orthogonal to the columns of F, scaled to length 1. Both gains need E, which is not
+//! computed. It is replaced by E ≈ A Aᵀ, where A, the look-ahead, contains κ further columns of
+//! greedy Cholesky. Then every gain is a quadratic form of κ numbers. A block of landmarks is
+//! chosen from one look-ahead.
 //!
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. The
 //! paper updates the look-ahead after each pivot. Here it is recomputed for each block of

@@ -8,8 +8,7 @@ use kpass::Workers;
 use std::sync::Arc;
 
 /// Thresholds of the residual of a landmark z, as fractions of k(z, z). They define a new order of
-/// the landmarks if the original order is not sound, i.e. if a feature exceeds
-/// [`MAX_AMPLIFICATION`].
+/// the landmarks if a feature exceeds [`MAX_AMPLIFICATION`] in the original order.
 ///
 /// First come, in their original order, the landmarks whose residual under the landmarks before
 /// them exceeds the first fraction. Then come the landmarks whose residual exceeds the second

@@ -3,7 +3,7 @@
 //!
 //! Let V be a random matrix with b columns. After q steps, the columns of Q are an orthonormal
 //! basis of the block Krylov space span(V, AV, …, A^(q−1)V); each step makes one product of A with
-//! b vectors. Let W = AQ, H = QᵀW and R = W − QH. Three bounds follow:
+//! b vectors. Let W = AQ, H = QᵀW and R = W − QH. Three bounds of ‖A‖₂ follow:
 //!
 //! * **from below**, with certainty: the largest singular value of W, which is the maximum of ‖Av‖
 //!   over the unit vectors v in the space;
