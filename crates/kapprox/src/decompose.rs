@@ -1,7 +1,7 @@
 //! Dense decompositions that are bitwise independent of the number of threads.
 //!
-//! faer's eigenvalue and QR decompositions add one partial sum per thread, so they run on the
-//! calling thread here.
+//! On several threads, faer's eigenvalue and QR decompositions add one partial sum per thread, so
+//! their rounding depends on the number of threads. Here they run on the calling thread only.
 
 use crate::{Error, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -67,8 +67,8 @@ pub fn thin_svd(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     Ok((u, values.column_vector().iter().copied().collect(), v))
 }
 
-/// Returns an orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A
-/// must not have more columns than rows.
+/// Returns Q of the QR decomposition A = Q R, an orthonormal basis of the columns of A, and the
+/// signs of the diagonal of R. A must not have more columns than rows.
 pub fn orthonormal_basis(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     let (m, n) = a.shape();
     let block = recommended_block_size::<f64>(m, n);
@@ -105,7 +105,7 @@ mod tests {
     fn decompositions_reconstruct() {
         for m in [1, 5, 40, 130] {
             let wave = |i: usize, j: usize| ((i * 31 + j * 17) as f64).sin() + ((j * 31 + i * 17) as f64).sin();
-            // the waves alone have rank four
+            // without the added diagonal, the matrix of waves has rank four
             let a = Mat::from_fn(m, m, |i, j| wave(i, j) + if i == j { 3.0 + i as f64 } else { 0.0 });
             let (values, v) = symmetric_eigen(a.as_ref()).unwrap();
             let scaled = Mat::from_fn(m, m, |i, j| v[(i, j)] * values[j]);

@@ -1,10 +1,12 @@
-//! Rows of a Gram matrix `ΦᵀΦ`, added to sums in `f64`.
+//! Computes rows of a Gram matrix `ΦᵀΦ` (p x p, for features Φ of n rows, n x p) and adds them to
+//! sums in `f64`.
 //!
-//! A strip of h rows of the matrix belongs to h features. The features of the strip are packed into
-//! panels, 512 rows of Φ at a time. The panels stay in the second-level cache while they are
-//! multiplied with all features up to the end of the strip, a few at a time. So each feature is
-//! packed once per block of rows, threads that compute different strips share no data, and tiles
-//! above the diagonal are skipped.
+//! A strip of h rows of the matrix belongs to h features. These features are packed into panels,
+//! 512 rows of Φ at a time. The panels stay in the second-level cache while they are multiplied
+//! with the features of Φ, a few features at a time, from the first feature of Φ to the last
+//! feature of the strip. Three properties follow: each feature is packed once per block of rows;
+//! threads that compute different strips share no data; the part of the matrix above the diagonal
+//! is not computed.
 //!
 //! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix
 //! Multiplication*, ACM TOMS 34, 2008.)
@@ -14,15 +16,15 @@ use crate::kernel::{AlignedVec, PanelColumn, Products, accumulate, fill_column, 
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
-/// A multiple of every panel height, which is 48 rows of `f32` with AVX-512, 16 with AVX2, and half
-/// as many in `f64`.
+/// A multiple of every panel height. A panel has 48 rows of `f32` with AVX-512 and 16 with AVX2,
+/// and half as many rows of `f64`.
 const STRIP_UNIT: usize = 48;
 
 /// Number of rows of Φ packed together: a panel of 48 features in `f32` is 96 KiB.
 const PACKED_ROWS: usize = 512;
 
-/// Number of products summed in sequence before their sum is added to the total: the rounding error
-/// of n products then grows with 128 + n/128.
+/// Number of products that are summed in sequence before their sum is added to the total. The
+/// rounding error of a sum of n products then grows with 128 + n/128 instead of n.
 const TERMS_PER_SUM: usize = 128;
 
 /// Maximum number of features that are multiplied with the panels at a time.
@@ -30,7 +32,7 @@ const MAX_GROUP_WIDTH: usize = 8;
 
 /// Returns the number of rows of a strip of a Gram matrix of p features, 48 to 192.
 ///
-/// From p = 480 on there are at least ten strips, so that a few threads finish together.
+/// If p ≥ 480, there are at least ten strips, so that a few threads finish at about the same time.
 pub fn strip_height(p: usize) -> usize {
     STRIP_UNIT * (p / (10 * STRIP_UNIT)).clamp(1, 4)
 }
@@ -42,8 +44,8 @@ pub struct Panels<T> {
     panels: AlignedVec<T>,
     /// Copies of the features to multiply with the panels, if their columns are not contiguous.
     group: AlignedVec<T>,
-    /// Products of the features of the strip with every feature up to its end, one column per
-    /// feature.
+    /// Products of the features of the strip with every feature up to the last feature of the
+    /// strip, one column per feature.
     products: AlignedVec<T>,
 }
 
@@ -60,9 +62,9 @@ impl<T: Real> Panels<T> {
 /// diagonal are unchanged.
 ///
 /// Φ is n x p and is copied if neither its rows nor its columns are contiguous. Sums over the rows
-/// of Φ are in `T` and are added in `f64`: call it for a few thousand rows at a time. The bits of
-/// an entry do not depend on the strip that contains it. About 2·n·h·(`first` + h/2) flops; h of
-/// [`strip_height`] is fastest.
+/// of Φ are computed in `T` and then added to `g` in `f64`; therefore call this function for a few
+/// thousand rows at a time. The bits of an entry do not depend on the strip that contains it. Costs
+/// about 2·n·h·(`first` + h/2) flops; the h that [`strip_height`] returns is fastest.
 ///
 /// ```
 /// use kapprox::{faer::{Mat, mat}, gram};

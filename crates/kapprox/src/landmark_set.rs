@@ -1,4 +1,5 @@
-//! Rows to approximate, and landmarks: rows or other points that represent them.
+//! The rows of a table that a map approximates, and its landmarks: rows or other points that
+//! represent these rows.
 
 use crate::Real;
 use faer::MatRef;
@@ -18,8 +19,8 @@ pub struct Scan<'a, T: Real> {
 /// The row number of a landmark that is not a row of the table.
 pub const NO_ROW: u64 = u64::MAX;
 
-/// Landmarks in the order of selection. For a nested scheme, the first r of them are the selection
-/// of rank r.
+/// Landmarks in the order of selection. If the scheme is nested, the first r landmarks are its
+/// selection for rank r.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LandmarkSet<T> {
     /// Landmarks, m x d, row-major.

@@ -4,9 +4,10 @@ use pulp::Simd;
 
 /// A number type with SIMD vectors, as wide as in the instruction set `S`.
 ///
-/// The compiler vectorises loops over slices (see [`vectorised`](crate::vectorised!)). It does not
-/// vectorise two dozen sums that must stay in registers: written as arrays of numbers, they are
-/// unrolled into scalars, thirty times slower (measured).
+/// The compiler vectorises loops over slices (see [`vectorised`](crate::vectorised!)). But it does
+/// not vectorise loops with two dozen sums that must stay in registers. If these sums are written
+/// as arrays of numbers, they are unrolled into scalars, and the loop is thirty times slower
+/// (measured).
 pub trait Lanes: Sized {
     /// A vector that fills a register of `S`.
     type Vector<S: Simd>: Copy;
@@ -27,9 +28,10 @@ pub trait Lanes: Sized {
     fn least<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// Returns the larger of two numbers.
     fn greatest<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// Returns the whole vectors at the start of a slice.
+    /// Returns the start of a slice as vectors; the numbers at its end that do not fill a vector
+    /// are omitted.
     fn vectors<S: Simd>(numbers: &[Self]) -> &[Self::Vector<S>];
-    /// Returns the whole vectors at the start of a slice, mutably.
+    /// Returns the start of a slice as mutable vectors, as [`vectors`](Self::vectors) does.
     fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [Self::Vector<S>];
 }
 

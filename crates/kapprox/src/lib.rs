@@ -1,8 +1,8 @@
 //! Kernels, and the feature maps that approximate them.
 //!
-//! A [`KernelFunction`] evaluates a kernel on two blocks of points. A [`FeatureMap`] turns rows
-//! into features `phi` with `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that learning on features
-//! never needs the n x n matrix.
+//! A [`KernelFunction`] evaluates a kernel on two blocks of points. A [`FeatureMap`] turns rows x
+//! into features `phi(x)`, row by row, such that `phi(x)·phi(x') ≈ k(x, x')`. Learning on features
+//! never needs the n x n kernel matrix of n rows.
 //!
 //! ```
 //! use kapprox::{Kernel, Nystrom};
@@ -15,18 +15,19 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 //!
-//! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. Streamed rows
-//! use the same parts: a [`landmark`] scheme, which chooses the rows whose kernel sections are
-//! basis functions, then a [`map`] of these landmarks.
+//! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. For streamed
+//! rows, use the parts of which these are made: a [`landmark`] scheme chooses the rows whose kernel
+//! sections are the basis functions, and a [`map`] computes the features from these landmarks.
 //!
 //! [`kernel::registry()`] lists the kernels, [`landmark::registry()`] the landmark schemes and
 //! [`map::registry()`] the maps; [`kernel::register`] and [`landmark::register`] add kernels and
-//! schemes of the caller. [`matrix`] approximates a matrix without points.
+//! schemes of the caller. [`matrix`] approximates a matrix that is given by its entries instead of
+//! points.
 //!
 //! # Layouts
 //! Points are row-major (`n x d`, a row is contiguous), as in storage. Kernel blocks and features
-//! are column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product
-//! both run fastest in this layout.
+//! are column-major (`b x m`, a column is contiguous), because the triangular solve and the Gram
+//! product both run fastest in this layout.
 
 /// A closure that is inlined into the loops of every instruction set.
 macro_rules! inlined {

@@ -1,9 +1,9 @@
 //! The element type of kernel blocks, with arithmetic that vectorises.
 //!
-//! The standard library's `exp` is a call, which does not vectorise: one call per entry costs more
-//! than the matrix product that made the entry. The functions here are straight-line code, marked
-//! `#[inline(always)]` so that they are compiled with the instruction set of the surrounding loop
-//! (see [`pulp::Arch::dispatch`]).
+//! The standard library's `exp` is a function call, which does not vectorise. One call per entry of
+//! a kernel block costs more than the matrix product from which the entry is computed. The
+//! functions here are straight-line code, marked `#[inline(always)]` so that they are compiled with
+//! the instruction set of the surrounding loop (see [`pulp::Arch::dispatch`]).
 
 use crate::Lanes;
 
@@ -24,25 +24,28 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     fn mul_plus(self, factor: Self, addend: Self) -> Self;
     /// Returns e to the power `self`, with a relative error below 1e-7 (`f32`) and 4.5e-16 (`f64`).
     ///
-    /// Results below the smallest normal number are 0, and results beyond the largest are infinite;
-    /// infinities and NaN behave as in the standard library. Range reduction after Cody and Waite,
-    /// *Software Manual for the Elementary Functions* (1980), chapter 6: x = n ln 2 + r with ln 2
-    /// in two parts; then a polynomial in r, fitted for the least largest relative error by
-    /// Lawson's iteration (Lawson 1961; see Rice, *The Approximation of Functions* 2, 1969).
+    /// Results below the smallest normal number are 0, and results above the largest finite number
+    /// are infinite. For infinities and NaN, the results are as in the standard library. The range
+    /// reduction is that of Cody and Waite, *Software Manual for the Elementary Functions* (1980),
+    /// chapter 6: x = n ln 2 + r, where n is an integer and ln 2 is the sum of two numbers. exp(r)
+    /// is a polynomial in r, whose maximal relative error is minimised by Lawson's iteration
+    /// (Lawson 1961; see Rice, *The Approximation of Functions* 2, 1969).
     fn exponential(self) -> Self;
     /// Returns 2 to the power `-self`, for `self` ≥ 0. It is as accurate as
     /// [`exponential`](Self::exponential) at half the work: no range reduction, no overflow.
     ///
-    /// The result is 0 from 127 (`f32`) or 1023 (`f64`) on, also for infinity. On the unit interval
-    /// before, where the exact result is not a normal number, the result falls linearly to 0.
+    /// If `self` is at least 127 (`f32`) or 1023 (`f64`), or infinite, the result is 0. For `self`
+    /// from 126 to 127 or from 1022 to 1023, where the exact result is not a normal number, the
+    /// result decreases linearly to 0.
     fn halvings(self) -> Self;
     /// Returns the logarithm to base 2 of a positive normal number. The error is below 8e-8 (`f32`)
-    /// and 4e-16 (`f64`): absolute if the logarithm is below 1, relative above.
+    /// and 4e-16 (`f64`). This is the absolute error if the magnitude of the logarithm is below 1,
+    /// and otherwise the relative error.
     ///
-    /// It is the exponent plus the logarithm of the mantissa m, which is between √½ and √2. In
-    /// `f32` the logarithm of the mantissa is a polynomial, fitted as for
-    /// [`exponential`](Self::exponential); in `f64` it is the power series of 2/ln 2 · artanh((m −
-    /// 1)/(m + 1)).
+    /// The logarithm is the exponent plus the logarithm of the mantissa m, which is between √½ and
+    /// √2. In `f32` the logarithm of m is computed by a polynomial, fitted as for
+    /// [`exponential`](Self::exponential). In `f64` it is computed by the power series of 2/ln 2 ·
+    /// artanh((m − 1)/(m + 1)).
     fn log_base_2(self) -> Self;
     /// Returns the nearest integer, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
     /// (`f64`).
@@ -68,8 +71,8 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     fn pick<P: PrecisionPair>(pair: P) -> P::For<Self>;
 }
 
-/// A pair of values for both element types, such as a kernel; [`Real::pick`] selects the one for a
-/// type.
+/// A pair of values, such as kernels, one for each element type. [`Real::pick`] selects the value
+/// for a type.
 ///
 /// With a pair, code that is generic over the element type can use values that were built at run
 /// time for both types.
@@ -82,7 +85,7 @@ pub trait PrecisionPair {
     fn double(self) -> Self::For<f64>;
 }
 
-/// Evaluates Σ c_i x^i; the constant comes first.
+/// Evaluates Σ c_i x^i. The coefficients are in ascending order, from the constant on.
 macro_rules! polynomial {
     ($type:ident, $x:expr, $first:expr) => { $first };
     ($type:ident, $x:expr, $first:expr, $($rest:expr),+) => {
@@ -155,8 +158,9 @@ macro_rules! shared {
         #[inline(always)]
         fn halvings(self) -> Self {
             const MOST: $type = $most;
-            // bits order numbers ≥ 0 like their values, with NaN above: comparing bits leaves the
-            // units for sums and products free, and vectorises, unlike a minimum over NaNs
+            // for numbers ≥ 0, the order of the bits is the order of the values, with NaN above all
+            // numbers. A comparison of bits vectorises, unlike a minimum that must treat NaN, and
+            // leaves the units for sums and products free
             let least = self.to_bits().cast_signed().min(MOST.to_bits().cast_signed());
             let x = $type::from_bits(least.cast_unsigned());
             let shifted = $to_whole - x;
@@ -180,10 +184,11 @@ macro_rules! shared {
 // The constants of `shared`:
 // * adding `to_whole`, 1.5 · 2^23 or 1.5 · 2^52, leaves the nearest integer in the low bits of
 //   the sum;
-// * between the first two numbers of `exponential` the result is normal: ln 2^-126 and ln 2^128, ln
-//   2^-1022 and ln 2^1024, rounded inwards. ln 2 comes in two parts, the first of 15 or 32
-//   significant bits, so that its product with n is exact. exp(r) = 1 + r + r² q(r) for |r| ≤
-//   ½ ln 2: relative error 3.1e-9 or 3.6e-18 before rounding;
+// * for arguments between the first two numbers of `exponential` the result is a normal number. In
+//   `f32` they are ln 2^-126 and ln 2^128, in `f64` ln 2^-1022 and ln 2^1024, rounded inwards. ln 2
+//   is the sum of two numbers, of which the first has 15 or 32 significant bits, so that its
+//   product with n is exact. exp(r) = 1 + r + r² q(r) for |r| ≤ ½ ln 2: the relative error is
+//   3.1e-9 or 3.6e-18 before rounding;
 // * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. The
 //   formula is 2^-r = 1 + r q(r) for |r| ≤ 1/2, with the polynomial of `exponential`, in -r ln 2;
 // * the power series of cosine and sine are as long as the precision of the type requires.
@@ -204,8 +209,8 @@ impl Real for f32 {
     fn log_base_2(self) -> Self {
         // √½ as bits: subtracting it gives the exponent for a mantissa from √½ to √2
         const HALF_ROOT: i32 = std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
-        // log₂(1 + t) = t q(t), √½ ≤ 1 + t ≤ √2: absolute error 1.8e-8 before rounding. Avoids a
-        // division, which costs as much as the whole polynomial
+        // log₂(1 + t) = t q(t), √½ ≤ 1 + t ≤ √2: absolute error 1.8e-8 before rounding. This avoids
+        // a division, which costs as much as the whole polynomial
         const Q: [f32; 9] = [
             1.442_694_9,
             -7.213_471_5e-1,
@@ -306,9 +311,10 @@ impl Real for f64 {
 /// Returns `(cos 2πt, sin 2πt)` of t turns, with an absolute error below 2e-7 (`f32`) and 5e-16
 /// (`f64`), for |t| below 2²² and 2⁵¹.
 ///
-/// The nearest quarter turn gives the signs. The Taylor series of the remainder, at most an eighth
-/// of a turn, are summed to the precision of the type. Whole turns are subtracted exactly, t −
-/// round(t); radians would need π to as many digits as the angle has, so frequencies are stored
+/// Whole turns are subtracted exactly, as t − round(t). The nearest quarter turn determines the
+/// signs and which result is the sine. For the remainder, which is at most an eighth of a turn, the
+/// Taylor series of cosine and sine are summed to the precision of the type. Angles in radians
+/// would need as many digits of π as the angle has; frequencies are therefore stored in turns, i.e.
 /// divided by 2π.
 #[inline(always)]
 pub(crate) fn cosine_sine<T: Real>(t: T) -> (T, T) {
@@ -319,7 +325,7 @@ pub(crate) fn cosine_sine<T: Real>(t: T) -> (T, T) {
     let (cosine, sine) = (s * T::from_f64(std::f64::consts::TAU)).cosine_and_sine();
     let swap = quarters.magnitude() == T::ONE;
     let (cosine, sine) = if swap { (T::ZERO - sine, cosine) } else { (cosine, sine) };
-    // at −1 quarter and at ±2 both signs flip; at 1 they are right
+    // if the nearest quarter is −1 or ±2, both signs change; if it is 0 or 1, they are right
     let negate = quarters.magnitude() == T::ONE + T::ONE || quarters == T::ZERO - T::ONE;
     if negate { (T::ZERO - cosine, T::ZERO - sine) } else { (cosine, sine) }
 }

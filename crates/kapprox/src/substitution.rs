@@ -1,13 +1,16 @@
-//! Forward substitution for many rows at once: `phi = k L⁻ᵀ`, the features of kernel values.
+//! Forward substitution for many rows at once. It computes features `phi = k L⁻ᵀ` (b x r) from
+//! kernel values `k` (b x r) and the lower triangular factor L (r x r).
 //!
-//! Rows are in panels of a few vectors, features in groups of a few. The sums of products, which
-//! stay in registers, subtract all earlier features from a group; then the small triangle of the
-//! group is solved, also in registers. The computed features are copied to panels, so that the sums
-//! read them in order.
+//! Rows are processed in panels, whose height is a few vectors, and features in groups of a few.
+//! For each panel and group, the contributions of all earlier features are subtracted from the
+//! kernel values, in registers. Then the small triangle of the group is solved, also in registers.
+//! The computed features are copied to packed panels, so that later groups read them in memory
+//! order.
 //!
-//! [`PANEL_FEATURES`] features at a time are computed and then subtracted from all later features,
-//! so that their panels stay in a second-level cache, whatever the rank. The features of a row
-//! depend on this row alone: they are bit-identical in a block of any height.
+//! Features are computed in sets of [`PANEL_FEATURES`], and the contributions of a set are
+//! subtracted from all later features before the next set is computed. The panels of a set
+//! therefore stay in a second-level cache at every rank. The features of a row depend on this row
+//! alone: they are bit-identical in a block of any height.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
 //! ACM TOMS 34, 2008; the solve within the tile as in Goto, van de Geijn, *High-performance
@@ -19,12 +22,12 @@ use faer::{MatMut, MatRef, prelude::*};
 use kpass::Pool;
 use pulp::{Simd, WithSimd};
 
-/// Number of features in a panel, a multiple of [`GROUP_ROWS`]: a panel of 48 rows in `f32` is 95
-/// KiB.
+/// Number of features in a panel, a multiple of [`GROUP_ROWS`]. A panel of 48 rows in `f32` takes
+/// 95 KiB.
 const PANEL_FEATURES: usize = 504;
 
-/// Bytes of panels that are processed together: a part of a second-level cache, and a whole strip
-/// of the Nyström map.
+/// Bytes of the panels that are processed together: they take a part of a second-level cache, and
+/// hold a whole strip of the Nyström map.
 const PANEL_BYTES: usize = 288 * PANEL_FEATURES * size_of::<f32>();
 
 /// Number of rows of the factor stored together, a multiple of the width of every group.
@@ -36,8 +39,8 @@ const GROUP_ROWS: usize = 24;
 #[derive(Debug)]
 pub(crate) struct LowerFactor<T> {
     order: usize,
-    /// Rows of −L up to the end of the diagonal's group, one after the other. Zeros fill the last
-    /// group.
+    /// Rows of −L, one after the other. Each row ends with the group that contains its diagonal
+    /// entry; zeros fill this group.
     rows: Vec<T>,
     /// 1 / L_jj.
     inverses: Vec<T>,
@@ -65,7 +68,7 @@ impl<T: Real> LowerFactor<T> {
         (row_offset(padded) + padded) * size_of::<T>()
     }
 
-    /// Replaces each row k of `x` (b x r) by L⁻¹k. b·r² flops.
+    /// Replaces each row k of `x` (b x r) by L⁻¹k. Costs b·r² flops.
     pub(crate) fn solve(&self, x: MatMut<'_, T>) {
         self.panels.with(AlignedVec::default, |panels| {
             pulp::Arch::new().dispatch(Substitution { lower: self, x, panels, spare: Vec::new() });
@@ -133,8 +136,9 @@ impl<T: Real> Substitution<'_, T> {
         }
     }
 
-    /// Subtracts features `from..from + depth` from the group of features that starts at j, in
-    /// `rows` rows from `first` on. If the group is among these features, also solves for it.
+    /// Subtracts the contributions of features `from..from + depth` from the group of features that
+    /// starts at j, in `rows` rows from `first` on. If this range contains the group itself, also
+    /// solves for it.
     #[inline(always)]
     fn solve_group<S: Simd, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
@@ -163,8 +167,8 @@ impl<T: Real> Substitution<'_, T> {
             }
             let (panel, _) = T::vectors_mut::<S>(panel).as_chunks_mut::<VECTORS>();
             let (solved, rest) = panel.split_at_mut(solved_count);
-            // start from the kernel values, not from 0: the remainder shrinks with each feature,
-            // and so does its rounding
+            // start from the kernel values and not from 0: the remainder, and with it its rounding
+            // error, decreases with each subtracted feature
             tile = accumulate::<T, S, Products, VECTORS, COLUMNS, false>(simd, solved, &factor, tile);
             if solved_count < depth {
                 self.lower.solve_triangle::<S, VECTORS, COLUMNS>(simd, j, &mut tile);
@@ -183,8 +187,8 @@ impl<T: Real> Substitution<'_, T> {
 }
 
 impl<T: Real> LowerFactor<T> {
-    /// Solves for the group of features that starts at j, after all earlier features were
-    /// subtracted.
+    /// Solves for the group of features that starts at j, after the contributions of all earlier
+    /// features were subtracted.
     #[inline(always)]
     fn solve_triangle<S: Simd, const VECTORS: usize, const COLUMNS: usize>(
         &self,

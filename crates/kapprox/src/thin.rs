@@ -1,11 +1,12 @@
-//! Products of many rows with a few columns.
+//! Matrix products in which one factor has many rows and the other has only a few columns.
 //!
-//! A general product packs both of its factors. With a few columns, one per class, that costs more
-//! than the product. Here the few columns are packed and the many rows are read in place, once for
-//! every three vectors of columns. The sums of a few rows stay in registers while the loop over
-//! features runs, or the sums of a few features while the loop over rows runs. At most three
-//! columns would fill only a small part of a vector. In this case vectors run over features, as dot
-//! products of a few rows at a time. (`benches/benches/thin.rs` compares both.)
+//! A general product packs both of its factors. If there are only a few columns, for example one
+//! per class, packing costs more than the product itself. Here only the few columns are packed, and
+//! the many rows are read in place. [`multiply`] keeps the sums of a few rows, for up to three
+//! vectors of columns, in registers during a loop over the features. [`add_transposed`] keeps the
+//! sums of a few features in registers during a loop over the rows. At most three columns would
+//! fill only a small part of a vector; then [`multiply`] computes dot products of a few rows at a
+//! time, with vectors of features. (`benches/benches/thin.rs` compares both.)
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 //! ACM TOMS 34, 2008.
@@ -17,14 +18,15 @@ use pulp::{Simd, WithSimd};
 const MAX_VECTORS: usize = 3;
 /// Largest number of columns for which [`multiply`] computes dot products.
 const MAX_DOT_COLUMNS: usize = 3;
-/// Number of vectors of features whose sums are in registers at a time, in [`add_transposed`], if
-/// there are few columns; otherwise it is two. So rows are read in long pieces, and enough
-/// independent sums are computed at once.
+/// Largest number of vectors of features whose sums are in registers at a time, in
+/// [`add_transposed`]. It is used for one or two columns; for more columns, the number is two. With
+/// this number, rows are read in long pieces, and enough independent sums are computed at once.
 const MAX_FEATURE_VECTORS: usize = 8;
 
-/// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
+/// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). Costs 2bpc
+/// flops.
 ///
-/// Each row of the result is bit-identical to the same row computed alone.
+/// Each row of the result is bit-identical to the result of a call with this row alone.
 ///
 /// ```
 /// let (x, w) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
@@ -44,10 +46,10 @@ pub fn multiply<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
 }
 
 /// Adds to `sums` (width x c, row-major) columns `first..first + width` of `x` (b x p, row-major),
-/// transposed, times `right` (b x c, row-major). 2b·width·c flops.
+/// transposed, times `right` (b x c, row-major). Costs 2b·width·c flops.
 ///
-/// Products and their sum over the b rows have the precision of the features: pass a few hundred
-/// rows per call.
+/// Products and their sums over the b rows are computed in `T`, and then added to `sums` in f64.
+/// Therefore pass only a few hundred rows per call.
 ///
 /// ```
 /// let (x, right) = ([1.0f32, 2.0, 3.0, 4.0], [1.0, 10.0]);
@@ -213,8 +215,8 @@ impl<T: Real> ColumnGroup<'_, T> {
         }
     }
 
-    /// Computes the sums of a few rows. No index in the loop over features needs a bounds check: a
-    /// check would keep the sums in memory.
+    /// Computes the sums of a few rows. No index in the loop over features needs a bounds check,
+    /// because with a check the compiler would keep the sums in memory.
     #[inline(always)]
     fn compute_rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -263,7 +265,7 @@ impl<T: Real> WithSimd for AddTransposed<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let max_columns = if S::REGISTER_COUNT >= 32 { 10 } else { 5 };
-        // equal widths of the groups waste the fewest lanes
+        // if all groups have about the same width, the fewest vector lanes are unused
         let width = self.c.div_ceil(self.c.div_ceil(max_columns));
         let mut packed = AlignedVec::default();
         let mut this = self;
@@ -299,8 +301,8 @@ impl<T: Real> AddTransposed<'_, T> {
     ) {
         let (c, features_per_chunk) = (self.c, VECTORS * lanes::<T, S>());
         let columns = width.min(c - column);
-        // the columns after the last one of the group belong to the next group: they are computed
-        // and not used
+        // `COLUMNS` may exceed the width of the group: the products of the additional columns are
+        // computed but not used
         pack(self.right, c, column, COLUMNS, packed);
         let (right, _) = packed.as_chunks::<COLUMNS>();
         for (chunk, sums) in self.sums.chunks_mut(features_per_chunk * c).enumerate() {

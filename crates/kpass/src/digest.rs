@@ -1,7 +1,8 @@
 //! A 64-bit digest of bytes, to detect damage and change. It does not protect against forgery.
 //!
-//! Words of 8 little-endian bytes are chained through the finaliser of [`crate::key`]; the length
-//! is added last, so that trailing zeros count. About 3 GB/s on one thread.
+//! Words of 8 little-endian bytes are chained through the finaliser of [`crate::key`]. The length
+//! is added last, so that trailing zeros change the digest. The speed is about 3 GB/s on one
+//! thread.
 
 use crate::key::mix;
 

@@ -6,8 +6,8 @@
 //!
 //! The generator is counter-based: each 64-bit word goes through the finaliser of SplitMix64
 //! (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a
-//! bijection with full avalanche. Two chained applications separate the stream from the row
-//! counter.
+//! bijection with full avalanche. Two chained applications keep the stream and the row counter
+//! apart.
 
 /// The purpose of a stream of keys. Streams with different purposes are independent for the same
 /// seed.
@@ -20,7 +20,7 @@ pub enum Purpose {
     Landmarks,
     /// Proposals of randomly pivoted Cholesky; the round is the proposal round.
     Proposals,
-    /// Sequential choices made once per round (acceptance, redraws).
+    /// Choices that are made one after the other within a round (acceptance, redraws).
     Acceptance,
     /// Assignment of rows to folds.
     Folds,

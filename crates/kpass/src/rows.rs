@@ -1,4 +1,4 @@
-//! Blocks of rows, and the sources they come from: the interface between storage and learning.
+//! Blocks of rows, and sources that provide them: the interface between storage and learning.
 
 use crate::{Footprint, KeptColumn, Real, Result};
 use std::{fmt::Debug, ops::Range, sync::Arc};

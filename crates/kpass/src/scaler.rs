@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)`, or to the score of u
 /// among the quantiles of the input. Computes in f64, and then rounds to the working precision.
 ///
-/// An input of scale 0 becomes 0, whatever its value. `asinh(u)` is about u near 0 and sign(u)
-/// ln(2|u|) far from it: it shortens the tails of counts, amounts and durations, on both sides.
+/// An input of scale 0 becomes 0, whatever its value. Near 0, `asinh(u)` is about u; far from 0, it
+/// is about sign(u) ln(2|u|). It therefore shortens both tails of inputs such as counts, amounts
+/// and durations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
     /// Centre, subtracted from each input.
@@ -27,7 +28,7 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// Returns a scaler to mean 0 and (population) deviation 1.
+    /// Returns a scaler to mean 0 and population standard deviation 1.
     pub fn standard(statistics: &Statistics) -> Self {
         let inputs = || statistics.inputs.iter();
         let scale = inputs().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
@@ -48,9 +49,9 @@ impl Scaler {
         Self { asinh: true, ..Self::robust(statistics, rows, weights) }
     }
 
-    /// Returns a scaler to (v - median) / spread. The spread is the median absolute deviation. If
-    /// the median absolute deviation is 0, as in a column in which one value prevails, the spread
-    /// is the standard deviation.
+    /// Returns a scaler that maps a value v to (v - median) / spread. The spread is the median
+    /// absolute deviation. If this is 0, as in a column in which more than half of the values are
+    /// equal, the spread is the standard deviation.
     ///
     /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
     /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.
@@ -69,8 +70,9 @@ impl Scaler {
         scaler
     }
 
-    /// Returns a scaler to the quantiles of one distribution for all inputs: maps a value by its
-    /// rank among `rows`, which are as in [`robust`](Self::robust).
+    /// Returns a scaler that maps each value, by its rank among `rows`, to a quantile of a
+    /// distribution that is the same for all inputs. `rows` and `weights` are as in
+    /// [`robust`](Self::robust).
     pub fn quantile(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let (d, mut values) = (statistics.inputs.len(), Vec::new());
         let mut scaler = Self::standard(statistics);

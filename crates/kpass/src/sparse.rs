@@ -1,11 +1,11 @@
 //! Sparse rows: most values are 0, and only the nonzero values are stored.
 //!
 //! Files and chunks store lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
-//! In blocks, samples and landmarks every row has room for as many entries as the longest row of
-//! the table. First come the column indices, padded with [`NO_INDEX`], then the values, padded with
-//! 0 (the ELLPACK format). A sparse row is then a fixed number of values like a dense row, and code
-//! that moves rows treats both alike. Only kernels, which compute with the values, distinguish
-//! them.
+//! In blocks, samples and landmarks, every row has room for as many entries as the longest row of
+//! the table has (the ELLPACK format). A row consists of its column indices, padded with
+//! [`NO_INDEX`], followed by its values, padded with 0. Like a dense row, a sparse row is then a
+//! fixed number of values, and code that moves rows treats both alike. Only kernels, which compute
+//! with the values, distinguish them.
 //!
 //! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin,
 //! CNA-150, 1979.)

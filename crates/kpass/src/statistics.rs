@@ -1,10 +1,10 @@
 //! Means, deviations and label counts of a table: a fold over its rows.
 //!
-//! Within a tile (the rows that are processed at once) the mean is computed first, and the squares
-//! are summed about it (two passes over numbers in cache). Across tiles and segments two sums are
-//! merged by the pairwise update of Chan, Golub and LeVeque, "Algorithms for computing the sample
-//! variance: analysis and recommendations", The American Statistician 37 (1983), 242–247. Nothing
-//! cancels, however far the values are from 0.
+//! Within a tile (the rows that are processed at once), the mean is computed first, and then the
+//! sum of squared differences from this mean, in two passes over numbers in cache. The means and
+//! sums of two tiles or segments are merged by the pairwise update of Chan, Golub and LeVeque,
+//! "Algorithms for computing the sample variance: analysis and recommendations", The American
+//! Statistician 37 (1983), 242–247. The terms do not cancel, however far the values are from 0.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Label, LabelCodes, RowBlock};
@@ -31,7 +31,7 @@ pub const LABEL_TEXT_BYTES: usize = LABEL_BYTES / 2;
 pub struct ColumnMoments {
     /// Number of values.
     pub count: u64,
-    /// Sum of the weights of their rows; `count` without weights.
+    /// Sum of the weights of the rows that have a value; it is `count` if rows are not weighted.
     pub weight: f64,
     /// Mean of the values; 0 if there are no values.
     pub mean: f64,
@@ -387,9 +387,10 @@ fn first_value<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }
 
-/// Largest deviation of values that count as equal, in units in the last place of the largest
-/// value. A constant that is computed in slightly different ways varies by a few such units, and
-/// dividing by its deviation would scale rounding noise to the size of a real input.
+/// Largest standard deviation at which the values of a column count as equal, in units in the last
+/// place of the largest value. A constant that is computed in slightly different ways varies by a
+/// few such units. Dividing by its deviation would scale this rounding noise to the size of a real
+/// input.
 const CONSTANT_ULPS: f64 = 8.0;
 
 /// Returns true if a deviation is rounding noise compared with values as large as `magnitude`.

@@ -49,16 +49,18 @@ impl FittedMap {
     /// Returns the features of the points: n x p, with φ(x)·φ(z) ≈ k(x, z).
     ///
     /// # Errors
-    /// [`Error::Shape`] if the points do not have as many columns as the points of the fit; a value
-    /// that is not finite or outside the domain of the kernel.
+    /// [`Error::Shape`] if the points do not have as many columns as the points of the fit;
+    /// [`Error::NotFinite`] or [`Error::Domain`] if a value is not finite or is outside the domain
+    /// of the kernel.
     pub fn transform<P: Points + ?Sized>(&self, x: &P) -> Result<Mat<f64>> {
         Ok(self.features(&self.check_points(x)?))
     }
 
-    /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x).
+    /// Returns the relative trace error, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x), where both sums run
+    /// over the points.
     ///
-    /// Returns `None` for a random map, which is not a projection onto the span of landmarks: its
-    /// features have the trace of the kernel, however large their error is.
+    /// Returns `None` for a random map. Such a map is not a projection onto the span of landmarks:
+    /// its Σ ‖φ(x)‖² equals Σ k(x, x), however large the error of φ(x)·φ(z) is.
     ///
     /// # Errors
     /// The errors of [`FittedMap::transform`].

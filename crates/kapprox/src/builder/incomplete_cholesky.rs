@@ -4,13 +4,13 @@ use crate::Result;
 use crate::matrix::{self, FnEntries, PartialCholesky, PsdMatrix};
 use kpass::Workers;
 
-/// Incomplete Cholesky factorisation of a positive semi-definite matrix: K ≈ F Fᵀ, from `rank`
-/// columns of K.
+/// Incomplete Cholesky factorisation of a positive semi-definite matrix K (n x n): K ≈ F Fᵀ, where
+/// F (n x r) is computed from r = `rank` columns of K.
 ///
-/// The pivots are drawn in proportion to the diagonal of the residual (randomly pivoted Cholesky);
-/// with [`IncompleteCholesky::greedy`] each pivot is the largest entry of this diagonal.
-/// [`PartialCholesky::trace_error`] is the exact relative trace error. *Cost*: n (r + 9) entries of
-/// K, n r² flops, 8 n r bytes.
+/// The pivots are drawn with probabilities proportional to the diagonal of the residual K − F Fᵀ
+/// (randomly pivoted Cholesky). With [`IncompleteCholesky::greedy`], each pivot is the row with the
+/// largest entry of this diagonal. [`PartialCholesky::trace_error`] is the exact relative trace
+/// error. *Cost*: n (r + 9) entries of K, n r² flops, 8 n r bytes.
 ///
 /// ```
 /// use kapprox::IncompleteCholesky;
@@ -59,7 +59,7 @@ impl IncompleteCholesky {
     ///
     /// # Errors
     /// [`Error::Indefinite`](crate::Error::Indefinite) if a column reveals a negative eigenvalue of
-    /// the matrix; an entry that is not finite.
+    /// the matrix; [`Error::NotFinite`](crate::Error::NotFinite) if an entry is not finite.
     pub fn run(&self, n: usize, entry: impl Fn(usize, usize) -> f64 + Sync) -> Result<PartialCholesky> {
         // indices below n fit in the caller's usize
         self.run_on(&FnEntries { n: n as u64, entry: |i: u64, j: u64| entry(i as usize, j as usize) })

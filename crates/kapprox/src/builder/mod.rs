@@ -1,8 +1,8 @@
 //! Feature maps and factorisations in a few calls.
 //!
-//! [`Nystrom`] and [`RandomFourier`] fit a map to points in memory and transform points;
-//! [`IncompleteCholesky`] factors a matrix given as a function of two indices. Programs that stream
-//! rows use [`crate::landmark`] and [`crate::map`] directly.
+//! [`Nystrom`] and [`RandomFourier`] fit a map to points in memory, and the map transforms any
+//! points; [`IncompleteCholesky`] factors a matrix given as a function of two indices. Programs
+//! that stream rows use [`crate::landmark`] and [`crate::map`] directly.
 
 mod fitted_map;
 mod incomplete_cholesky;

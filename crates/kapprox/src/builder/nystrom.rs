@@ -8,8 +8,9 @@ use kpass::{Pass, Workers};
 /// The Nyström approximation: features that span the kernel sections of `rank` landmarks, which
 /// are chosen among the points.
 ///
-/// K ≈ K_nm K_mm⁻¹ K_mn. *Cost* for n points of d columns: n m (d + m) flops for the map, plus the
-/// cost of the landmark scheme; 8 n d + 8 m² bytes.
+/// K ≈ K_nm K_mm⁻¹ K_mn, where K_nm holds the kernel values of the n points with the m landmarks,
+/// and K_mm the kernel values of the landmarks with one another. *Cost* for points of d columns: n
+/// m (d + m) flops for the map, plus the cost of the landmark scheme; 8 n d + 8 m² bytes.
 ///
 /// ```
 /// use kapprox::{Kernel, Nystrom};
@@ -63,8 +64,9 @@ impl Nystrom {
     /// Chooses the landmarks among the points and factors their kernel matrix.
     ///
     /// # Errors
-    /// Points that the kernel rejects; [`Error::UnknownScheme`]; a scheme that needs targets; a
-    /// kernel that is not positive definite or has an invalid parameter.
+    /// [`Error::UnknownScheme`] for an unknown landmark scheme. Other errors occur if the kernel
+    /// rejects a point, if the scheme needs targets, or if the kernel is not positive definite or
+    /// has an invalid parameter.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let scheme = landmark::by_name(&self.landmarks).ok_or_else(|| Error::UnknownScheme {
             name: self.landmarks.clone(),

@@ -8,8 +8,8 @@ use kpass::Workers;
 /// Random Fourier features of a shift-invariant kernel: pairs of cosines and sines with random
 /// frequencies.
 ///
-/// E φ(x)·φ(z) = k(x − z), with an error of order 1/√p. *Cost* for n points of d columns: n p d
-/// flops and n p / 2 sines and cosines; 4 p d bytes.
+/// With p features φ, E φ(x)·φ(z) = k(x − z), and the error of φ(x)·φ(z) is of order 1/√p. *Cost*
+/// for n points of d columns: n p d flops and n p / 2 sines and cosines; 4 p d bytes.
 ///
 /// ```
 /// use kapprox::{Kernel, RandomFourier};
@@ -53,8 +53,8 @@ impl RandomFourier {
     /// only by `sigma=median`.
     ///
     /// # Errors
-    /// Points that the kernel rejects; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel
-    /// without a spectral density, such as a polynomial.
+    /// [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel without a spectral density,
+    /// such as a polynomial. Another error occurs if the kernel rejects a point.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let x = CheckedPoints::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;

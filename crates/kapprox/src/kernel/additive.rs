@@ -2,8 +2,9 @@
 //!
 //! The additive chi-squared kernel is Σ 2xz / (x + z) (Vedaldi, Zisserman, *Efficient Additive
 //! Kernels via Explicit Feature Maps*, IEEE TPAMI 34, 2012). scikit-learn's `additive_chi2_kernel`,
-//! −Σ (x − z)² / (x + z), is only conditionally positive definite; this kernel is half the sum of
-//! scikit-learn's kernel, Σ x and Σ z. A feature that is 0 in both points adds nothing.
+//! −Σ (x − z)² / (x + z), is only conditionally positive definite. Half of (Σ x + Σ z +
+//! scikit-learn's kernel) is the kernel of this module. A feature that is 0 in both points adds
+//! nothing.
 //!
 //! The histogram intersection kernel is Σ min(x, z) (Barla, Odone, Verri, *Histogram Intersection
 //! Kernel for Image Classification*, ICIP 2003).

@@ -1,8 +1,8 @@
 //! Sums and products of kernels, which are kernels again (Aronszajn, *Theory of Reproducing
 //! Kernels*, 1950, sections 6 and 8).
 //!
-//! The first operand writes the block; each further operand is computed one panel at a time, so no
-//! second block is needed.
+//! The first operand writes its values to the block. Each further operand is computed one panel at
+//! a time and combined with the values in the block, so no second block is needed.
 
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
 use super::points::{fill_column, pieces, row};
@@ -11,7 +11,7 @@ use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
 
-/// Size of a panel of a further operand: 1,024 x 128 numbers, at most 1 MiB.
+/// Size of a panel of an operand after the first: 1,024 x 128 numbers, at most 1 MiB.
 const PANEL_ROWS: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
@@ -151,8 +151,8 @@ fn product_gradient<T: Real>(
 }
 
 /// Fixed points, prepared as a whole for the first operand and panel by panel for the other
-/// operands, as in the blocks of [`CombinedKernel`]. A kernel centres its points, so another split
-/// would change the bits.
+/// operands, as [`CombinedKernel`] does in its blocks. A kernel centres the points that it receives
+/// at once, so another split of the points would change the bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first: FixedKernel<T>,

@@ -1,8 +1,9 @@
 //! The ANOVA kernel, (Σ exp(−(x − z)² / (2σ²)))^degree, a sum over features.
 //!
-//! kernlab's `anovadot` with its sigma = 1/(2σ²). Positive definite as an integer power of a sum of
-//! kernels (Stitson et al., *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou,
-//! Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004). Costs one exponential per feature and pair.
+//! It is kernlab's `anovadot` if kernlab's sigma is 1/(2σ²). It is positive definite because it is
+//! an integer power of a sum of kernels (Stitson et al., *Support Vector ANOVA Decomposition*,
+//! 1997; in this form: Karatzoglou, Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004). It costs one
+//! exponential per feature and pair of points.
 
 use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
 use super::{Profile, direct::difference_kernel, matern::FAR, sweep::DifferenceFold};

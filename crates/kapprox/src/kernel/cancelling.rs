@@ -1,13 +1,16 @@
-//! Distances as sums of terms of opposite signs, which cancel if the points are close.
+//! Distances that are computed as sums of terms of opposite signs. The terms cancel if the points
+//! are close.
 //!
 //! ```text
 //! ‖x − z‖²  =  ‖x‖² + ‖z‖² − 2 Σ x z                 ‖x − z‖₁  =  2 Σ max(x, z) − Σ x − Σ z
 //! ```
 //!
-//! The [panels](super::panel) compute the sum over pairs of features cheaply; the contribution of a
-//! single point is its *offset*. The error is a few roundings of the points' *sizes*, however small
-//! the distance. So points are centred first, and a pair whose distance is not well above that
-//! error is recomputed from differences.
+//! Each formula has a sum over the features of x and z together, which the [panels](super::panel)
+//! compute cheaply, and a term of each single point, its *offset*. The rounding error of the
+//! distance is a few machine epsilons times the points' *sizes*, the sums of the magnitudes of
+//! their terms, however small the distance is. Therefore points are centred first, and if the
+//! distance of a pair is not well above the rounding error, it is recomputed from the differences
+//! x − z.
 
 use super::panel::{Finish, PointStats, PointStatsTable};
 use super::points::{fold_panels, fold_row};
@@ -15,9 +18,11 @@ use super::{sparse_argument::SparseArgument, terms::Term};
 use crate::{Real, vectorised};
 use std::fmt::Debug;
 
-/// A distance in two forms: as a sum with an offset for each point, and by differences.
+/// A distance in two forms: as a sum with an offset for each point, and as a sum over the
+/// differences x − z.
 pub(super) trait SplitDistance: Debug + Send + Sync + 'static {
-    /// Term of the sum for points with few features; this sum is the distance itself.
+    /// Term of the sum for points with few features; for them the sum over both points is the
+    /// distance, without offsets.
     type FewFeatures: Term;
     /// Term of the sum over pairs for points with many features.
     type ManyFeatures: Term;
@@ -88,9 +93,9 @@ impl<T: Real, S: SplitDistance, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T
         stats.largest = largest_size(&stats.sizes);
     }
 
-    /// Compares with the largest size among the other points, at one operation per pair; the size
-    /// of each pair would cost three. If sizes overflow, the bound overflows too, and the values
-    /// are suspect.
+    /// Compares the distances with a bound from the largest size among the other points, which
+    /// costs one operation per pair; a bound from the sizes of each pair would cost three. If sizes
+    /// overflow, the bound overflows too, and the values are suspect.
     #[inline(always)]
     fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool {
         let (bound, mut far) = (self.recompute_fraction * (largest + one.size), true);

@@ -1,7 +1,8 @@
 //! The Cauchy kernel, 1 / (1 + ‖x − z‖² / σ²).
 //!
-//! The rational quadratic kernel with α = 1 and length scale σ/√2; positive definite for every σ >
-//! 0 (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
+//! It is the rational quadratic kernel with α = 1 and length scale σ/√2, and is positive definite
+//! for every σ > 0 (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation
+//! 4.19).
 
 use super::distance_argument::{AtZero, l2};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};

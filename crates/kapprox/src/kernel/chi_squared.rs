@@ -1,10 +1,10 @@
 //! The exponential chi-squared kernel, exp(−χ²(x, z) / σ) with χ²(x, z) = Σ (x − z)² / (x + z), for
 //! histograms.
 //!
-//! scikit-learn's `chi2_kernel` with γ = 1/σ. A feature that is 0 in both points adds nothing.
-//! Positive definite on non-negative features (Zhang, Marszalek, Lazebnik, Schmid, *Local Features
-//! and Kernels for Classification of Texture and Object Categories*, IJCV 73, 2007; they take the
-//! mean χ² distance as σ).
+//! It is scikit-learn's `chi2_kernel` with γ = 1/σ. A feature that is 0 in both points adds
+//! nothing. The kernel is positive definite on non-negative features (Zhang, Marszalek, Lazebnik,
+//! Schmid, *Local Features and Kernels for Classification of Texture and Object Categories*, IJCV
+//! 73, 2007, where σ is the mean χ² distance).
 
 use super::family::{Distance, Domain, KernelFamily, KernelProperties, SIGMA};
 use super::{Profile, direct::sum_kernel, terms::ChiSquares};

@@ -1,12 +1,13 @@
 //! Kernels on some of the columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
 //!
 //! An expression names its columns, which are looked up once among the features of the rows
-//! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression:
-//! a model file stores them next to the names of its features, which are the same on every table
-//! that the model is used on.
+//! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression.
+//! A model file stores the expression and the names of the model's features. Every table on which
+//! the model is used has features with these names, so the expression selects the same columns
+//! there.
 //!
-//! A kernel of some coordinates is the kernel of points after a linear map, and is positive
-//! definite if the kernel is.
+//! Selecting columns is a linear map of the points. A kernel of mapped points is positive definite
+//! if the kernel itself is.
 
 use super::{Spectrum, embedded::Embedding};
 use crate::{Error, Real, Result};
@@ -22,9 +23,10 @@ pub(super) struct ColumnChoice {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ColumnSelector {
-    /// A column; if no feature has this name, the items of a list column, the values of a column of
-    /// categories, or a pattern. With a leading `!` the columns are excluded from the other columns
-    /// of the choice, or from all columns if the choice has no other columns.
+    /// The name of a column. If no feature has this name, it is the name of a list column (all its
+    /// items), the name of a categorical column (all its values), or a pattern. If it has a leading
+    /// `!`, its columns are excluded from the other columns of the choice, or from all columns if
+    /// the choice has no other columns.
     Pattern(String),
     /// The first and the last column and all columns between, in the order of the features.
     Range(String, String),
@@ -47,7 +49,8 @@ impl ColumnChoice {
         self.indices.as_ref()
     }
 
-    /// Returns the resolved columns by the feature names of in-memory rows: `x0`, `x1`, ….
+    /// Returns the resolved columns with the feature names of in-memory rows, `x0`, `x1`, …,
+    /// instead of their own names.
     pub(super) fn by_position(&self) -> Self {
         let positions = self.indices().into_iter().flat_map(ColumnIndices::iter);
         Self::new(positions.map(|position| ColumnSelector::Pattern(format!("x{position}"))).collect())
@@ -77,7 +80,8 @@ impl ColumnChoice {
 }
 
 impl ColumnSelector {
-    /// Returns the columns that follow `!`; `None` if a feature has the whole name, `!` included.
+    /// Returns the columns to exclude, whose name follows `!`; `None` if a feature has the whole
+    /// name, including the `!`.
     fn excluded(&self, features: &[&str]) -> Option<Self> {
         match self {
             Self::Pattern(name) if names::position(features, name).is_none() => {
@@ -150,8 +154,8 @@ impl Embedding for ColumnIndices {
         }
     }
 
-    /// Returns the frequencies of the columns, and 0 for other columns: their length scale is
-    /// infinite.
+    /// Returns the frequencies of the chosen columns. Other columns have frequency 0, because their
+    /// length scale is infinite.
     fn spectrum(&self, spectrum: Option<Spectrum>) -> Option<Spectrum> {
         let spectrum = spectrum?;
         let mut lengths = vec![f64::INFINITY; self.input_count];

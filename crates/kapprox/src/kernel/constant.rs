@@ -1,7 +1,7 @@
 //! The constant kernel, k(x, z) = value: a number added to a kernel, as in `1 + linear()`.
 //!
-//! Positive semi-definite for every value ≥ 0: the inner product of one feature that is the same
-//! for all rows. A number alone in a sum is this kernel.
+//! It is positive semi-definite for every value ≥ 0, as the inner product of a single feature that
+//! is the same for all rows. In an expression, a number that is a term of a sum is this kernel.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;

@@ -1,6 +1,7 @@
 //! The cosine kernel, x·z / (‖x‖ ‖z‖); 0 if either point is 0.
 //!
-//! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel on the unit sphere.
+//! It is scikit-learn's `cosine_similarity`. It is positive definite, because it is the linear
+//! kernel of the points x / ‖x‖ on the unit sphere.
 
 use super::embedded::{Embedding, embedded_kernel};
 use super::family::{KernelFamily, KernelProperties};
@@ -16,7 +17,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     })
 };
 
-/// x / ‖x‖, and 0 for 0.
+/// The map x ↦ x / ‖x‖, and 0 ↦ 0.
 #[derive(Debug)]
 struct Sphere;
 
@@ -37,7 +38,7 @@ impl Embedding for Sphere {
         }
     }
 
-    /// Writes the part of `by_image` that is orthogonal to the image, divided by ‖x‖.
+    /// Writes the component of `by_image` orthogonal to the image, divided by ‖x‖.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
         let largest = largest(x);
         if largest == 0.0 {

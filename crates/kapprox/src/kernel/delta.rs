@@ -1,15 +1,16 @@
 //! The delta kernel on categories: 1 if all features are equal, else 0.
 //!
-//! Positive definite: the inner product of indicators. Universal and characteristic on discrete
-//! sets, such as categories, only. Categories are numbers here, compared exactly; scaling keeps
-//! equal values equal.
+//! It is positive definite, as the inner product of indicators of the categories. It is universal
+//! and characteristic only on discrete sets, such as categories. Here categories are numbers that
+//! are compared exactly; scaling the inputs keeps equal numbers equal.
 
 use super::family::{KernelFamily, KernelProperties};
 use super::{Profile, direct::sum_kernel, terms::Magnitudes};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    // not on other sets: a distribution without atoms has mean 0 in feature space
+    // not characteristic on other sets: every distribution without atoms has mean 0 in feature
+    // space
     properties: KernelProperties { scope: "discrete sets", ..KernelProperties::ALL },
     ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| sum_kernel(text, Magnitudes, Delta))
 };

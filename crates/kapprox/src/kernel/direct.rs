@@ -1,5 +1,5 @@
-//! Kernels of numbers that are combined feature by feature: sums of terms, and
-//! [sweeps](super::sweep).
+//! Kernels of a number that is computed feature by feature from the original values of two points:
+//! a sum of [terms](super::terms), or a [sweep](super::sweep).
 
 use super::panel::{Finish, PointStats};
 use super::points::{Frame, Lengths, inverse};
@@ -74,15 +74,16 @@ pub(crate) fn difference_kernel<F: DifferenceFold, P: Profile>(
     profile_kernel(text, DifferenceArgument { length, features: Arc::new(features) }, profile)
 }
 
-/// The number that `features` computes from the features' differences in units of `length`.
+/// The number that `features` computes from the differences x − z of the features, in units of
+/// `length`.
 #[derive(Debug)]
 struct DifferenceArgument<F> {
     length: f64,
     features: Arc<F>,
 }
 
-/// The identity, for a product k = Π of factors; its derivative is with respect to the logarithm of
-/// a factor.
+/// The profile of a kernel that is a product of factors, one per feature: the identity. Its
+/// derivative is with respect to the logarithm of a factor.
 #[derive(Debug)]
 pub(crate) struct Factors;
 

@@ -1,9 +1,10 @@
-//! The distance kernel, (‖x‖ + ‖z‖ − ‖x − z‖) / 2, whose squared distance in feature space is the
-//! distance of the points: ‖k(x, ·) − k(z, ·)‖² = ‖x − z‖.
+//! The distance kernel, k(x, z) = (‖x‖ + ‖z‖ − ‖x − z‖) / 2. The squared distance of two points in
+//! its feature space is their Euclidean distance: ‖k(x, ·) − k(z, ·)‖² = ‖x − z‖.
 //!
 //! The kernel is positive definite because ‖x − z‖ is of negative type. It is characteristic for
-//! distributions with a mean. Its squared maximum mean discrepancy is half the energy distance,
-//! 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖; in one dimension, the energy distance is the square of
+//! distributions with a mean. Its squared maximum mean discrepancy between the distributions of X
+//! and Z is half of their energy distance, 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖, where X' and Z' are
+//! independent copies of X and Z. In one dimension, the energy distance is the square of
 //! `scipy.stats.energy_distance`. The kernel has no length scale. Its values at points far from the
 //! origin suffer from cancellation.
 //!
@@ -28,7 +29,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     })
 };
 
-/// The part −‖x − z‖ / 2 of the kernel; by itself it is only conditionally positive definite.
+/// The term −‖x − z‖ / 2 of the kernel. Without the other terms it is only conditionally positive
+/// definite.
 #[derive(Debug)]
 struct NegativeHalfDistance;
 

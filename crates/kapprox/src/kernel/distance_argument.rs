@@ -1,9 +1,11 @@
-//! Distances: squared Euclidean distances by a matrix product, L1 distances by sums of maxima.
+//! Distances of points: squared Euclidean distances computed by a matrix product, and L1 distances
+//! computed by sums of maxima.
 //!
-//! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two
-//! operations. Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z costs a maximum and an addition, while the
-//! difference, its absolute value and the addition cost three operations of the units that add.
-//! Both sums cancel: see [`cancelling`](super::cancelling) for the remedy.
+//! Per pair and feature, ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add, while ‖x − z‖² costs two
+//! operations. 2 Σ max(x, z) − Σ x − Σ z costs a maximum and an addition, while Σ |x − z| costs
+//! three operations of the processor's adders: a difference, an absolute value and an addition. In
+//! both cheap formulas the terms cancel if the points are close; see
+//! [`cancelling`](super::cancelling) for the remedy.
 
 use super::cancelling::{Cancelling, SplitDistance};
 use super::points::{Frame, Lengths, half_sums, inverse, row_norms, sum_of_differences};
@@ -14,21 +16,23 @@ use crate::Real;
 use faer::MatRef;
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
-/// Up to this many features, distances are summed from differences, which do not cancel: the loop
-/// over the features is too short to amortise the work per row. A guess: not yet measured.
+/// If the points have at most this many features, distances are summed from the differences x − z,
+/// which do not cancel: the loop over the features is then too short to amortise the work per row
+/// of the cheaper formulas. The number is a guess and not yet measured.
 const FEW_FEATURES: usize = 4;
 
-/// A squared distance below this many roundings of ‖x‖² + ‖z‖² is recomputed, for profiles that are
-/// smooth in it.
+/// If the profile is smooth in the squared distance, a squared distance is recomputed if it is
+/// below this number times the machine epsilon times ‖x‖² + ‖z‖².
 ///
-/// The largest error seen was 6.8 roundings in `f32` and 16.4 in `f64` (including the rounding of
-/// the reference; test `distances_err_by_a_few_roundings`, d up to 784); 64 leaves room and keeps
-/// recomputed pairs rare.
+/// The largest observed error, in units of machine epsilon times ‖x‖² + ‖z‖², was 6.8 in `f32` and
+/// 16.4 in `f64` (including the rounding of the reference; test `distances_err_by_a_few_roundings`,
+/// d up to 784). A limit of 64 leaves room, and few pairs are recomputed.
 const SMOOTH_ROUNDINGS: f64 = 64.0;
-/// A distance below this fraction of the points' sizes is recomputed, for profiles of the distance
-/// itself. The square root at 0 turns an error δ of r² into δ / 2r, which at 2^-10 of the norms is
-/// 16 δ. For the L1 distance, an error of a few roundings of the sum of magnitudes is at most a few
-/// thousand roundings of the distance.
+/// If the profile is a function of the distance r itself, a distance is recomputed if it is below
+/// this fraction of the points' sizes. For the Euclidean distance, the fraction applies to r². The
+/// square root turns an error δ of r² into an error δ / 2r of r, which is 16 δ at the fraction r² =
+/// 2^-10 of ‖x‖² + ‖z‖² = 1. For the L1 distance, the error is a few machine epsilons times the sum
+/// of magnitudes, which is at most a few thousand machine epsilons times the distance.
 const CUSP_FRACTION: f64 = 1.0 / 1024.0;
 
 /// Behaviour of a profile where the distance vanishes.
@@ -79,7 +83,7 @@ struct DistanceArgument<S> {
 }
 
 impl<S: SplitDistance> Argument for DistanceArgument<S> {
-    /// Centring costs only one rounding of each coordinate: equal points stay equal.
+    /// Centring rounds each coordinate once, and equal points stay equal.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::new(z, &self.lengths, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
     }
@@ -154,8 +158,8 @@ impl SplitDistance for Euclidean {
     }
 }
 
-/// Half of the L1 distance, Σ max(x, z) − Σ x/2 − Σ z/2: in units of half a length scale, so that
-/// sums need no factor 2.
+/// Half of the L1 distance, Σ max(x, z) − Σ x/2 − Σ z/2. It is in units of half a length scale, so
+/// that its sums need no factor 2.
 #[derive(Debug)]
 struct HalfL1;
 
@@ -211,7 +215,8 @@ mod tests {
         let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);
         let mut next = || T::from_f64(2.0 * stream.uniform(count.next().unwrap()) - 1.0);
         let x: Vec<T> = (0..b * d).map(|_| next()).collect();
-        // every other row of z is a row of x: there the products are largest
+        // every second row of z is a row of x, because the products x·z are largest for equal
+        // points
         let z: Vec<T> =
             x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));

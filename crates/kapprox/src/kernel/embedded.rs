@@ -6,7 +6,7 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
-/// Rows of x that are transformed at once.
+/// Number of rows of x that are transformed at once.
 const TILE_ROWS: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
@@ -14,11 +14,12 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     fn image_len(&self, d: usize) -> usize {
         d
     }
-    /// Writes the image of `x`: finite for finite `x`, and rounded once.
+    /// Writes the image of `x`. If `x` is finite, the image must be finite; each number is rounded
+    /// once.
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
-    /// Writes the gradient of a function of the image with respect to the point: the transposed
-    /// Jacobian at `x`, whose image is `image`, times the gradient `by_image` with respect to the
-    /// image.
+    /// Writes the gradient with respect to the point `x` of a function of its image. This is the
+    /// transposed Jacobian of the embedding at `x`, times `by_image`, the gradient of the function
+    /// with respect to the image; `image` is the image of `x`.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]);
     /// Returns the kernel between the images of sparse points, from the kernel between sparse
     /// points; `None` if it is not known.

@@ -29,11 +29,11 @@ pub enum Expression {
     Scaled(f64, Box<Expression>),
     /// exp(k).
     Exp(Box<Expression>),
-    /// k to an integer power.
+    /// k raised to an integer power.
     Power(u32, Box<Expression>),
-    /// k(x, z) over the geometric mean of k(x, x) and k(z, z).
+    /// k(x, z) divided by the geometric mean of k(x, x) and k(z, z).
     Normalised(Box<Expression>),
-    /// k(x, z) over the power mean of k(x, x) and k(z, z) with this exponent.
+    /// k(x, z) divided by the power mean of k(x, x) and k(z, z) with this exponent.
     Mean(f64, Box<Expression>),
     /// A product of kernels.
     Product(Vec<Expression>),

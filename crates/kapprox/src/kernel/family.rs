@@ -15,15 +15,15 @@ pub struct KernelFamily {
     pub parameters: &'static [KernelParameter],
     /// Distance for the median heuristic; `None` if the kernel has no length scale.
     pub distance: Option<Distance>,
-    /// Conversion of a rate gamma to the length scale, for kernels that are often written with a
-    /// rate: expressions may give `gamma` instead of the length scale.
+    /// Function that converts a rate gamma to the length scale, for kernels that are often written
+    /// with a rate. If it is present, expressions may give `gamma` instead of the length scale.
     pub rate: Option<fn(f64) -> f64>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
     /// Further properties of k.
     pub properties: KernelProperties,
-    /// Form of the explicit feature map; `None` if only the spectrum or landmarks give feature
-    /// maps.
+    /// Form of the explicit feature map; `None` if the kernel has no explicit map, so that features
+    /// come from its spectrum or from landmarks.
     pub explicit: Option<ExplicitForm>,
     /// Allowed values of the features.
     pub domain: Domain,
@@ -34,8 +34,8 @@ pub struct KernelFamily {
     pub example: &'static str,
     /// Constructor of the kernel `text` from parameter values, which are in order and in range.
     pub build: BuildFn,
-    /// Constructor of the kernel whose only parameter is a list with one number per feature; `None`
-    /// if a list has no meaning.
+    /// Constructor of the kernel if its only parameter is a list with one number per feature;
+    /// `None` if the kernel does not support a list.
     pub build_list: Option<BuildFn>,
 }
 
@@ -75,10 +75,10 @@ pub enum ExplicitForm {
     Linear,
     /// (γ x·z + c₀)^q, with the parameters q, γ and c₀.
     Polynomial,
-    /// Σ k(x_c, z_c) over the features c, with a homogeneous kernel k of two numbers.
+    /// Σ_c k(x_c, z_c), the sum over the features c of a homogeneous kernel k of two numbers.
     Additive(Homogeneous),
-    /// Π 1/cosh((u − v)/2) over the features, with u = ln(x + skew), v = ln(z + skew) and the
-    /// parameter skew.
+    /// Π 1/cosh((u − v)/2), the product over the features, with u = ln(x + skew), v = ln(z + skew)
+    /// and the parameter skew.
     Skewed,
 }
 
@@ -94,23 +94,23 @@ pub enum Homogeneous {
     Intersection,
 }
 
-/// Properties of a kernel that hold for every allowed parameter and all values of its domain;
-/// false if a property does not hold or is not known to hold.
+/// Properties of a kernel. A flag is true if the property holds for every allowed parameter and all
+/// values of the kernel's domain, and false if it does not hold or is not known to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelProperties {
     /// |k| is bounded.
     pub bounded: bool,
     /// k(x, z) is a function of x − z.
     pub translation_invariant: bool,
-    /// k(x, z) recurs periodically as x moves away from z.
+    /// k(x, z) is periodic in x.
     pub periodic: bool,
     /// Sums of kernel sections approximate every continuous function on a compact set of points.
     pub universal: bool,
     /// Different distributions have different means in feature space, so a test with k detects
     /// every difference.
     pub characteristic: bool,
-    /// Points or distributions for which the last two properties hold, such as `discrete sets`;
-    /// empty for all.
+    /// Points or distributions for which `universal` and `characteristic` hold, such as `discrete
+    /// sets`; empty if they hold for all.
     pub scope: &'static str,
 }
 
@@ -127,9 +127,9 @@ impl KernelProperties {
     pub(crate) const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
     pub(crate) const UNIVERSAL: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
     pub(crate) const TRANSLATION_INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
-    /// Bounded, translation invariant, universal and characteristic: functions of the difference
-    /// whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu, Schölkopf,
-    /// Lanckriet, JMLR 11, 2010).
+    /// Bounded, translation invariant, universal and characteristic. These properties hold for
+    /// functions of x − z whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu,
+    /// Schölkopf, Lanckriet, JMLR 11, 2010).
     pub const ALL: Self = Self { translation_invariant: true, ..Self::UNIVERSAL };
 }
 
@@ -209,20 +209,21 @@ impl KernelParameter {
     }
 }
 
-/// A parameter value as written: a number, a list of numbers, a number over the number of features,
-/// or one of the words `median` and `auto`.
+/// A parameter value as written: a number, a list of numbers, a number divided by the number of
+/// features, or one of the words `median` and `auto`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A finite number.
     Number(f64),
     /// A finite number for each feature.
     List(Vec<f64>),
-    /// This number over the number of features that the kernel uses, such as 1/d; for a length
-    /// scale it is a [rate](KernelFamily::rate).
+    /// This number divided by the number of features that the kernel uses, such as 1/d. As the
+    /// value of a length scale it is a [rate](KernelFamily::rate).
     OverInputCount(f64),
     /// The median distance between the points of a sample.
     Median,
-    /// The multiple of the median that predicts a target well; without a target, the median.
+    /// The multiple of the median distance that predicts a target well; without a target, the
+    /// median distance.
     Auto,
 }
 

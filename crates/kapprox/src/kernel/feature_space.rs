@@ -1,11 +1,12 @@
-//! Geometry in the feature space of a kernel, from kernel values alone: centring, distances,
-//! variance, alignment.
+//! Geometry in the feature space of a kernel: centring, distances, variance and alignment, computed
+//! from kernel values alone.
 //!
-//! All functions work on small dense matrices in `f64`: K of n points (n x n, symmetric), or the
-//! kernel values of b points with these n points (b x n). With H = I − 11ᵀ/n, HKH is the kernel
-//! matrix of the points minus their mean. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
-//! Analysis*, 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel
-//! Eigenvalue Problem*, 1998, appendix A.)
+//! All functions work on small dense matrices in `f64`: the kernel matrix K of n points (n x n,
+//! symmetric), or the kernel values of b points with these n points (b x n). With H = I − 11ᵀ/n,
+//! HKH is the kernel matrix of the centred points: their mean in feature space is subtracted from
+//! each. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, chapter 5;
+//! Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel Eigenvalue Problem*, 1998,
+//! appendix A.)
 //!
 //! ```
 //! use faer::mat;
@@ -46,9 +47,9 @@ impl Centre {
         Self { columns, mean }
     }
 
-    /// Centres the kernel values of any b points with the n points, in place. K itself becomes HKH;
-    /// rows of other points are centred with the mean of the n points:
-    /// k̃(x, z_j) = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) + mean K.
+    /// Centres the kernel values `k` (b x n) of any b points with the n points, in place. The mean
+    /// of the n points is subtracted from all points: `k` = K becomes HKH, and the row of any point
+    /// x becomes k̃(x, z_j) = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) + mean K.
     ///
     /// # Panics
     /// If `k` does not have n columns.
@@ -62,8 +63,9 @@ impl Centre {
         }
     }
 
-    /// Returns ‖φ(x) − mean‖² of any b points, never negative, from the values k(x, x) and their
-    /// kernel values with the n points (b x n, not centred).
+    /// Returns ‖φ(x) − mean‖² of any b points x, where the mean is that of the n points. The
+    /// distances are computed from `diagonal`, the values k(x, x), and from `k`, the kernel values
+    /// of the b points with the n points (b x n, not centred). They are never negative.
     ///
     /// # Panics
     /// If the shapes disagree.
@@ -74,7 +76,8 @@ impl Centre {
     }
 }
 
-/// Returns ‖φ(x_i) − φ(z_j)‖² = k(x_i, x_i) + k(z_j, z_j) − 2 k(x_i, z_j), never negative.
+/// Returns ‖φ(x_i) − φ(z_j)‖² = k(x_i, x_i) + k(z_j, z_j) − 2 k(x_i, z_j); negative results of
+/// rounding become 0.
 ///
 /// # Panics
 /// If the lengths of the diagonals `x` and `z` are not the numbers of rows and columns of `k`.
@@ -83,8 +86,10 @@ pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
     Mat::from_fn(x.len(), z.len(), |i, j| (x[i] + z[j] - 2.0 * k[(i, j)]).max(0.0))
 }
 
-/// Returns the coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖:
-/// `k` α / √(αᵀKα), with `k` b x n and `k_zz` = K. All are 0 if the sum vanishes.
+/// Returns the coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖ of n
+/// points z_j. The coordinates are `k` α / √(αᵀKα), where `k` (b x n) holds the kernel values of
+/// the b points with the n points and `k_zz` = K. If the sum Σ α_j φ(z_j) is 0, all coordinates
+/// are 0.
 ///
 /// # Panics
 /// If the shapes disagree.
@@ -100,7 +105,8 @@ pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> 
     k.row_iter().map(|row| weigh(row) * scale).collect()
 }
 
-/// Returns the mean squared distance of the points from their mean: tr K / n − mean K.
+/// Returns the mean squared distance of the points from their mean: tr K / n minus the mean of all
+/// entries of K.
 ///
 /// # Panics
 /// If K is not square or is empty.
@@ -109,8 +115,9 @@ pub fn variance(k: MatRef<'_, f64>) -> f64 {
     ((0..k.nrows()).map(|i| k[(i, i)]).sum::<f64>() / k.nrows() as f64 - centre.mean).max(0.0)
 }
 
-/// Returns ⟨K, L⟩ / (‖K‖ ‖L‖) in the Frobenius norm, between −1 and 1; 0 if K or L vanishes.
-/// (Cristianini, Shawe-Taylor, Elisseeff, Kandola, *On Kernel-Target Alignment*, NIPS 2001.)
+/// Returns ⟨K, L⟩ / (‖K‖ ‖L‖), with the Frobenius inner product and norm. It is between −1 and 1,
+/// and 0 if K or L is 0. (Cristianini, Shawe-Taylor, Elisseeff, Kandola, *On Kernel-Target
+/// Alignment*, NIPS 2001.)
 ///
 /// # Panics
 /// If the shapes disagree.
@@ -121,9 +128,9 @@ pub fn alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
     if norms.0 > 0.0 && norms.1 > 0.0 { (inner / norms.0 / norms.1).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
-/// Returns the [`alignment`] of HKH and HLH, which does not reward a constant in the kernel.
-/// (Cortes, Mohri, Rostamizadeh, *Algorithms for Learning Kernels Based on Centered Alignment*,
-/// JMLR 13, 2012.)
+/// Returns the [`alignment`] of HKH and HLH. Unlike the alignment of K and L, it does not change if
+/// a constant is added to the kernel. (Cortes, Mohri, Rostamizadeh, *Algorithms for Learning
+/// Kernels Based on Centered Alignment*, JMLR 13, 2012.)
 ///
 /// # Panics
 /// If the matrices are not square, have different sizes or are empty.
@@ -143,9 +150,9 @@ pub fn ideal<C: PartialEq>(classes: &[C]) -> Mat<f64> {
     Mat::from_fn(classes.len(), classes.len(), same)
 }
 
-/// Returns −½ HDH, the kernel matrix of centred points with the squared distances D; it is positive
-/// semi-definite if and only if such points exist. (Schoenberg 1935; classical scaling, Torgerson
-/// 1952.)
+/// Returns −½ HDH. If points with the squared distances D (n x n) exist, it is the kernel matrix of
+/// the centred points. It is positive semi-definite if and only if such points exist. (Schoenberg
+/// 1935; classical scaling, Torgerson 1952.)
 ///
 /// # Panics
 /// If D is not square or is empty.

@@ -1,8 +1,9 @@
-//! Sums over features for a few rows with fixed points, in registers.
+//! Computes sums over features for pairs of a few rows and fixed points, in registers.
 //!
-//! The [panels](super::panel) with x and z exchanged: the fixed points are packed into vectors
-//! once, so a row needs no other rows to fill a vector. Each value is computed by the same
-//! operations in the same order as in a block.
+//! This is the scheme of the [panels](super::panel) with the roles of x and z exchanged: the fixed
+//! points, not the rows, are packed into vectors, and only once. A single row therefore keeps all
+//! lanes of a vector busy. Each value is computed by the same operations in the same order as in a
+//! block.
 
 use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
 use super::panel::{Finish, PointStats, PointStatsTable, Suspects, accumulate, height, panel_height, write_column};
@@ -13,9 +14,10 @@ use faer::MatRef;
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
-/// Rows whose sums are in registers at once; remaining rows are processed one by one.
+/// Number of rows whose sums are in registers at the same time. If the number of rows is not a
+/// multiple of it, the remaining rows are processed one by one.
 const ROW_GROUP: usize = 4;
-/// Sums of a row that are converted to values at once.
+/// Number of sums of a row that are converted to kernel values at once.
 const SUMS_AT_ONCE: usize = 128;
 
 /// Fixed points in panels, and the numbers that `finish` precomputes for them.
@@ -36,7 +38,7 @@ where
     F: Finish<T> + Send + Sync + 'static,
 {
     let (mut rows, mut panels, mut stats) = (AlignedVec::default(), AlignedVec::default(), PointStatsTable::default());
-    // packed as rows first, as in a block: a point's own values are summed in the same order
+    // packed as rows first, so that the numbers of single points are summed in the order of a block
     frame.pack_rows(z, z.nrows(), &mut rows);
     finish.row_stats(&rows, frame.width(), &mut stats);
     rows_to_panels(&rows, frame.width(), panel_height::<T>(), &mut panels);

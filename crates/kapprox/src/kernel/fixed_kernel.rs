@@ -1,9 +1,10 @@
 //! A kernel between a few rows and fixed points, such as the landmarks of a model.
 //!
-//! [`KernelFunction::block`] prepares both of its sides at every call and pads rows to whole
-//! panels. In a block of hundreds of rows this is negligible, but for one row it is most of the
-//! time. This module prepares the points once, vectorises over the points instead of the few rows,
-//! and allocates nothing per call. The values are bit-identical to a block.
+//! At every call, [`KernelFunction::block`] prepares the rows and the points, and pads the rows to
+//! whole panels. In a block of hundreds of rows this work is negligible, but for a single row it
+//! takes most of the time. This module prepares the points once, vectorises over the points instead
+//! of the few rows, and allocates nothing per call. The values are bit-identical to the values in a
+//! block.
 
 use super::KernelFunction;
 use crate::Real;
@@ -30,7 +31,8 @@ pub trait KernelColumns<T: Real>: Send + Sync {
     }
 }
 
-/// A kernel and the points prepared for it; a kernel that cannot prepare points computes blocks.
+/// A kernel and the points prepared for it. If the kernel cannot prepare points, it computes
+/// blocks.
 pub(crate) struct FixedKernel<T: Real> {
     kernel: Arc<dyn KernelFunction<T>>,
     columns: Option<Box<dyn KernelColumns<T>>>,
@@ -48,8 +50,8 @@ impl<T: Real> FixedKernel<T> {
         Self { kernel, columns }
     }
 
-    /// Creates a kernel that computes only blocks, and prepares the points only if this makes
-    /// blocks faster.
+    /// Creates a fixed kernel for blocks only. It prepares the points only if this makes blocks
+    /// faster.
     pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
         let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
         Self { kernel, columns }
@@ -106,8 +108,8 @@ impl<'a, T: Real> FewRows<'a, T> {
     /// nothing for dense rows with the kernels of the registry.
     ///
     /// # Panics
-    /// If there are more rows, the shapes disagree, or `scratch` is shorter than
-    /// [`scratch`](Self::scratch).
+    /// If there are more than [`MAX_FEW_ROWS`] rows, the shapes disagree, or `scratch` is shorter
+    /// than [`scratch`](Self::scratch).
     pub fn fill(&self, x: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         assert!(x.nrows() <= MAX_FEW_ROWS, "too many rows: {}", x.nrows());
         assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());

@@ -1,10 +1,11 @@
 //! The Gaussian kernel, exp(−‖x − z‖² / (2σ²)).
 //!
-//! Positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002, section
-//! 4.4). Also called RBF, and often written exp(−γ‖x − z‖²), with γ = 1 / (2σ²); expressions accept
-//! this form too: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`.
+//! It is positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002,
+//! section 4.4). It is also called the RBF kernel, and often written exp(−γ‖x − z‖²) with γ = 1 /
+//! (2σ²). Expressions accept γ as well as σ: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`.
 //!
-//! `sigma=[1, 2, 0.5]` gives every feature its own length scale: exp(−Σ (x − z)² / (2σ_k²)).
+//! `sigma=[1, 2, 0.5]` gives every feature k its own length scale: exp(−Σ_k (x_k − z_k)² /
+//! (2σ_k²)).
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -40,7 +41,7 @@ impl Kernel {
     }
 }
 
-/// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).
+/// √(2 ln 2). If the distance r is in units of this number times σ, the kernel is 2^(−r²).
 const UNIT: f64 = 1.177_410_022_515_474_7;
 
 #[derive(Debug)]

@@ -1,23 +1,26 @@
-//! Gradients of kernels whose derivative with respect to a feature is a product of two: a factor
-//! that depends on the pair, and a slope that depends on the pair's values of that feature.
+//! Gradients of kernels whose derivative with respect to a feature is a product of two numbers: a
+//! factor, which depends on the pair of points, and a slope, which depends on the two values of
+//! that feature only.
 //!
 //! ```text
 //! k = g(Σ_k M(x_k, z_k))        ∂k/∂x_k = g'(Σ M) · ∂M/∂x(x_k, z_k)              factor · slope
 //! ```
 //!
-//! So a gradient is a block of factors, computed like a block of kernel values, and a sum over the
-//! points z for each feature. Slopes are computed from the original values, for each pair: a sum of
-//! x and a sum of z would cancel for close points.
+//! Here M is the [term](super::terms) of a feature and g the profile. A gradient therefore needs a
+//! block of factors, which is computed like a block of kernel values, and for each feature k a sum
+//! over the points z. Slopes are computed for each pair from the original values: two separate
+//! sums, of the values x and of the values z, would cancel for close points.
 
 use super::panel::TILE_ROWS;
 use super::points::{AlignedVec, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
-/// Rows of z whose factors with [`TILE_ROWS`] rows of x are computed at once: 600 kB in `f64`.
+/// Number of rows of z whose factors with [`TILE_ROWS`] rows of x are computed at once. These
+/// factors take 600 kB in `f64`.
 const TILE_COLUMNS: usize = 256;
-/// Rows of x and of z whose factors stay in the first-level cache during the loop over features:
-/// 24 kB in `f64`.
+/// Number of rows of x and of z whose factors stay in the first-level cache during the loop over
+/// features: 24 kB in `f64`.
 const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
@@ -38,14 +41,16 @@ impl<'a, T: Real> WeightedPairs<'a, T> {
         Self { x, z, weights }
     }
 
-    /// Returns tiles of rows of x with all of z, and the first row of each.
+    /// Returns tiles, each of some rows of x with all rows of z, and the index of the first row of
+    /// x in each tile.
     pub(super) fn row_tiles(self) -> impl Iterator<Item = (usize, Self)> {
         pieces(self.x.nrows(), TILE_ROWS).map(move |(i, rows)| {
             (i, Self { x: self.x.subrows(i, rows), weights: self.weights.subrows(i, rows), ..self })
         })
     }
 
-    /// Returns tiles of rows of z with all of x, and the first row of each.
+    /// Returns tiles, each of some rows of z with all rows of x, and the index of the first row of
+    /// z in each tile.
     pub(super) fn column_tiles(self) -> impl Iterator<Item = (usize, Self)> {
         pieces(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
             (j, Self { z: self.z.subrows(j, columns), weights: self.weights.subcols(j, columns), ..self })
@@ -75,7 +80,7 @@ pub(super) fn weigh_factors<T: Real>(
 /// Computes `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`;
 /// `factors` writes blocks of weights times factors.
 ///
-/// Each row occupies one lane of a vector, so its bits do not depend on the other rows.
+/// Each row of x has a vector lane of its own, so its bits do not depend on the other rows.
 pub(super) fn add_gradient<T: Real>(
     pairs: WeightedPairs<'_, T>,
     mut out: MatMut<'_, T>,
@@ -137,8 +142,8 @@ impl<T: Real> Tile<T> {
         self.sweep(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
     }
 
-    /// Like [`add`](Self::add), but kept finite; a pair whose factor is 0 adds nothing, even if its
-    /// slope is infinite.
+    /// Like [`add`](Self::add), but keeps the sums finite. A pair whose factor is 0 adds nothing,
+    /// even if its slope is infinite.
     fn add_guarded(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
         self.sweep(
             inlined!(|sum, factor, x, z| {
@@ -149,9 +154,9 @@ impl<T: Real> Tile<T> {
         );
     }
 
-    /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for one j
-    /// after the other, four of them for each load of a sum. Uses iterators instead of indices,
-    /// because bounds checks would prevent vectorisation (seven times slower).
+    /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for all j in
+    /// order. Each sum is loaded once for four j. Uses iterators instead of indices: the bounds
+    /// checks of indices would prevent vectorisation and make the loop seven times slower.
     fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (rows, columns) = (self.rows, self.columns);
         vectorised!({

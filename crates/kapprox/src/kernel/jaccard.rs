@@ -1,11 +1,11 @@
 //! The Jaccard (Tanimoto) kernel on 0/1 features, |A∩B| / |A∪B| = x·z / (‖x‖² + ‖z‖² − x·z); 1 for
 //! two empty sets.
 //!
-//! One minus SciPy's `jaccard` distance. Positive definite (Gower, *A General Coefficient of
-//! Similarity and Some of Its Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi,
-//! *Graph Kernels for Chemical Informatics*, 2005), strictly for distinct sets (Bouchard,
-//! Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54,
-//! 2013).
+//! It is 1 minus SciPy's `jaccard` distance. It is positive definite (Gower, *A General Coefficient
+//! of Similarity and Some of Its Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo,
+//! Baldi, *Graph Kernels for Chemical Informatics*, 2005), and its matrix of distinct sets is
+//! strictly positive definite (Bouchard, Jousselme, Doré, *A Proof for the Positive Definiteness of
+//! the Jaccard Index Matrix*, IJAR 54, 2013).
 
 use super::cancelling::SplitDistance;
 use super::distance_argument::Euclidean;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    // kernel matrices of distinct sets are not singular
+    // universal, because kernel matrices of distinct sets are not singular
     properties: KernelProperties::UNIVERSAL,
     ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
@@ -71,7 +71,7 @@ impl<T: Real> Finish<T> for Union {
     fn values(&self, one: PointStats<T>, others: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
         for ((value, &shared), &other) in values.iter_mut().zip(sums).zip(others) {
             let union = other + one.offset - shared;
-            // the sizes of sets are integers
+            // union is 0 only for two empty sets, because the sizes of sets are integers
             *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };
         }
         false

@@ -1,8 +1,8 @@
 //! The Laplacian kernel, exp(−‖x − z‖₁ / σ).
 //!
-//! Positive definite for every σ > 0: a product of one-dimensional exponential kernels (Rahimi,
-//! Recht, *Random Features for Large-Scale Kernel Machines*, 2007). For the exponential of the
-//! Euclidean distance see [`matern`](super::matern) with nu = 0.5.
+//! It is positive definite for every σ > 0, as a product of one-dimensional exponential kernels
+//! (Rahimi, Recht, *Random Features for Large-Scale Kernel Machines*, 2007). For the exponential of
+//! the Euclidean distance see [`matern`](super::matern) with nu = 0.5.
 
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA, Value};
 use super::{FrequencyDistribution, Kernel, Profile, distance_argument::l1};

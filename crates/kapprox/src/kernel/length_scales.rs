@@ -14,8 +14,8 @@ impl Kernel {
         self.0.calls().iter().any(|call| call.median().is_some())
     }
 
-    /// Returns whether any length scale is `auto`: a caller with a target chooses it among
-    /// multiples of the median ([`resolve_lengths`](Self::resolve_lengths)).
+    /// Returns whether any length scale is `auto`. A caller with a target chooses such a length
+    /// scale among multiples of the median ([`resolve_lengths`](Self::resolve_lengths)).
     #[doc(hidden)]
     pub fn is_auto(&self) -> bool {
         self.auto_count() > 0
@@ -37,13 +37,14 @@ impl Kernel {
         self.0.calls().into_iter().filter(|call| call.is_auto()).count()
     }
 
-    /// Returns the expression with a number for each `median` and `auto`: the median distance over
-    /// all pairs of rows of `sample` (n x d; 1,000 evenly spaced rows if there are more), in the
-    /// metric of the kernel and over its columns.
+    /// Returns the expression with a number instead of each `median` and `auto`. The number is the
+    /// median distance over all pairs of rows of `sample` (n x d), computed with the distance of
+    /// the kernel on the kernel's columns. If the sample has more than 1,000 rows, 1,000 evenly
+    /// spaced rows of it are used.
     ///
     /// If that median is 0, the number is the median of the nonzero distances. If all distances are
-    /// 0, the number is 1. Costs at most 500,000 d operations per metric and choice of columns.
-    /// (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
+    /// 0, the number is 1. Costs at most 500,000 d operations for each combination of a distance
+    /// and columns. (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
     ///
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite, [`Error::Kernel`] if columns have not been
@@ -54,9 +55,9 @@ impl Kernel {
 
     /// Returns the expression for each list of factors. Each `median` is resolved as in
     /// [`resolve_median`](Self::resolve_median), and each `auto` becomes a factor times the median.
-    /// A list has one factor for every `auto`, or one for each `auto` in the order of the
-    /// expression. `weights` are row weights, empty if all rows count alike; a row of weight 2
-    /// counts like two equal rows.
+    /// A list contains either a single factor for all `auto`, or one factor for each `auto` in the
+    /// order of the expression. `weights` are the weights of the rows of `sample`, and empty if all
+    /// rows count alike; a row of weight 2 counts like two equal rows.
     ///
     /// # Errors
     /// As for [`resolve_median`](Self::resolve_median).

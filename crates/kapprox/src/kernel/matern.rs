@@ -6,10 +6,10 @@
 //! | 1.5 | (1 + √3 r) exp(−√3 r) |
 //! | 2.5 | (1 + √5 r + 5r²/3) exp(−√5 r) |
 //!
-//! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine
-//! Learning*, 2006, section 4.2.1; these are its equations 4.17 with length scale σ). The kernel of
-//! ν = 1/2 is also called `exponential`; with the sum of absolute differences instead of the
-//! Euclidean distance it is [`laplacian`](super::laplacian).
+//! They are positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for
+//! Machine Learning*, 2006, section 4.2.1; the table lists equations 4.17 of the book, with length
+//! scale σ). The kernel with ν = 1/2 is also called `exponential`. The same function of the sum of
+//! absolute differences, instead of the Euclidean distance, is [`laplacian`](super::laplacian).
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -68,15 +68,16 @@ impl Kernel {
     }
 }
 
-/// Returns the distribution of the frequencies: Student's t in every direction, with 2ν degrees of
-/// freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006, equation 4.15).
+/// Returns the distribution of the frequencies. In every direction it is Student's t with 2ν
+/// degrees of freedom, if lengths are in units of (ln 2 / √(2ν)) σ (Rasmussen, Williams, 2006,
+/// equation 4.15).
 fn student_t(freedom: f64) -> Option<FrequencyDistribution> {
     let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
     Some(FrequencyDistribution::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
-/// Limit on the argument: 2^−`FAR` is 0 in f32 and f64, and for larger arguments (1 + r) exp(−r)
-/// would become ∞ · 0.
+/// Limit on the argument. 2^−`FAR` is 0 in f32 and f64; without the limit, (1 + r) exp(−r) would
+/// become ∞ · 0 for very large r.
 pub(super) const FAR: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.
@@ -88,8 +89,8 @@ impl Profile for Half {
         inlined!(|squared: T| squared.root().halvings())
     }
 
-    /// Returns −exp(−r) / 2r in units of the argument; 0 if the squared distance is not a normal
-    /// number.
+    /// Returns the derivative with respect to the squared distance, −exp(−r) / 2r in units of the
+    /// argument; 0 if the squared distance is not a normal number.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-0.5 * LN_2);
         Some(inlined!(|squared: T| {

@@ -1,10 +1,10 @@
 //! Products over the features of one-dimensional Matérn kernels, Π M_ν(|x − z| / σ), of smoothness
 //! ν = 1/2, 3/2 and 5/2.
 //!
-//! Rougher along diagonals than [`matern`](super::matern), which takes the Euclidean distance; for
-//! ν = 1/2 it is the [`laplacian`](super::laplacian). Positive definite as a product of kernels
-//! (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section 4.2.4). Costs one
-//! exponential per feature and pair.
+//! Such a product is rougher along diagonals than [`matern`](super::matern), the kernel of the
+//! Euclidean distance. For ν = 1/2 it is the [`laplacian`](super::laplacian). It is positive
+//! definite as a product of kernels (Rasmussen, Williams, *Gaussian Processes for Machine
+//! Learning*, 2006, section 4.2.4). It costs one exponential per feature and pair of points.
 
 use super::direct::{Factors, difference_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA};
@@ -22,7 +22,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "product of the features' matern(nu, sigma)",
         "matern_product(nu=1.5, sigma=4)",
         |text, values| {
-            // M(a) = (1 + linear a + square a²) 2^−a, in units of ln 2 / root length scales
+            // M(a) = (1 + linear a + square a²) 2^−a, where a is in units of (ln 2 / root) length
+            // scales
             let (root, linear, square) = match values[0] {
                 0.5 => (1.0, 0.0, 0.0),
                 1.5 => (3f64.sqrt(), LN_2, 0.0),
@@ -50,8 +51,8 @@ impl DifferenceFold for Matern {
         })
     }
 
-    /// Returns (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2, over a common
-    /// denominator, without the terms that cancel.
+    /// Returns (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2 as one fraction
+    /// over the common denominator; the terms of its numerator that cancel are left out.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
         let constant = T::from_f64(self.linear - LN_2);

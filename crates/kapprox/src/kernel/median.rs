@@ -10,13 +10,14 @@ use faer::MatRef;
 /// Maximum number of points whose pairs are measured: half a million distances, 4 MB.
 const MAX_POINTS: usize = 1000;
 
-/// Returns the median distance over all pairs of rows (of 1,000 evenly spaced rows if there are
-/// more).
+/// Returns the median distance over all pairs of rows of `sample`. If it has more than 1,000 rows,
+/// only 1,000 evenly spaced rows are used.
 ///
-/// If the median is 0 (duplicates), returns the median of the nonzero distances, or 1 if all are 0.
-/// The median of an even number of distances is the mean of the middle two. A row of weight w
-/// counts as w copies of the row, whose distances from each other are 0. If `sparse` is true, rows
-/// have the layout of [`kpass::sparse`]. Costs n² d / 2 operations.
+/// If the median is 0 because of duplicate rows, returns the median of the nonzero distances; if
+/// all distances are 0, returns 1. The median of an even number of distances is the mean of the
+/// middle two. A row of weight w counts as w copies of the row, whose distances from each other
+/// are 0. If `sparse` is true, rows have the layout of [`kpass::sparse`]. Costs n² d / 2
+/// operations.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MAX_POINTS);
     let mut spare = Vec::new();
@@ -121,7 +122,7 @@ mod tests {
     fn medians() {
         // distances 1, 3, 6, 2, 5, 3
         assert_eq!(of(&[0.0, 1.0, 3.0, 6.0], 1, Distance::L2).unwrap(), 3.0);
-        // distances 1, 10, 100, 9, 99, 90: an even count whose middle two differ
+        // distances 1, 10, 100, 9, 99, 90: an even number of distances, and the middle two differ
         assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Distance::L1).unwrap(), (10.0 + 90.0) / 2.0);
     }
 
@@ -175,7 +176,7 @@ mod tests {
     fn a_large_sample_is_thinned_evenly() {
         let points: Vec<f64> = (0..5000).map(f64::from).collect();
         let median = of(&points, 1, Distance::L1).unwrap();
-        // the median of |u − v| for uniform u, v is 1 − 1/√2 of the range
+        // for uniform u and v, the median of |u − v| is 1 − 1/√2 times the range
         assert!((median / 5000.0 - (1.0 - 0.5f64.sqrt())).abs() < 2e-3, "{median}");
     }
 }

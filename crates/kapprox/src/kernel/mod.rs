@@ -96,8 +96,8 @@ use std::{fmt::Debug, sync::Arc};
 
 /// A kernel k(x, z) on points with d features.
 ///
-/// Implementations are sequential: the caller splits the work into strips and distributes them
-/// over threads, so the bits of a block do not depend on the number of threads.
+/// Implementations are sequential: the caller splits the work into strips of rows and distributes
+/// the strips over threads. The bits of a block therefore do not depend on the number of threads.
 ///
 /// Finite points give finite values, never NaN: a value that overflows becomes the largest finite
 /// number.
@@ -117,14 +117,15 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     ///
     /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m,
     /// column-major (row stride 1, any column stride: `out` may be a strip of a taller block).
-    /// Other strides give correct results but are slow. Costs about 2 b m d flops; allocates a few
-    /// hundred kilobytes of scratch and a copy of 288 rows of `x`.
+    /// Other strides give correct results but are slow. Costs about 2 b m d flops. Allocates a few
+    /// hundred kilobytes of scratch, and memory for a copy of 288 rows of `x`.
     ///
     /// # Panics
     /// If the three shapes disagree.
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>);
-    /// Prepares the points `z` (m x d, row-major) for a few rows at a time. Returns `None` if only
-    /// [`block`](Self::block) is available, which is correct but slow for few rows.
+    /// Prepares the points `z` (m x d, row-major), so that their kernel values with a few rows at a
+    /// time are computed quickly. Returns `None` if only [`block`](Self::block) is available, which
+    /// is correct but slow for a few rows.
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
@@ -142,24 +143,25 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     fn differentiable(&self) -> bool {
         false
     }
-    /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient with respect to the first
-    /// argument. Returns the value of [`differentiable`](Self::differentiable), and adds nothing if
-    /// the value is false.
+    /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, where ∇ is the gradient with respect to
+    /// the first argument of k. Returns the value of [`differentiable`](Self::differentiable); if
+    /// the value is false, `out` is unchanged.
     ///
     /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both
-    /// of any strides; `weights` is fastest column-major. At a cusp of the kernel the derivative is
-    /// the mean of its two sides: for a function of the distance itself, a pair with x = z adds
-    /// nothing. The bits of a row do not depend on the other rows. Finite points and weights give
-    /// finite sums. Costs about 5 b m d flops; a product of kernels also computes the block of each
-    /// factor and multiplies it into the weights of every other factor.
+    /// with any strides; column-major `weights` are fastest. At a cusp of the kernel, the
+    /// derivative is the mean of the derivatives from both sides. Therefore, if k is a function of
+    /// the distance itself, a pair with x = z adds nothing. The bits of a row do not depend on the
+    /// other rows. Finite points and weights give finite sums. Costs about 5 b m d flops. A product
+    /// of kernels has an additional cost: it computes the block of each of its kernels, and
+    /// multiplies the block into the weights of every other kernel.
     ///
     /// # Panics
     /// If the four shapes disagree.
     fn gradient(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _weights: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
     }
-    /// Computes `out[i] = k(x_i, x_i)`, in `f64` because the certificate sums it over all rows.
-    /// Costs at most b d flops.
+    /// Computes `out[i] = k(x_i, x_i)`, in `f64` because the certificate (the relative trace-norm
+    /// error) sums these values over all rows. Costs at most b d flops.
     ///
     /// # Panics
     /// If the length of `out` is not the number of rows of `x`.

@@ -51,8 +51,9 @@ impl Node {
         unwrap_single(all, Self::Sum)
     }
 
-    /// Returns `scale` ≥ 0 times the product of one or more expressions, whose own factors are
-    /// multiplied into `scale`, up to the largest finite number.
+    /// Returns `scale` ≥ 0 times the product of one or more expressions. Numeric factors of these
+    /// expressions are multiplied into `scale`; a factor that overflows becomes the largest finite
+    /// number.
     pub(super) fn product(mut scale: f64, factors: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Vec::new();
         for factor in factors {
@@ -72,9 +73,10 @@ impl Node {
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
-    /// Returns whether the kernel is known to be characteristic, or with `universal` both
-    /// characteristic and universal. Such kernels are a sum with one such term, a product of
-    /// universal kernels, and the exponential of the linear kernel.
+    /// Returns whether the kernel is known to be characteristic or, if `universal` is true, both
+    /// characteristic and universal. Besides kernels of the registry, this is known of a sum with
+    /// at least one such term, of a product of universal kernels, and of the exponential of the
+    /// linear kernel.
     pub(super) fn characteristic(&self, universal: bool) -> bool {
         match self {
             Self::Call(call) => {
@@ -150,8 +152,8 @@ impl Call {
         self.values.iter().any(|value| matches!(value, Value::OverInputCount(_)))
     }
 
-    /// Returns the kernel on `d` features in total, with a number for each fraction of the number
-    /// of features, such as `1/d`.
+    /// Returns the kernel for points with `d` features in total. Each parameter that is a fraction
+    /// of the number of features, such as `1/d`, becomes a number.
     pub(super) fn with_input_count(self, d: usize) -> Self {
         let d = self.column_indices().map_or(d, |indices| indices.len()).max(1) as f64;
         let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {

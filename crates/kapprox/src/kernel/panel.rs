@@ -1,10 +1,11 @@
-//! Sums over features for all pairs of two sets of points, in registers.
+//! Computes sums over features for all pairs of two sets of points, in registers.
 //!
-//! A *panel* is the pairs of a few vectors of `x` rows with a few `z` rows. Its sums are
-//! accumulators that stay in registers during the loop over all features. They are converted to
-//! kernel values at once, while they are in the first-level cache (1.5 KiB), so no product is
-//! written to memory. A value depends on its pair alone, whatever its panel: splitting the rows of
-//! `x` does not change the bits of a block.
+//! A *panel* consists of the pairs of some rows of `x`, which fill a few vectors, with a few rows
+//! of `z`. The sums of a panel are accumulators that stay in registers during the loop over all
+//! features. Directly after this loop they are converted to kernel values, while they are in the
+//! first-level cache (1.5 KiB); no matrix of inner products is written to memory. A value depends
+//! only on its pair of points, and not on the panel. Splitting the rows of `x` therefore does not
+//! change the bits of a block.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
 //! ACM TOMS 34, 2008; the features are not blocked, because there are few.)
@@ -16,20 +17,21 @@ use faer::{MatMut, MatRef, prelude::*};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
-/// Maximum rows of `x` per tile: a whole strip of the Nyström map, and a multiple of every panel's
-/// height.
+/// Maximum number of rows of `x` per tile (the rows packed at once). It is the height of a strip of
+/// the Nyström map, and a multiple of every panel's height.
 pub(super) const TILE_ROWS: usize = 288;
-/// Rows of `z` per tile.
+/// Number of rows of `z` per tile.
 const TILE_COLUMNS: usize = 120;
 /// Packed rows of `z` are padded to a multiple of this number, a multiple of every panel's width.
 const ROW_PADDING: usize = 24;
 /// Width of the widest panel.
 const MAX_WIDTH: usize = 8;
 
-/// A column of a panel. Panels have three vectors and eight columns with 32 registers, and two
-/// vectors and six columns with 16 registers. The sums and one column must leave a register or two
-/// for values of `z`. With three vectors and four columns in 16 registers, a sum is spilled to
-/// memory, at two thirds of the speed.
+/// A column of a panel: a few vectors of numbers. If the processor has 32 registers, panels have
+/// eight columns of three vectors; if it has 16 registers, they have six columns of two vectors.
+/// The sums and one column of `x` must leave one or two registers for values of `z`. Four columns
+/// of three vectors in 16 registers do not: the compiler then spills a sum to memory, and the loop
+/// runs at two thirds of the speed.
 pub(crate) type PanelColumn<T, S, const VECTORS: usize> = [<T as Lanes>::Vector<S>; VECTORS];
 
 /// Height of the tallest panel: three vectors of sixteen numbers.
@@ -94,24 +96,26 @@ impl<T: Real> PointStatsTable<T> {
 pub(crate) trait Finish<T: Real> {
     /// How many numbers are precomputed per point.
     const STATS_PER_POINT: usize = 0;
-    /// Precomputes the numbers of rows of x in panels of `height`, as [`Frame::pack_panels`] writes
-    /// them; may change the rows for the sums over pairs.
+    /// Precomputes the numbers of single rows of x. The rows are in panels of `height` rows, as
+    /// [`Frame::pack_panels`] writes them. May change the rows before the sums over pairs are
+    /// computed, for example by a factor.
     fn panel_stats(&self, _panels: &mut [T], _height: usize, _d: usize, _stats: &mut PointStatsTable<T>) {}
     /// Precomputes the numbers of a single row of x, bit-identical to
     /// [`panel_stats`](Self::panel_stats); may change the row as well.
     fn point_stats(&self, _x: &mut [T]) -> PointStats<T> {
         PointStats { offset: T::ZERO, size: T::ZERO }
     }
-    /// Precomputes the numbers of rows of z with `d` features.
+    /// Precomputes the numbers of single rows of z with `d` features.
     fn row_stats(&self, _rows: &[T], _d: usize, _stats: &mut PointStatsTable<T>) {}
     /// Computes the kernel values of one point with others from the `sums` of the pairs; `largest`
     /// is the largest size among the others. Returns true if some pair is suspect (inexact because
     /// of cancellation or overflow): [`recompute`](Self::recompute) then examines all pairs. Must
-    /// be marked `#[inline(always)]`: it is compiled into the loops of every instruction set, for
-    /// the height of a panel there.
+    /// be marked `#[inline(always)]`: it is compiled into the loops of every instruction set, with
+    /// the panel height of that instruction set as a constant.
     fn values(&self, one: PointStats<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
     /// Recomputes the value of a suspect pair; returns `None` if the pair is not suspect. Whether a
-    /// pair is suspect must depend on this pair alone, or splitting a block would change its bits.
+    /// pair is suspect must depend on this pair alone; otherwise splitting a block would change its
+    /// bits.
     fn recompute(&self, _one: PointStats<T>, _other: PointStats<T>, _sum: T, _x: &[T], _z: &[T]) -> Option<T> {
         None
     }
@@ -140,7 +144,7 @@ pub(crate) trait Finish<T: Real> {
 pub(crate) struct Suspects<'a, T> {
     pub(super) one: &'a [T],
     pub(super) others: MatRef<'a, T>,
-    /// True if the one point is of x and the other points are of z.
+    /// True if the one point is a row of x and the others are rows of z.
     pub(super) exchanged: bool,
     pub(super) sums: &'a [T],
 }
@@ -154,8 +158,8 @@ pub(crate) struct Block<'a, T> {
 }
 
 impl<T: Real> Block<'_, T> {
-    /// Computes `out[i, j]`, the value that `finish` derives from Σ_k M(x_ik, z_jk), for the points
-    /// in `frame`.
+    /// Computes `out[i, j]`, the value that `finish` derives from Σ_k M(x_ik, z_jk), after the
+    /// points are shifted and scaled as `frame` defines.
     pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
@@ -195,8 +199,8 @@ impl<T: Real> WithSimd for Height<T> {
     }
 }
 
-/// Returns the number of rows of a panel: a constant for the compiler, so loops over a panel column
-/// need no counter.
+/// Returns the number of rows of a panel. It is a constant at compile time, so the compiler unrolls
+/// loops over a panel column.
 #[inline(always)]
 pub(crate) fn height<T: Real, S: Simd>() -> usize {
     let tall = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
@@ -213,7 +217,7 @@ struct TileFill<'a, T, M, F> {
     out: MatMut<'a, T>,
     /// Sums of a panel, column by column.
     sums: &'a mut [T],
-    /// Kernel values of the end of a column.
+    /// Kernel values at the end of a column that is shorter than a panel.
     values: &'a mut [T],
     /// Scratch for columns that have to be copied.
     spare: &'a mut Vec<T>,
@@ -242,7 +246,7 @@ impl<T: Real, M: Term, F: Finish<T>> TileFill<'_, T, M, F> {
             }
             let width = COLUMNS.min(columns - j);
             let mut out = self.out.rb_mut().subcols_mut(j, width);
-            // writes directly to the block unless the elements of its columns are strided
+            // if the columns of the block are contiguous, the values are written to them directly
             let group =
                 ColumnGroup { x: self.x, z: self.z, stats: self.stats, finish: self.finish, term: self.term, j };
             match contiguous::<T, COLUMNS>(out.rb_mut()) {
@@ -279,8 +283,8 @@ struct ColumnGroup<'a, T, M, F> {
 }
 
 impl<T: Real, M: Term, F: Finish<T>> ColumnGroup<'_, T, M, F> {
-    /// Fills the columns `to` of the block, panel by panel. `sums` stores the sums of a panel,
-    /// `values` the end of a column if it is shorter than a panel.
+    /// Fills the columns `to` of the block, panel by panel. `sums` holds the sums of a panel.
+    /// `values` holds the kernel values at the end of a column if fewer rows than a panel remain.
     #[inline(always)]
     fn fill<S: Simd, const VECTORS: usize, const COLUMNS: usize>(
         &self,
@@ -326,8 +330,9 @@ impl<T: Real, M: Term, F: Finish<T>> ColumnGroup<'_, T, M, F> {
 /// Returns `sums` plus the sums of a panel of rows of x with `COLUMNS` rows of z; if `EXCHANGED`,
 /// the panel holds rows of z.
 ///
-/// All loops except the one over features have constant lengths, and no index needs a bounds check:
-/// otherwise the compiler keeps the sums in memory, at twice the time.
+/// All loops except the loop over features have constant lengths, and no index needs a bounds
+/// check. Otherwise the compiler would keep the sums in memory, and the loop would take twice as
+/// long.
 #[inline(always)]
 pub(crate) fn accumulate<
     T: Real,

@@ -1,4 +1,4 @@
-//! Parses kernel expressions by recursive descent; every error points at a character.
+//! Parses kernel expressions by recursive descent. Every error points at a character of the text.
 
 use super::column_choice::{ColumnChoice, ColumnSelector};
 use super::family::{GAMMA, KernelFamily, KernelParameter, ParameterRange, Value};
@@ -9,7 +9,7 @@ use super::transform::{MIN_ORDER, ORDER, TRANSFORMS};
 use crate::{Error, Result};
 use kpass::shown;
 
-/// Deeper parentheses are an error, not a stack overflow.
+/// Maximum depth of nested parentheses: deeper nesting is an error instead of a stack overflow.
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Node> {
@@ -220,8 +220,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses the rate of a length scale: a number becomes the length scale, and a fraction of the
-    /// number of features is kept until this number is known.
+    /// Parses a rate that replaces a length scale. A number is converted to the length scale. A
+    /// fraction such as `1/d` is kept until the number of features d is known.
     fn rate(&mut self, length: &KernelParameter, to_length: fn(f64) -> f64) -> Result<Value> {
         self.skip_space();
         let start = self.position;

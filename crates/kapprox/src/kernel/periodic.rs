@@ -1,13 +1,16 @@
-//! The periodic kernel, exp(−2 Σ sin²(π(x − z)/period) / σ²), of period `period` in every feature.
+//! The periodic kernel, exp(−2 Σ sin²(π(x − z)/period) / σ²), with the same period in every
+//! feature.
 //!
-//! scikit-learn's `ExpSineSquared` takes the sine of the Euclidean distance. The two agree for a
-//! single feature, but only the sum over features is positive definite in all dimensions: it is the
-//! Gaussian kernel of the points on unit circles, because 4 sin²(δ/2) is the squared chord of the
-//! angle δ (MacKay, *Introduction to Gaussian Processes*, 1998, section 5).
+//! scikit-learn's `ExpSineSquared` computes the sine of the Euclidean distance instead of a sum
+//! over features. The two kernels agree for a single feature, but only the kernel of this module is
+//! positive definite in all dimensions. It is a Gaussian kernel: each feature is mapped to a point
+//! on a unit circle, and two points on the circle at the angle δ have the squared distance 4
+//! sin²(δ/2) (MacKay, *Introduction to Gaussian Processes*, 1998, section 5).
 //!
-//! Its frequencies are integers: exp(a (cos δ − 1)) = Σ_k exp(−a) I_k(a) cos kδ with the modified
-//! Bessel functions I_k and a = 1/σ² (Abramowitz, Stegun, 1964, 9.6.34), and exp(−a) I_k(a) is the
-//! probability that two independent Poisson numbers of mean a/2 differ by k (Skellam 1946).
+//! The frequencies of the kernel in δ are integers: exp(a (cos δ − 1)) = Σ_k exp(−a) I_k(a) cos kδ,
+//! where k runs over all integers, I_k are the modified Bessel functions and a = 1/σ² (Abramowitz,
+//! Stegun, 1964, 9.6.34). The weight exp(−a) I_k(a) is the probability that two independent Poisson
+//! numbers of mean a/2 differ by k (Skellam 1946).
 
 use super::embedded::{Embedding, embedded_kernel};
 use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
@@ -32,7 +35,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
         "periodic(period=3, sigma=1.5)",
         |text, values| {
-            // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
+            // 2 sin² is half of the squared distance on the unit circle, so this is a Gaussian
+            // kernel
             embedded_kernel(
                 text,
                 Circles { period: values[0], sigma: values[1] },
@@ -66,7 +70,8 @@ impl Embedding for Circles {
             let (images, _) = image.as_chunks_mut::<2>();
             for (image, value) in images.iter_mut().zip(x) {
                 let value = value.to_f64();
-                // the remainder is rounded once: large values keep their phase
+                // the remainder of the division by the period is rounded once, so large values keep
+                // their phase
                 let turns = (value / self.period).whole().mul_add(-self.period, value) / self.period;
                 let (cosine, sine) = cosine_sine(turns.saturate());
                 *image = [T::from_f64(cosine), T::from_f64(sine)];
@@ -74,8 +79,8 @@ impl Embedding for Circles {
         });
     }
 
-    /// Writes the inner product of `by_image` with the image turned by a right angle:
-    /// d(cos, sin) = (−sin, cos) 2π/period dx.
+    /// Writes the gradient with respect to x: since d(cos, sin) = (−sin, cos) 2π/period dx, it is
+    /// the inner product of `by_image` with the image turned by a right angle, times 2π/period.
     fn pull_back<T: Real>(&self, _: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
         let (images, _) = image.as_chunks::<2>();
         let (by_images, _) = by_image.as_chunks::<2>();
@@ -86,8 +91,8 @@ impl Embedding for Circles {
         }
     }
 
-    /// Returns the spectrum of the periodic kernel itself: the spectrum of the Gaussian on the
-    /// circles is not a distribution of frequencies of x.
+    /// Returns the spectrum of the periodic kernel, as a distribution of frequencies of x. The
+    /// spectrum of the Gaussian kernel on the circles, the argument, is not one and is ignored.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
         let draw = move |rng: &mut dyn rand::Rng| count.sample(rng) - count.sample(rng);

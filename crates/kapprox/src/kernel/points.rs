@@ -1,16 +1,17 @@
-//! Tiles of points, copied into the layout of the inner loops: centred, scaled, with squared norms.
+//! Copies tiles of points into the layout of the inner loops, centred and scaled, and computes
+//! their squared norms.
 
 use crate::{Real, vectorised};
 use faer::{ColMut, MatRef, prelude::*};
 use pulp::{Simd, WithSimd};
 use std::ops::Deref;
 
-/// Maximum number of rows that are averaged for the centre.
+/// Maximum number of rows whose mean is used as the centre.
 const CENTRE_ROWS: usize = 256;
 
-/// Numbers that start at the boundary of a cache line. Vectors of 64 bytes that start elsewhere
-/// touch two lines each: the Laplacian takes 1.4 times longer with the allocator's 16-byte
-/// alignment.
+/// A vector of numbers that starts at the boundary of a cache line. SIMD vectors of 64 bytes that
+/// start elsewhere touch two cache lines each: with the allocator's 16-byte alignment, the
+/// Laplacian takes 1.4 times as long.
 #[derive(Debug, Default)]
 pub(crate) struct AlignedVec<T> {
     storage: Vec<T>,
@@ -67,19 +68,20 @@ impl Lengths {
     }
 }
 
-/// The shift and scale of points before distances are computed; the shift does not change
-/// distances.
+/// The shift and the scales that are applied to points before distances are computed. The shift
+/// does not change distances.
 pub(crate) struct Frame<T> {
     centre: Vec<T>,
     pub(crate) scale: Vec<T>,
 }
 
 impl<T: Real> Frame<T> {
-    /// Returns the frame centred at the mean of `z` (of at most 256 evenly spaced rows: any point
-    /// within the cloud is good enough), in units of `lengths` times `unit`.
+    /// Returns the frame that is centred at the mean of `z` and measures in units of `lengths`
+    /// times `unit`. The mean is taken over at most 256 evenly spaced rows, because any point
+    /// within the cloud is good enough.
     ///
-    /// Products of centred points are of the size of the distances, so their difference does not
-    /// cancel.
+    /// The norms and inner products of centred points are of the size of the distances, so that
+    /// distances which are not small are computed from them without cancellation.
     pub(crate) fn new(z: MatRef<'_, T>, lengths: &Lengths, unit: f64) -> Self {
         let stride = z.nrows().div_ceil(CENTRE_ROWS).max(1);
         let weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
@@ -98,14 +100,14 @@ impl<T: Real> Frame<T> {
         }
     }
 
-    /// Returns the frame that changes nothing: no shift, units of 1.
+    /// Returns the frame that leaves points unchanged: a shift of 0 and units of 1.
     pub(crate) fn identity(d: usize) -> Self {
         Self { centre: vec![T::ZERO; d], scale: vec![T::ONE; d] }
     }
 
-    /// Writes rows of `points` in panels of `height`, each feature by feature:
-    /// `out[(p d + k) height + i]` is the scaled feature k of row `p height + i`, or 0 if this row
-    /// does not exist. Points without features get one feature that is 0.
+    /// Writes the rows of `points` in panels of `height` rows; within a panel, the values are
+    /// ordered by feature. `out[(p d + k) height + i]` is the scaled feature k of row `p height +
+    /// i`, or 0 if this row does not exist. Points without features get one feature that is 0.
     pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut AlignedVec<T>) {
         let d = points.ncols();
         let size = height * d.max(1);
@@ -142,7 +144,8 @@ impl<T: Real> Frame<T> {
     }
 }
 
-/// Returns one over a length, clamped: a scale of zero or infinity would make 0 · ∞ = NaN later.
+/// Returns 1 / `length`, clamped to positive finite numbers: a result of zero or infinity would
+/// make 0 · ∞ = NaN later.
 pub(super) fn inverse<T: Real>(length: f64) -> T {
     T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::SMALLEST)
 }
@@ -186,8 +189,8 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
     }
 }
 
-/// Computes the squared norms of `rows` packed rows. Uses 16 interleaved sums: their error is a
-/// rounding or two, far below the error of the products that they are added to.
+/// Computes the squared norms of `rows` packed rows. Uses 16 interleaved sums, whose error of one
+/// or two roundings is far below the error of the inner products to which the norms are added.
 pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) {
     norms.clear();
     norms.resize(rows, T::ZERO);
@@ -209,8 +212,8 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
     });
 }
 
-/// Computes a sum over the features of each row, times a factor, for packed panels of `height` rows
-/// with d features. Sums in `f64` and rounds once.
+/// Computes for each row of packed panels (`height` rows of d features each) a sum over its
+/// features, times a factor. Sums in `f64` and rounds the result once.
 pub(super) fn fold_panels<T: Real>(
     packed: &[T],
     height: usize,
@@ -257,8 +260,8 @@ pub(crate) fn half_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, si
     });
 }
 
-/// Returns Σ v², computed in `f64` and in eight interleaved sums: for `f32` values, the rounding
-/// error is the error of the last conversion.
+/// Returns Σ v², computed in `f64` and in eight interleaved sums. For `f32` values, the only
+/// noticeable rounding is the conversion of a result to `f32`.
 #[inline(always)]
 pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     let mut sums = [0.0f64; 8];
@@ -272,8 +275,8 @@ pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     rest.iter().fold(pairwise(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
 }
 
-/// Returns a sum over the differences (x − z) · scale, without cancellation; equal points give the
-/// sum for differences of 0.
+/// Returns the sum that `add` accumulates from the differences (x − z) · scale of all features.
+/// Nothing cancels; for equal points, all differences are exactly 0.
 #[inline(always)]
 pub(super) fn sum_of_differences<T: Real>(x: &[T], z: &[T], scale: &[T], add: impl Fn(T, T) -> T) -> T {
     let mut sums = [T::ZERO; 16];
@@ -285,7 +288,7 @@ pub(super) fn sum_of_differences<T: Real>(x: &[T], z: &[T], scale: &[T], add: im
     pairwise(sums)
 }
 
-/// Returns the sum of N numbers, N a power of two, added as a balanced tree.
+/// Returns the sum of N numbers, where N is a power of two, added along a balanced tree.
 #[inline(always)]
 fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N]) -> T {
     let mut half = N / 2;

@@ -5,8 +5,8 @@ use crate::Real;
 use faer::{MatMut, MatRef};
 use std::{fmt, sync::Arc};
 
-/// Returns the kernel `function`, written `text`: one call for each pair of points, in f64 whatever
-/// the element type.
+/// Returns the kernel `function`, written `text`. Computes each value by one call of `function`, in
+/// f64 for every element type.
 ///
 /// The function must be symmetric and positive definite.
 ///
@@ -24,8 +24,8 @@ pub fn pointwise(text: String, function: impl Fn(&[f64], &[f64]) -> f64 + Send +
     Arc::new(Pointwise { text, function })
 }
 
-/// Returns the Gaussian kernel from its definition: a test that parses the name of a kernel
-/// compiles every kernel of the registry.
+/// Returns the Gaussian kernel, computed from its definition. Tests use it because a test that
+/// parses the name of a kernel makes the compiler generate code for every kernel of the registry.
 #[cfg(test)]
 pub(crate) fn gaussian(sigma: f64) -> Arc<dyn AnyKernel> {
     pointwise(format!("gaussian(sigma={sigma})"), move |x, z| {

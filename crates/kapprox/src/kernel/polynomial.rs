@@ -1,7 +1,8 @@
 //! The polynomial kernel, (γ x·z + c₀)^degree.
 //!
-//! Positive definite for γ > 0, c₀ ≥ 0 and an integer degree ≥ 1: its expansion in powers of x·z
-//! has no negative coefficient (Schölkopf, Smola, *Learning with Kernels*, 2002, proposition 13.2).
+//! It is positive definite for γ > 0, c₀ ≥ 0 and an integer degree ≥ 1, because its expansion in
+//! powers of x·z has no negative coefficient (Schölkopf, Smola, *Learning with Kernels*, 2002,
+//! proposition 13.2).
 //!
 //! ```
 //! use kapprox::kernel::Kernel;

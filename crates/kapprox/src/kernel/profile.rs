@@ -1,5 +1,5 @@
-//! Kernels that are a profile of one number of two points: of a distance, of an inner product, or
-//! of another sum over features.
+//! Kernels of the form `profile(argument)`: the argument is one number computed from two points (a
+//! distance, an inner product or another sum over features), and the profile is a scalar function.
 
 use super::fixed_kernel::KernelColumns;
 use super::gradient::{self, WeightedPairs, weigh_factors};
@@ -16,7 +16,8 @@ use std::{fmt::Debug, sync::Arc};
 
 /// The scalar function that converts an [`Argument`] to a kernel value.
 ///
-/// A new kernel supplies only this function; the engines compute the blocks. The argument is
+/// A new kernel supplies only this function, and the engines compute the blocks. The argument is
+/// one of the following:
 /// * the squared distance, (‖x−z‖₂/σ)², with
 ///   [`distance_argument::l2`](super::distance_argument::l2);
 /// * the L1 distance, ‖x−z‖₁/σ, with [`distance_argument::l1`](super::distance_argument::l1);
@@ -28,8 +29,8 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     /// every instruction set: return a closure marked `#[inline(always)]` that calls only
     /// [`Real`]'s arithmetic.
     fn function<T: Real>(&self) -> impl ScalarFunction<T> + use<Self, T>;
-    /// Returns the derivative of the function with respect to its argument, 0 at a cusp; `None` if
-    /// it is not known.
+    /// Returns the derivative of the function with respect to its argument; at a cusp it is 0.
+    /// Returns `None` if the derivative is not known.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<Self, T>> {
         None::<fn(T) -> T>
     }
@@ -49,10 +50,10 @@ impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> ScalarFunction<T> for F {}
 pub(crate) trait Engine<T: Real> {
     type Output;
     fn frame(&self) -> &Frame<T>;
-    /// Computes with the values that `finish` derives from Σ_k M(x_k, z_k).
+    /// Computes with the kernel values that `finish` derives from the sums Σ_k M(x_k, z_k).
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
-    /// Computes with `profile` of the number that `features` derives from the differences of a
-    /// pair.
+    /// Computes with the kernel values `profile(f)`, where `features` computes the number f from
+    /// the differences of a pair.
     fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
 }
 
@@ -90,19 +91,19 @@ impl<T: Real> Engine<T> for PrepareColumns<'_, T> {
     }
 }
 
-/// The number of two points that a profile is applied to.
+/// The number, computed from two points, to which a profile is applied.
 pub(crate) trait Argument: Debug + Send + Sync + 'static {
-    /// Returns the shift and the units of points, for distances from the points `z`.
+    /// Returns the shift and the units for computing the argument of points with the points `z`.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::identity(z.ncols())
     }
-    /// Runs an engine with `profile(argument)`; if `differentiated`, with arguments that are exact
-    /// enough for a derivative.
+    /// Runs an engine with the values `profile(argument)`. If `differentiated` is true, `profile`
+    /// is a derivative, and the arguments are computed accurately enough for it.
     fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl ScalarFunction<T>, differentiated: bool)
     -> E::Output;
-    /// Returns the derivative of the argument with respect to a feature of x, up to a factor, as a
-    /// function of the two values of the feature. At a jump it is the mean of both sides. Return a
-    /// closure marked `#[inline(always)]`.
+    /// Returns the derivative of the argument with respect to a feature of x, up to a constant
+    /// factor, as a function of the feature's values in x and z. At a jump, the derivative is the
+    /// mean of its values on both sides. Return a closure marked `#[inline(always)]`.
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
     /// Multiplies a sum of slopes of feature k by the factor that [`slope`](Self::slope) omits.
     fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
@@ -115,7 +116,8 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn lengths(&self) -> Vec<f64> {
         vec![1.0]
     }
-    /// Returns the argument for sparse points; `None` if common entries do not determine it.
+    /// Returns the argument for sparse points; `None` if the entries that both points have, and the
+    /// norms of the points, do not determine it.
     fn sparse_argument(&self) -> Option<SparseArgument> {
         None
     }
@@ -187,7 +189,8 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for ProfileKernel<A, P>
         let (mut argument, mut value) = (0.0, profile(0.0).saturate());
         for (i, out) in out.iter_mut().enumerate() {
             let self_argument = self.argument.self_argument(row(x, i, &mut spare));
-            // a distance of a point to itself is always 0: one evaluation serves all rows
+            // if the argument is a distance, it is 0 for every point with itself: evaluate the
+            // profile once
             if self_argument != argument {
                 (argument, value) = (self_argument, profile(self_argument).saturate());
             }

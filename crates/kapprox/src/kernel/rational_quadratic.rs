@@ -1,9 +1,9 @@
 //! The rational quadratic kernel, (1 + ‖x − z‖² / (2ασ²))^(−α): a mixture of Gaussian kernels of
 //! all length scales.
 //!
-//! scikit-learn's `RationalQuadratic` with `length_scale` = σ; α → ∞ gives the Gaussian. Positive
-//! definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*,
-//! 2006, equation 4.19).
+//! It is scikit-learn's `RationalQuadratic` with `length_scale` = σ. In the limit α → ∞ it is the
+//! Gaussian kernel. It is positive definite in every dimension (Rasmussen, Williams, *Gaussian
+//! Processes for Machine Learning*, 2006, equation 4.19).
 
 use super::distance_argument::{AtZero, l2};
 use super::family::{Distance, KernelFamily, KernelParameter, KernelProperties, ParameterRange, SIGMA, Value};

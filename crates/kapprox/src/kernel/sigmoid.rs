@@ -1,9 +1,10 @@
 //! The sigmoid kernel, tanh(γ x·z + c₀). **Not positive definite.**
 //!
-//! scikit-learn's `sigmoid_kernel`. It has negative eigenvalues for most parameters and data (Lin,
-//! Lin, *A Study on Sigmoid Kernels for SVM and the Training of non-PSD Kernels by SMO-type
-//! Methods*, 2003), so feature maps that factor the kernel matrix of the landmarks reject it.
-//! Values near 0 have the absolute error of values near 1, a few roundings.
+//! It is scikit-learn's `sigmoid_kernel`. Its kernel matrices have negative eigenvalues for most
+//! parameters and data (Lin, Lin, *A Study on Sigmoid Kernels for SVM and the Training of non-PSD
+//! Kernels by SMO-type Methods*, 2003). Therefore feature maps that factor the kernel matrix of the
+//! landmarks reject it. Values near 0 have the same absolute error as values near 1, a few machine
+//! epsilons.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;

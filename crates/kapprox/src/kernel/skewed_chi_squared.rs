@@ -1,9 +1,11 @@
-//! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms, with skew s.
+//! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms, where s is
+//! the skew.
 //!
-//! A multiplicative relative of the chi-squared kernel for which random Fourier features exist. In
-//! u = ln(x + s) the kernel is Π sech((u − v)/2), which is shift-invariant. Its spectrum is a sech,
-//! which is positive everywhere, so the kernel is positive definite and universal. The skew keeps
-//! empty bins from making the product zero.
+//! This kernel is a product over the features, related to the chi-squared kernel, and random
+//! Fourier features exist for it. As a function of u = ln(x + s) and v = ln(z + s), the kernel is Π
+//! sech((u − v)/2), which is shift-invariant. Its spectrum is again a sech, which is positive
+//! everywhere, so the kernel is positive definite and universal. Without the skew, a single empty
+//! bin would make the product zero.
 //!
 //! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram
 //! kernels", DAGM 2010.
@@ -29,7 +31,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
         "skewed_chi_squared(skew=0.5)",
-        // the difference of logarithms is halved, and a power of two is cheaper than an exponential
+        // the unit halves the difference of logarithms, and replaces the exponential by a power of
+        // two, which is cheaper
         |text, values| {
             embedded_kernel(
                 text,
@@ -40,7 +43,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     )
 };
 
-/// ln(x + skew), for every feature.
+/// The map x ↦ ln(x + skew), for every feature.
 #[derive(Debug)]
 struct Logarithms {
     skew: f64,
@@ -61,8 +64,8 @@ impl Embedding for Logarithms {
     }
 }
 
-/// Returns ln(value + skew); a value not above −skew has no logarithm and is treated as slightly
-/// above −skew.
+/// Returns ln(value + skew). If the value is at most −skew, the logarithm does not exist, and the
+/// value is treated as slightly above −skew.
 pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
     (value + skew).clamp(f64::MIN_POSITIVE, f64::MAX).ln()
 }

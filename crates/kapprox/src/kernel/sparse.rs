@@ -1,16 +1,19 @@
-//! Kernels of sparse points, in the layout of [`kpass::sparse`]: profiles of an inner product, a
-//! distance, or a sum over features to which zeros add nothing.
+//! Kernels of sparse points, in the layout of [`kpass::sparse`]. The kernels are profiles of an
+//! inner product, of a distance, or of a sum over features to which a feature adds nothing if it is
+//! 0 in either point.
 //!
 //! ```text
 //! ‖x − z‖²  =  ‖x‖² + ‖z‖² − Σ 2 x z
 //! ‖x − z‖₁  =  ‖x‖₁ + ‖z‖₁ − Σ (|x| + |z| − |x − z|)
 //! ```
 //!
-//! The sums need only the entries that both points have. The smaller of the two sets of points
-//! becomes an inverted index, which lists for each feature the points that have it. Each point of
-//! the larger set adds to the sums feature by feature, in f64, so that a value depends on its pair
-//! alone and zeros cost nothing. If a distance is small compared with the norms, which then cancel,
-//! or if a sum overflows, the pair is recomputed from its entries side by side.
+//! The sums need only the features that are nonzero in both points. The smaller of the two sets of
+//! points becomes an inverted index, which lists for each feature the points that have it. For each
+//! point of the larger set, the sums with all points of the index are accumulated feature by
+//! feature, in f64. A value therefore depends on its pair alone, and zeros cost nothing. If a
+//! distance is small compared with the norms, the terms of the formula cancel. In this case, or if
+//! a sum overflows, the argument of the pair is recomputed from the values of both points, aligned
+//! by feature.
 
 use super::Profile;
 use super::fixed_kernel::KernelColumns;
@@ -27,9 +30,10 @@ struct InvertedIndex {
     /// For each slot of a hash table, the position and the number of its feature; [`EMPTY_SLOT`] if
     /// the slot is free.
     slots: Vec<(u32, u32)>,
-    /// First entry of each feature, and after the last feature the number of all entries.
+    /// Position in `entries` of the first entry of each feature, followed by the number of all
+    /// entries.
     starts: Vec<u32>,
-    /// Points that have a feature, with their values of it.
+    /// For each feature, the points that have it, each with the value of the feature.
     entries: Vec<(u32, f64)>,
     argument: SparseArgument,
     norms: Vec<f64>,

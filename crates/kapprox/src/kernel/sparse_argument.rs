@@ -1,10 +1,12 @@
-//! The number of two sparse points that a profile is applied to, from their common entries or from
-//! all their entries, aligned by feature.
+//! Computes the number, of two sparse points, to which a profile is applied. It is computed from
+//! the features that both points have or, if that is inaccurate, from all entries aligned by
+//! feature.
 
 use crate::Real;
 use kpass::sparse::entries;
 
-/// The number of two points that a profile is applied to, if sums over common entries determine it.
+/// The number, computed from two points, to which a profile is applied. Sums over the features that
+/// both points have, and the norms of the points, determine it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SparseArgument {
     /// x·z.
@@ -21,13 +23,13 @@ pub(crate) enum SparseArgument {
     HarmonicMean,
 }
 
-/// Fraction of the norms below which a distance is recomputed: a distance at 2^-10 of the norms
-/// still has 43 correct bits, and few pairs are below this fraction.
+/// Fraction of the sum of the norms below which a distance is recomputed. A distance at 2^-10 of
+/// this sum still has 43 correct bits, and few pairs are below it.
 const RECOMPUTE_BELOW: f64 = 1.0 / 1024.0;
 
 impl SparseArgument {
-    /// Returns what a common entry adds to the sum; for a distance, this is subtracted from the
-    /// norms.
+    /// Returns what a feature that both points have adds to the sum. For a distance, the sum is
+    /// subtracted from the norms.
     #[inline(always)]
     pub(super) fn common_term(self, x: f64, z: f64) -> f64 {
         match self {
@@ -40,8 +42,8 @@ impl SparseArgument {
         }
     }
 
-    /// Returns the contribution of a single point to a distance, ‖x‖² or ‖x‖₁, or for other sums,
-    /// the sum of the point with itself.
+    /// Returns the norm of a point. For a distance it is the contribution of the point, ‖x‖² or
+    /// ‖x‖₁; for other arguments it is the argument of the point with itself.
     pub(super) fn norm<T: Real>(self, values: &[T]) -> f64 {
         let values = values.iter().map(|value| value.to_f64());
         match self {
@@ -50,8 +52,9 @@ impl SparseArgument {
         }
     }
 
-    /// Converts the sums of a point with other points to arguments; `norm` and `others` are the
-    /// norms of the point and of the other points. `aligned` returns the aligned entries of a pair.
+    /// Converts the sums of a point with other points to arguments. `norm` is the norm of the
+    /// point, `others` are the norms of the other points, and `aligned(j)` returns the entries of
+    /// the point and of point j, aligned by feature.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],
@@ -92,7 +95,8 @@ impl SparseArgument {
     }
 }
 
-/// Returns x z / (x + z), symmetric in every bit: a block may exchange x and z.
+/// Returns x z / (x + z). The result is bit-identical if x and z are exchanged, because blocks may
+/// exchange them.
 #[inline(always)]
 fn product_over_sum(x: f64, z: f64) -> f64 {
     x.max(z) * (x.min(z) / (x + z))
@@ -102,12 +106,13 @@ fn sum_over_pairs((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) 
     x.iter().zip(&z).map(|(x, z)| term(*x, *z)).sum()
 }
 
-/// Returns x·z from points scaled to at most 1: only the last product can overflow.
+/// Returns x·z, computed from points whose values are scaled to at most 1, so that only the last
+/// product can overflow.
 fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
     let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
     let (x_largest, z_largest) = (largest(&x), largest(&z));
     let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / x_largest * (z / z_largest)).sum();
-    // an order that does not change if x and z are exchanged
+    // the order of the products does not change if x and z are exchanged
     (sum * x_largest.max(z_largest) * x_largest.min(z_largest)).clamp(-f64::MAX, f64::MAX)
 }
 

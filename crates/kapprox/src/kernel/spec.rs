@@ -1,4 +1,4 @@
-//! Kernels as expressions: values that can be written, compared, resolved and built.
+//! Kernels as expressions, which can be parsed, printed, compared, resolved on a sample, and built.
 
 use super::column_choice::ColumnChoice;
 use super::family::{Domain, ExplicitForm, KernelFamily, Value};
@@ -23,30 +23,31 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// part     = column [ ".." column ]
 /// column   = characters except white space , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
 /// ```
-/// `power(k, degree=2)` is k to an integer power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and
-/// `mean(k, p=1)` is k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0; the limit p = 0 is
-/// `normalised(k)`. Factors are not negative.
+/// `power(k, degree=2)` is k raised to an integer power, `normalised(k)` is k(x,z) / √(k(x,x)
+/// k(z,z)), and `mean(k, p=1)` is k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p). In both quotients 0/0
+/// is 0. `mean(k, p=0)` is the limit p → 0, which is `normalised(k)`. Numeric factors must not be
+/// negative.
 ///
 /// Names are the kernels of the [`registry`](super::registry()), including
 /// [registered](super::register) kernels; omitted parameters take the defaults of the registry.
 /// Parsing brings an expression into a canonical form: nested sums and products are flat, factors
 /// are in front, and parameters have the order of the registry. [`Display`](fmt::Display) writes
-/// the canonical form. Parsing this text again gives an equal `Kernel`, to the last bit of each
-/// number.
+/// the canonical form. Parsing this text again gives an equal `Kernel`, in which every number has
+/// the same bits.
 ///
-/// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one
-/// over the number of features that the kernel uses, and becomes a number when the columns are
-/// resolved. Kernels that are often written with a rate accept `gamma` instead of `sigma`:
-/// `gaussian(gamma=0.5)` is `gaussian(sigma=1)`, and `laplacian(gamma=1/d)` on four features is
-/// `laplacian(sigma=4)`.
+/// A number that is a term of a sum is the [constant](super::registry()) kernel, as in `1 +
+/// linear()`. In `gamma=1/d`, d is the number of features that the kernel uses; the fraction
+/// becomes a number when the columns are resolved. Kernels that are often written with a rate
+/// accept `gamma` instead of `sigma`: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`, and
+/// `laplacian(gamma=1/d)` on four features is `laplacian(sigma=4)`.
 ///
 /// `on` selects the features of a kernel: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column
-/// is the name of a feature; if no feature has this name, it is the items of a list column (`emb`
-/// for `emb[0]`, `emb[1]`, …) or a pattern (`x*`). A range runs from its first to its last column,
-/// both included, in the order of the features. Columns keep the order in which they are written,
-/// each once, and the numbers of a list follow this order.
-/// [`resolve_columns`](Self::resolve_columns) must find the names among the features before
-/// anything else is done.
+/// is written as the name of a feature. If no feature has this name, it means all items of a list
+/// column (`emb` for `emb[0]`, `emb[1]`, …), or it is a pattern (`x*`). A range contains its first
+/// and its last column and all columns between them in the order of the features. The kernel uses
+/// each column once, in the order in which the columns are written. If a parameter is a list, its
+/// numbers have this order. [`resolve_columns`](Self::resolve_columns) must find the names among
+/// the features before the expression is used in any other way.
 ///
 /// ```
 /// use kapprox::kernel::Kernel;
@@ -150,7 +151,7 @@ impl Kernel {
     /// [`Error::Kernel`] for a name that an expression cannot hold.
     #[doc(hidden)]
     pub fn on_columns(self, names: &[String]) -> Result<Self> {
-        // quoted, so that no special character or `..` ends a name
+        // the names are quoted, so that special characters and `..` are parts of the name
         let quoted = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
         self.on(&format!("[{}]", quoted.collect::<Vec<_>>().join(", ")))
     }
@@ -171,9 +172,9 @@ impl Kernel {
     /// Returns the expression with its columns found among `features`, the names of the features in
     /// order, and with a number for each fraction of the number of features, such as `gamma=1/d`.
     ///
-    /// The text keeps its names, ranges and patterns. For features of the same names in the same
-    /// order, these mean the same columns, so a model that stores the text and the feature names
-    /// finds its columns again.
+    /// The text keeps its names, ranges and patterns. On tables whose features have the same names
+    /// in the same order, they select the same columns. A model that stores the text and the
+    /// feature names therefore finds its columns again.
     ///
     /// # Errors
     /// [`Error::NoSuchFeature`] for a name that no feature has or a pattern without a match,
@@ -191,7 +192,7 @@ impl Kernel {
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
-    /// Returns the expression for the same features with the names `x0`, `x1`, …
+    /// Returns the expression for a table that has the same features under the names `x0`, `x1`, …
     /// (`kstore::Table::from_rows`).
     ///
     /// # Errors
@@ -209,7 +210,8 @@ impl Kernel {
     ///
     /// # Errors
     /// As for [`resolve_columns`](Self::resolve_columns); [`Error::SparseUnsupported`] for a kernel
-    /// that does not support sparse rows, is restricted to columns, or has a list.
+    /// that does not support sparse rows, is restricted to columns, or has a list as a parameter
+    /// value.
     #[doc(hidden)]
     pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
         let Some(width) = sparse else { return self.resolve_columns(features) };
@@ -257,14 +259,14 @@ impl Kernel {
         Some((call.family.explicit?, call.numbers()?))
     }
 
-    /// Returns whether k is positive definite for all points, as far as the rules for sums,
-    /// products and multiples show.
+    /// Returns whether k is known to be positive definite for all points. This is derived from the
+    /// kernels of the registry by the rules for sums, products and multiples.
     pub fn positive_definite(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.positive_definite)
     }
 
-    /// Returns whether every kernel is bounded and none is periodic: then sums of kernel sections
-    /// approach constants far away from all points.
+    /// Returns whether every kernel of the expression is bounded and none is periodic. In this
+    /// case, sums of kernel sections approach constants far away from all points.
     #[doc(hidden)]
     pub fn is_constant_far_away(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.properties.bounded && !call.family.properties.periodic)
@@ -278,8 +280,8 @@ impl Kernel {
         self.0.characteristic(false)
     }
 
-    /// Rejects a number of features that does not suit the parameters: a list without one number
-    /// per feature, images without an integer number of lines.
+    /// Rejects a number of features that contradicts the parameters, for example if a list does not
+    /// have one number per feature, or if images do not have an integer number of lines.
     ///
     /// # Errors
     /// [`Error::InputCount`]; [`Error::Kernel`] if columns have not been resolved.
@@ -297,8 +299,8 @@ impl Kernel {
 
     /// Rejects points with values outside the domain of a kernel, in the columns that this kernel
     /// uses: negative values for chi-squared kernels, values other than 0 and 1 for kernels of
-    /// sets. `first_row` is the number of the first row, for the message. Reads every value for
-    /// such kernels; costs nothing for other kernels.
+    /// sets. `first_row` is the number of the first row, for the message. For kernels with such a
+    /// domain, every value is read; for other kernels the check costs nothing.
     ///
     /// # Errors
     /// [`Error::Domain`]; [`Error::Kernel`] if columns have not been resolved.

@@ -1,8 +1,8 @@
 //! Frequencies of shift-invariant kernels.
 //!
-//! A continuous kernel k(x − z) is positive definite if and only if it is the characteristic
-//! function of a finite measure (Bochner): k(x − z) = k(0) E cos ω·(x − z). Random ω give random
-//! features.
+//! A continuous kernel k(x − z) is positive definite if and only if it is the Fourier transform of
+//! a finite measure (Bochner's theorem): k(x − z) = k(0) E cos ω·(x − z), where the frequency ω is
+//! a random vector. Random draws of ω give random features.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
@@ -17,8 +17,8 @@ pub type Sampler = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
 pub struct Spectrum {
     /// Distribution of frequencies for unit length scales.
     pub distribution: FrequencyDistribution,
-    /// Length scale of each feature, or one for all; coordinate c of a frequency is divided by the
-    /// length scale of feature c.
+    /// Length scale of each feature, or a single length scale for all features. Coordinate c of a
+    /// frequency is divided by the length scale of feature c.
     pub lengths: Vec<f64>,
     /// k(0), the value of the kernel at equal points.
     pub amplitude: f64,
@@ -28,22 +28,23 @@ pub struct Spectrum {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum FrequencyDistribution {
-    /// ω = s g with g standard normal in d dimensions and an independent random s ≥ 0: the kernels
-    /// of ‖x − z‖₂ that are scale mixtures of Gaussians.
+    /// ω = s g, where g is standard normal in d dimensions and s ≥ 0 is random and independent of
+    /// g. The kernels with such frequencies are functions of ‖x − z‖₂ that are scale mixtures of
+    /// Gaussians.
     Radial(Sampler),
-    /// Independent coordinates with the same distribution: kernels that are products over the
-    /// features.
+    /// Independent coordinates with the same distribution. The kernels with such frequencies are
+    /// products over the features.
     Product {
         /// Sampler of a coordinate.
         draw: Sampler,
         /// Quantile function of a coordinate, if known: quasi-random sequences need it.
         quantile: Option<fn(f64) -> f64>,
     },
-    /// A frequency of one of these distributions, chosen with probability proportional to the
-    /// amplitude: the distribution of a sum of kernels.
+    /// The distribution of a sum of kernels: a frequency of one of these distributions, which is
+    /// chosen with probability proportional to its amplitude.
     Sum(Vec<Spectrum>),
-    /// The sum of one frequency of each of these distributions: the distribution of a product of
-    /// kernels.
+    /// The distribution of a product of kernels: the sum of one independent frequency of each of
+    /// these distributions.
     Convolution(Vec<Spectrum>),
 }
 

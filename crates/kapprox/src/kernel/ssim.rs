@@ -1,22 +1,26 @@
-//! Structural similarity of images, SSIM: the mean over windows w of l_w(x, z) · s_w(x, z).
+//! Structural similarity of images, SSIM: the mean over windows w of l_w(x, z) · s_w(x, z), where l
+//! compares the luminance and s the structure of the images x and z in the window.
 //!
-//! With the mean μ and the variance σ² of a window's pixels, and their covariance σ_xz between two
-//! images,
+//! Let μ_x be the mean and σ_x² the variance of the pixels of image x in a window of n pixels, σ_xz
+//! the covariance of the pixels of x and z, and `range` the range of the pixel values. Then
 //!
 //! l = (2 μ_x μ_z + c₁) / (μ_x² + μ_z² + c₁), s = (2 σ_xz + c₂) / (σ_x² + σ_z² + c₂),
 //! c₁ = (0.01 range)², c₂ = (0.03 range)²
 //!
 //! (Wang, Bovik, Sheikh, Simoncelli, *Image Quality Assessment: From Error Visibility to Structural
-//! Similarity*, IEEE TIP 13, 2004, equations 5 to 13, whose c₃ is c₂/2). Windows are squares of
-//! equal weight, `step` pixels apart; the last window of a line or a column ends at the border.
+//! Similarity*, IEEE TIP 13, 2004, equations 5 to 13, whose c₃ is c₂/2). Windows are squares,
+//! `step` pixels apart, and all have the same weight. The last window of a line or a column ends at
+//! the border of the image.
 //!
-//! Positive definite: with c/2 added to the products, both factors are ⟨a, b⟩ over the mean of ‖a‖²
-//! and ‖b‖². This is a kernel because 1/(s + t) is a kernel on positive numbers. Products and means
-//! of kernels are kernels. The factors are computed in this form too, as ρ, the cosine between a
-//! and b, times 2/(‖a‖/‖b‖ + ‖b‖/‖a‖). Nothing cancels, and nothing overflows.
+//! The kernel is positive definite. Let b_x be the vector (μ_x, √(c₁/2)), and let a_x contain the
+//! pixels minus μ_x, divided by √n, followed by √(c₂/2). Then l = ⟨b_x, b_z⟩ / ((‖b_x‖² +
+//! ‖b_z‖²)/2), and s is the same expression of a_x and a_z. Both are kernels because 1/(p + q) is a
+//! kernel on positive numbers p and q, and products and means of kernels are kernels. The code
+//! computes l and s in this form, each as the cosine of the angle between its two vectors, say u
+//! and v, times 2/(‖u‖/‖v‖ + ‖v‖/‖u‖). Nothing cancels, and nothing overflows.
 //!
-//! Costs about (2 window² + 20) flops per window and pair. Images of 28 x 28 have 36 windows of
-//! 64 pixels.
+//! Costs about (2 n + 20) flops per window and pair of images. By default, images of 28 x 28 pixels
+//! have 36 windows of n = 64 pixels.
 
 use super::family::{Domain, KernelFamily, KernelParameter, KernelProperties, ParameterRange};
 use super::fixed_kernel::{FixedKernel, KernelColumns, MAX_FEW_ROWS};
@@ -104,8 +108,8 @@ impl Ssim {
     }
 }
 
-/// Columns of a block that are compared with [`TILE_ROWS`] rows at once, so that their values stay
-/// in cache.
+/// Number of columns of a block whose values for [`TILE_ROWS`] rows are computed at once, so that
+/// these values stay in cache.
 const TILE_COLUMNS: usize = 96;
 
 impl<T: Real> KernelFunction<T> for Ssim {
@@ -206,9 +210,8 @@ struct Window {
 }
 
 impl Window {
-    /// Writes a/‖a‖ of a point, and returns b/‖b‖ (two numbers), ‖b‖, 1/‖b‖, ‖a‖ and 1/‖a‖. The
-    /// vector a holds the pixels minus their mean, over √n, and √(c₂/2); b holds the mean and
-    /// √(c₁/2).
+    /// Writes a/‖a‖ of a point, and returns b/‖b‖ (two numbers), ‖b‖, 1/‖b‖, ‖a‖ and 1/‖a‖, where a
+    /// and b are the vectors a_x and b_x of the module header.
     fn prepare_point<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
         let (pixel_weight, root_weight) = (1.0 / self.pixels.len() as f64, (1.0 / self.pixels.len() as f64).sqrt());
         let pixels = || self.pixels.iter().map(|&pixel| point[pixel].to_f64());
@@ -229,7 +232,8 @@ impl Window {
         numbers.map(|number| T::from_f64(number).saturate())
     }
 
-    /// Adds the similarity of a point to others, given the cosines between its vector a and theirs.
+    /// Adds the similarity l · s of a point to each of the other points. `cosines` are the cosines
+    /// between the vector a of the point and the vectors a of the others.
     fn add_similarities<'a, T: Real>(
         &self,
         point: [T; 6],
@@ -246,14 +250,15 @@ impl Window {
             for ((sum, &cosine), (((&l, &d), (&b, &i)), (&c, &e))) in sums.iter_mut().zip(cosines).zip(others) {
                 let luminance = (light * l) + dark * d;
                 let denominator = (brightness * i + inverse_brightness * b) * (contrast * e + inverse_contrast * c);
-                // each of the two factors is at least 2, unless T cannot hold the pixel range
+                // each of the two factors ‖u‖/‖v‖ + ‖v‖/‖u‖ is at least 2, unless the pixel range
+                // exceeds the range of T
                 *sum += numerator_scale * cosine * luminance / denominator.larger(min_denominator);
             }
         })
     }
 }
 
-/// The vectors a and the numbers of points in a window.
+/// The normalised vectors a of some points in one window, and the six numbers of each point.
 struct WindowVectors<T> {
     /// Length of a vector a.
     width: usize,

@@ -1,8 +1,9 @@
-//! The subset kernel on 0/1 features, 2^|A∩B|: the number of sets that are subsets of both.
+//! The subset kernel on 0/1 features, 2^|A∩B|, where the features are indicators of sets A and B.
+//! It is the number of sets that are subsets of both A and B.
 //!
-//! Positive definite: the inner product of indicators of subsets (Shawe-Taylor, Cristianini,
-//! *Kernel Methods for Pattern Analysis*, 2004, section 9.5). It saturates at 127 common features
-//! in `f32`, and at 1,023 in `f64`.
+//! It is positive definite, as the inner product of the indicators of all subsets (Shawe-Taylor,
+//! Cristianini, *Kernel Methods for Pattern Analysis*, 2004, section 9.5). In `f32` it saturates at
+//! 127 common features, and in `f64` at 1,023.
 
 use super::family::{Domain, KernelFamily, KernelProperties};
 use super::{Profile, direct::inner_product_kernel};
@@ -10,7 +11,8 @@ use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    // a product of [[1, 1], [1, 2]] over the features: no matrix of distinct sets is singular
+    // universal, because the kernel is a product over the features of the kernel with the matrix
+    // [[1, 1], [1, 2]], so no kernel matrix of distinct sets is singular
     properties: KernelProperties::UNIVERSAL,
     ..KernelFamily::new("subset", "2^(x.z)", "subset()", |text, _| inner_product_kernel(text, Subset))
 };

@@ -1,8 +1,8 @@
-//! Kernels that combine functions of each feature's difference in other ways than a sum of simple
-//! terms.
+//! Kernels of a number that is computed from the differences x − z feature by feature, but is not a
+//! sum of simple [terms](super::terms), for example a product.
 //!
-//! The rows of a tile are stored feature by feature; a column of values stays in the first-level
-//! cache during the loop over the features.
+//! The rows of x in a tile are stored feature by feature. For each row of z, the values of one
+//! column of the block stay in the first-level cache during the loop over the features.
 
 use super::few_rows::rows_to_panels;
 use super::fixed_kernel::{KernelColumns, MAX_FEW_ROWS};
@@ -16,11 +16,13 @@ use std::{fmt::Debug, sync::Arc};
 pub(crate) trait DifferenceFold: Debug + Send + Sync + 'static {
     /// Value before the first feature.
     const START: f64;
-    /// Returns the function of the value so far and the signed difference of the next feature, in
-    /// units of its length scale. Return a closure marked `#[inline(always)]`.
+    /// Returns the function that computes the next value from the value so far and from the signed
+    /// difference of the next feature, in units of its length scale. Return a closure marked
+    /// `#[inline(always)]`.
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
-    /// Returns the function of a difference that, times the derivative of the profile, is the
-    /// derivative with respect to the difference; 0 at a cusp.
+    /// Returns the slope as a function of a difference. The slope times the derivative of the
+    /// profile is the derivative of the kernel with respect to the difference. At a cusp the slope
+    /// is 0.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 

@@ -1,4 +1,5 @@
-//! The sums over features that kernels are made of: the contribution of a feature, and its slope.
+//! Terms of sums over features: the contribution of one feature to a sum Σ_k M(x_k, z_k), and its
+//! slope ∂M/∂x.
 
 use super::{points::squared_norm, sparse_argument::SparseArgument};
 use crate::{Real, vectorised};
@@ -10,16 +11,17 @@ pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
     /// Returns `sum` plus the contribution M of a feature with the values `x` and `z`. Must be
     /// marked `#[inline(always)]`.
     fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S>;
-    /// Returns ∂M/∂x, up to a factor if the kernel supplies one; at a jump, the mean of both sides.
-    /// Must be marked `#[inline(always)]`.
+    /// Returns ∂M/∂x, without a constant factor if the kernel supplies it. At a jump, returns the
+    /// mean of the values on both sides. Must be marked `#[inline(always)]`.
     fn slope<T: Real>(x: T, z: T) -> T;
     /// Returns Σ_k M(x_k, x_k).
     fn self_sum<T: Real>(_x: &[T]) -> f64 {
         0.0
     }
-    /// The sum for sparse points; `None` if common entries do not determine it.
+    /// The sum for sparse points; `None` if the features that both points have, and the norms of
+    /// the points, do not determine it.
     const SPARSE_ARGUMENT: Option<SparseArgument> = None;
-    /// True if the sum may overflow while the kernel is still of use.
+    /// True if the sum may overflow for points whose kernel value is still meaningful.
     const OVERFLOWS: bool = false;
     /// Returns a finite value for a sum that overflows.
     fn scaled<T: Real>(_x: &[T], _z: &[T]) -> T {
@@ -145,8 +147,8 @@ pub(super) fn is_overflow<T: Real>(sum: T) -> bool {
     !fits
 }
 
-/// Returns the product from points scaled to at most 1, x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞, in
-/// `f64`: only the last product can overflow, and it is kept finite.
+/// Returns x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞, computed in `f64` from points whose values are
+/// scaled to at most 1. Only the last product can overflow, and it is kept finite.
 fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
     let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
     let (x_largest, z_largest) = (largest(x), largest(z));

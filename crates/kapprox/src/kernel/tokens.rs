@@ -100,7 +100,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips white space, and then the given character if it is next; returns whether it was.
+    /// Skips white space, and then the given character if it is the next one. Returns whether it
+    /// was.
     pub(super) fn accept(&mut self, expected: char) -> bool {
         self.skip_space();
         self.accept_any(&[expected])

@@ -1,4 +1,5 @@
-//! Functions of kernels that are kernels again: powers, exponentials, diagonal normalisations.
+//! Functions of kernels that are kernels again: powers, exponentials, and normalisations by the
+//! diagonal k(x, x).
 //!
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and
 //! section 5.1.)
@@ -16,8 +17,9 @@ pub(super) enum KernelTransform {
     Power(u32),
     /// k(x, z) / √(k(x, x) k(z, z)).
     Normalised,
-    /// k(x, z) / M_p(k(x, x), k(z, z)) with the mean M_p(a, b) = ((a^p + b^p) / 2)^(1/p), p > 0:
-    /// positive definite because (s + t)^(−1/p) is positive definite on positive numbers.
+    /// k(x, z) / M_p(k(x, x), k(z, z)), where M_p(a, b) = ((a^p + b^p) / 2)^(1/p) is the power mean
+    /// of order p > 0. This kernel is positive definite because (s + t)^(−1/p) is a positive
+    /// definite kernel of positive numbers s and t.
     Mean(f64),
 }
 
@@ -38,13 +40,14 @@ pub(super) const TRANSFORMS: [TransformEntry; 4] = [
     ("mean", Some(ORDER), |p| if p == 0.0 { KernelTransform::Normalised } else { KernelTransform::Mean(p) }),
 ];
 
-/// Least positive order of a mean whose powers can still be distinguished from 1 in f32.
+/// Smallest positive order of a mean. With smaller orders, the powers a^p could hardly be
+/// distinguished from 1 in f32.
 pub(super) const MIN_ORDER: f64 = 0.01;
 
 /// A function of k(x, z) and of one number per point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
-    /// Computes the number of each point in the last argument; the argument before it is scratch
-    /// with one number per point.
+    /// Computes the number of each point and writes the numbers to the last argument. The argument
+    /// before it is scratch for one number per point.
     fn prepare<T: Real>(
         self,
         _kernel: &dyn KernelFunction<T>,
@@ -58,7 +61,7 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     fn value<T: Real>(self, k: T, x: T, z: T) -> T;
     /// Adds the gradient, see [`KernelFunction::gradient`], for a differentiable `kernel`.
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, out: MatMut<'_, T>);
-    /// Replaces each k(x, x) in `out` by the function of it.
+    /// Replaces each k(x, x) in `out` by the value of the function.
     fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
     fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
         None
@@ -201,8 +204,8 @@ impl PairFunction for ScaleBy {
 }
 
 impl PairFunction for KernelTransform {
-    /// Computes 1/√k(x, x) or k(x, x)^p for normalisations, and 0 for exponentials and powers. A
-    /// negative k(x, x), of a kernel that is not positive definite, counts as 0.
+    /// Computes 1/√k(x, x) or k(x, x)^p for normalisations, and 0 for exponentials and powers. If k
+    /// is not positive definite, a negative k(x, x) counts as 0.
     fn prepare<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,
@@ -226,7 +229,8 @@ impl PairFunction for KernelTransform {
         match self {
             Self::Exp => k.exponential(),
             Self::Power(degree) => k.power(degree),
-            // two multiplications: x * z may overflow or vanish although the result does not
+            // two multiplications in this order, because x * z may overflow or underflow although
+            // the result does not
             Self::Normalised => k * x * z,
             Self::Mean(p) => {
                 let half = T::from_f64(0.5);
@@ -238,8 +242,8 @@ impl PairFunction for KernelTransform {
         .saturate()
     }
 
-    /// Since k is symmetric, the gradient of k(x, x) is twice its gradient with respect to the
-    /// first argument: each row adds the pair of x with itself.
+    /// Since k is symmetric, the gradient of k(x, x) is twice the gradient of k with respect to its
+    /// first argument at (x, x). Each row therefore contributes the pair of x with itself.
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: WeightedPairs<'_, T>, mut out: MatMut<'_, T>) {
         let (mut diagonal, mut x_prepared) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
         self.prepare(kernel, pairs.x, &mut diagonal, &mut x_prepared);
@@ -284,7 +288,8 @@ impl KernelTransform {
         }
     }
 
-    /// Returns −d ln value / d ln √k(x, x), for points with the prepared numbers `x` and `z`.
+    /// Returns −d ln v / d ln √k(x, x), where v is the value for points with the prepared numbers
+    /// `x` and `z`.
     #[inline(always)]
     fn diagonal_elasticity<T: Real>(self, x: T, z: T) -> f64 {
         match self {
@@ -295,9 +300,9 @@ impl KernelTransform {
         }
     }
 
-    /// Returns the weights of the gradients of k(x, z) for a tile of pairs, from the weights of the
-    /// gradients of the function of k. Adds to `diagonal_weights` the weights of the gradients of k
-    /// at (x, x), not yet divided by −k(x, x).
+    /// Converts the weights of the gradients of the function of k, for a tile of pairs, to weights
+    /// of the gradients of k(x, z), and returns these. Adds to `diagonal_weights` the weights of
+    /// the gradients of k at (x, x), before they are divided by −k(x, x).
     fn inner_weights<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,

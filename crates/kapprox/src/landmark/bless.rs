@@ -3,12 +3,13 @@
 //! A *dictionary* is a weighted sample of rows that estimates the scores of all rows. At a large
 //! ridge, a few arbitrary rows suffice as a dictionary. Each level halves the ridge μ, draws R
 //! uniform rows, and estimates their scores with the dictionary of the preceding level. From these
-//! rows, in proportion to the scores, it draws a dictionary of twice the estimated effective
-//! dimension. The path ends when that dictionary would have at least as many members as landmarks
-//! are requested; the landmarks are then drawn without replacement.
+//! R rows it draws its own dictionary, with probabilities proportional to the scores. The number of
+//! members M is twice the estimated effective dimension, which is the sum of the scores of all
+//! rows. The path ends at the first level whose dictionary would have at least as many members as
+//! landmarks are requested. At this level the landmarks are drawn without replacement.
 //!
-//! This differs from the paper in two ways: the bound κ² on k(x,x) is replaced by the mean of
-//! k(x,x), and a dictionary is drawn without replacement.
+//! This implementation differs from the paper in two ways: the bound κ² on k(x,x) is replaced by
+//! the mean of k(x,x), and a dictionary is drawn without replacement.
 //!
 //! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal
 //! learning", NeurIPS 2018, Algorithm 1.
@@ -22,16 +23,16 @@ use std::sync::Arc;
 
 /// Landmarks by bottom-up leverage score sampling.
 ///
-/// About log₂ of the effective dimension passes, each on R = min(n, 2 tr K / μ) rows.
+/// Makes about log₂(effective dimension) passes, each on R = min(n, 2 tr K / μ) rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bless;
 
 /// Factor by which the ridge shrinks from level to level.
 const RIDGE_FACTOR: f64 = 2.0;
-/// Uniform rows per unit of tr K / μ, and members per unit of effective dimension; q₁ and q₂ of the
-/// paper.
+/// Number of uniform rows R as a multiple of tr K / μ, and number of members M as a multiple of the
+/// effective dimension: q₁ and q₂ of the paper.
 const OVERSAMPLING: f64 = 2.0;
-/// tr K / μ of the first level.
+/// The value of tr K / μ at the first level.
 const FIRST_TRACE_RATIO: f64 = 16.0;
 
 impl<T: Real> LandmarkRule<T> for Bless {
@@ -61,8 +62,8 @@ impl<T: Real> LandmarkRule<T> for Bless {
             let (participants, sum) = (residuals.rows as f64, residuals.sum / mu);
             let dimension = sum * n / participants.max(1.0);
             let members = ((OVERSAMPLING * dimension).ceil() as usize).clamp(1, m);
-            // member j represents n/(R M p_j) rows, where p_j is its fraction of the sum of the
-            // scores
+            // member j represents n/(R M p_j) rows, where p_j is its score divided by the sum of
+            // the scores of the R rows
             let next = into_dictionary(residuals, members, |residual| {
                 n / (participants * members as f64 * (residual / mu) / sum)
             });

@@ -11,10 +11,10 @@ pub struct ClusterSums {
     sums: Vec<f64>,
     /// Total weight of the points of each cluster; their number if every weight is 1.
     pub sizes: Vec<f64>,
-    /// Weighted sum of the squared distances of the points from their centroids.
+    /// Weighted sum over all points of the squared distance from the centroid of their cluster.
     pub squares: f64,
-    /// Points farthest from their centroids, farthest first, with their squared distances; in a tie
-    /// the earlier row comes first.
+    /// The points farthest from their centroids, with their squared distances, in descending order
+    /// of distance. If distances are equal, the earlier row comes first.
     farthest: Vec<(f64, Vec<f64>)>,
     max_farthest: usize,
 }

@@ -1,14 +1,16 @@
 //! A weighted sample of rows that estimates the ridge leverage score of every row.
 //!
-//! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective
-//! dimension. A dictionary S with weights w (member j represents w_j² rows) estimates the score by
+//! The score of row i at the ridge μ is l_i(μ) = [K (K + μI)⁻¹]_ii, which is between 0 and 1. The
+//! sum of the scores is the effective dimension. A dictionary is a set S of rows, its members, with
+//! weights w: member j represents w_j² rows. It estimates the score of a row x by
 //!
 //! ```text
 //! l̃(x) = (k(x,x) − k_S(x)ᵀ (K_SS + μ diag(w)⁻²)⁻¹ k_S(x)) / μ
 //! ```
 //!
-//! which is, up to 1/μ, a residual as [`super::residual_pass`] computes it; L is the Cholesky
-//! factor of the regularised matrix.
+//! Here K_SS is the kernel matrix of the members, and k_S(x) their kernel values with x. Except for
+//! the factor 1/μ, l̃(x) is a residual as [`super::residual_pass`] computes it, if L is the
+//! Cholesky factor of the regularised matrix K_SS + μ diag(w)⁻² instead of K_SS.
 
 use super::residual_pass::{ResidualPass, Residuals, RowRule};
 use super::{LandmarkSet, Scan};
@@ -28,8 +30,8 @@ pub(super) struct Dictionary<T> {
 }
 
 impl<T: Real> Dictionary<T> {
-    /// Returns the eigenvalues, descending, of the weighted kernel matrix W K_SS W, which estimate
-    /// the eigenvalues of K.
+    /// Returns the eigenvalues, descending, of the weighted kernel matrix W K_SS W with W =
+    /// diag(w). They estimate the eigenvalues of K.
     pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
         let k = kernel_matrix(kernel, &self.members)?;
         let w = &self.multiplicities;
@@ -39,8 +41,8 @@ impl<T: Real> Dictionary<T> {
         Ok(values)
     }
 
-    /// Runs one round over the rows with l̃(x)·μ as residuals; keeps the `capacity` rows with the
-    /// largest keys of `rule`.
+    /// Runs one round over the rows, whose residuals are μ l̃(x), and keeps the `capacity` rows
+    /// with the largest keys of `rule`.
     pub(super) fn round(
         &self,
         mu: f64,
@@ -54,7 +56,7 @@ impl<T: Real> Dictionary<T> {
             regularised[(j, j)] += mu / multiplicity;
         }
         let workers = data.pass.workers;
-        // μ makes the matrix definite, so the factor keeps every row
+        // μ > 0 makes the matrix positive definite, so the factor keeps every row
         let cholesky = factor(regularised, 0.0, workers)?;
         let map = NystromMap::from_factor(kernel, self.members.subset(&cholesky.kept_rows), cholesky.lower, workers)?;
         ResidualPass::run(kernel, Some(map), rule, capacity, "leverage scores", data)

@@ -1,16 +1,18 @@
-//! Farahat's greedy selection: the next landmark is the row whose column explains most of the
-//! residual matrix.
+//! Farahat's greedy selection: the next landmark is the row whose column of the residual matrix
+//! explains most of this matrix.
 //!
-//! With E = K − K̂ the criterion of row i is ‖E e_i‖² / E_ii, the decrease of the squared Frobenius
-//! norm of E^½ if row i is chosen. Greedy pivoting looks at E_ii alone and so prefers outliers,
-//! whose columns are otherwise zero. The columns of E are never formed. Their norms are estimated
-//! on a sketch S = E Ω of c columns, in which each row belongs to one of c random groups with a
-//! random sign. ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with factor column ω
-//! subtracts ω(ωᵀΩ) from S.
+//! Let E = K − K̂ be the residual matrix (n x n) of the landmarks so far. The criterion of row i is
+//! ‖E e_i‖² / E_ii, where e_i is the unit vector of row i. It is the decrease of tr E, the squared
+//! Frobenius norm of E^½, if row i becomes a landmark. Greedy pivoting considers E_ii alone. It
+//! therefore prefers outliers, whose columns of E are zero outside the diagonal. The columns of E
+//! are never formed. Their norms are estimated from a sketch S = E Ω with c columns. Ω (n x c)
+//! assigns each row to one of c random groups, with a random sign. The squared norm ‖S_i‖² of row i
+//! of S is an unbiased estimate of ‖E e_i‖². A landmark adds a column ω to the factor F of K̂ = F
+//! Fᵀ, and ω(ωᵀΩ) is subtracted from S.
 //!
 //! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS
-//! 2011, sections 4 (criterion, recursion) and 5 (random partitions; signs are added here, they
-//! make the estimate unbiased).
+//! 2011, sections 4 (criterion, recursion) and 5 (random partitions). The paper has no signs; they
+//! make the estimate unbiased.
 
 use super::in_memory::{self, InMemoryColumns};
 use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks};
@@ -25,8 +27,8 @@ use std::sync::Arc;
 
 /// Greedy selection by the columns of the residual matrix.
 ///
-/// One pass; n² kernel evaluations for the sketch, then n(m² + 3mc) flops. Stores n(m + 2c) numbers
-/// in f64, so it suits candidates that fit in memory.
+/// Makes one pass. Costs n² kernel evaluations for the sketch, then n(m² + 3mc) flops for m
+/// landmarks. Stores n(m + 2c) numbers in f64, so it suits candidate rows that fit in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Farahat;
 
@@ -36,8 +38,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
-/// Number of groups c of the sketch. The relative error of a column norm is then √(2/c), about 12
-/// %; a greedy choice needs no more.
+/// Number of groups c of the sketch. The relative error of an estimated squared norm is √(2/c),
+/// about 12 %, which is accurate enough for a greedy choice.
 const SKETCH_COLUMNS: usize = 128;
 
 /// Number of columns of K formed at a time for the sketch.
@@ -62,7 +64,7 @@ impl<T: Real> LandmarkRule<T> for Farahat {
             let before = growth.len();
             let mut pool = columns.pool(&mut growth, &[best]);
             if pool.residual(0).is_none() {
-                // spanned by the landmarks up to rounding: exclude the row from now on
+                // the landmarks span this row up to rounding: exclude it from now on
                 columns.growing_factor.residual[best] = 0.0;
                 continue;
             }
@@ -76,13 +78,13 @@ impl<T: Real> LandmarkRule<T> for Farahat {
     }
 }
 
-/// Ω: the group and sign of each row.
+/// Ω, stored as the group and the sign of each row.
 struct Groups {
     group: Vec<usize>,
     sign: Vec<f64>,
 }
 
-/// S = E Ω, n x c, stored by rows: c x n, column-major.
+/// S = E Ω, n x c, row-major: its transpose, c x n, is stored column-major.
 struct Sketch(Mat<f64>);
 
 impl Groups {
@@ -149,8 +151,8 @@ mod tests {
     use crate::kernel::defined_gaussian;
     use kpass::{MemoryRows, Pass};
 
-    /// The mean of ‖S_i‖² over random groups and signs is ‖E e_i‖², before and after a landmark is
-    /// chosen.
+    /// The mean of ‖S_i‖² over random groups and signs is ‖E e_i‖², both before and after a
+    /// landmark is chosen.
     #[test]
     fn the_sketch_estimates_the_columns_of_the_residual_without_bias() {
         let n = 160;

@@ -1,14 +1,15 @@
 //! Greedy pivoted Cholesky: the next landmark is the row with the largest residual.
 //!
-//! Pivot s = argmax_i r_i with r_i = k(x_i, x_i) − ‖L⁻¹k_S(x_i)‖²: incomplete Cholesky with
-//! complete pivoting. The trace error falls as fast as the spectrum; far outliers are chosen first,
-//! whether they matter or not.
+//! This is incomplete Cholesky with complete pivoting. The next pivot is argmax_i r_i, where r_i =
+//! k(x_i, x_i) − ‖L⁻¹k_S(x_i)‖² is the residual of row i, k_S(x_i) are its kernel values with the
+//! landmarks S so far, and L Lᵀ = K_SS. The trace error decreases as fast as the spectrum of K. Far
+//! outliers are chosen first, whether they matter or not.
 //!
-//! Pivots are found lazily. A round computes all residuals and collects the rows with the largest
-//! residuals in a pool. Pivots are taken from the pool as long as the largest current residual in
-//! the pool is at least the largest residual that the other rows had in the round. Residuals never
-//! increase, so each pivot is the row that a search over all rows would find; in a tie the earlier
-//! row is chosen.
+//! Pivots are found lazily, in rounds. A round computes all residuals and collects the rows with
+//! the largest residuals in a pool. Pivots are taken from the pool as long as the largest current
+//! residual in the pool is at least as large as every residual outside the pool was at the start of
+//! the round. Since residuals never increase, each pivot is the row that a search over all rows
+//! would find. If residuals are equal, the earlier row is chosen.
 //!
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
@@ -19,19 +20,20 @@ use crate::matrix::{CandidatePool, POOL_LIMITS, sum_and_largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
 
-/// Rounding error of a residual k(x, x) − ‖φ‖², in units of the machine epsilon. The floor of the
-/// certificate, the rounding error of its sum, is 32 units at 1,000 landmarks and 45 at 2,000.
+/// Rounding error of a residual k(x, x) − ‖φ(x)‖², in units of the machine epsilon. For comparison,
+/// the floor of the certificate (the rounding error of the sum of all residuals) is 32 units at
+/// 1,000 landmarks and 45 units at 2,000.
 const ROUNDING_UNITS: f64 = 64.0;
 
 /// Greedy pivoted Cholesky.
 ///
-/// If n·m is at most 2²⁶: one pass, nm² flops, 8nm bytes. Otherwise: one pass per round, each of
-/// n(s² + 2sd) flops at s landmarks, without memory per row; the number of rounds depends on the
-/// rows and is at most m.
+/// If n·m is at most 2²⁶, it makes one pass, costs nm² flops, and stores 8nm bytes. Otherwise it
+/// makes one pass per round and stores nothing per row. The pass of a round that starts with s
+/// landmarks costs n(s² + 2sd) flops. The number of rounds depends on the rows and is at most m.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy {
-    /// Relative trace error at which the selection stops, once Σr ≤ tolerance · tr K; 0 selects the
-    /// requested number of landmarks.
+    /// Relative trace error at which the selection stops: it stops once Σ_i r_i ≤ tolerance · tr K.
+    /// If it is 0, the requested number of landmarks is selected.
     pub tolerance: f64,
 }
 
@@ -81,13 +83,13 @@ impl Greedy {
             if sum <= self.tolerance * kernel_trace {
                 break;
             }
-            // below their rounding error, the residuals cannot show that a row outside the pool is
-            // better
+            // if the residuals outside the pool are below their rounding error, they cannot show
+            // that a row outside is better
             let outside = if outside > kernel_trace * relative_rounding::<T>(data.count) { outside } else { 0.0 };
             let before = growth.len();
             while let Some((i, residual)) = pool.largest()
                 && !growth.is_full()
-                // the pool's first row has the largest residual of all rows: accept it despite
+                // the first row of the pool had the largest residual of all rows: accept it despite
                 // rounding
                 && (residual >= outside || growth.len() == before)
             {

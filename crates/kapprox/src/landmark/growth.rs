@@ -5,8 +5,9 @@
 //!      (residual_pass.rs)          (here, in f64)
 //! ```
 //!
-//! Any rule may propose rows, but each row is accepted or rejected in f64 on the Schur complement
-//! of the pool, which distinguishes a small residual from rounding error.
+//! Any rule may propose rows for the pool. Whether a row is accepted is decided in f64, from the
+//! Schur complement of the pool (its residual matrix), because f64 distinguishes a small residual
+//! from rounding error.
 
 use super::residual_pass::{ResidualPass, Residuals, RowRule};
 use super::{LandmarkSet, RowSample, Scan};
@@ -23,7 +24,7 @@ pub(super) struct GrowingLandmarks<'a, T: Real> {
     pub(super) landmarks: LandmarkSet<T>,
     /// The landmarks in f64, row-major.
     pub(super) points_f64: Vec<f64>,
-    /// m x m; the leading part is L.
+    /// Matrix of m x m; its leading block, as large as the number of landmarks so far, is L.
     lower: Mat<f64>,
 }
 
@@ -59,7 +60,7 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
         self.lower.submatrix(0, 0, self.len(), self.len())
     }
 
-    /// Computes the residuals of all rows under the landmarks so far in one pass; keeps the
+    /// Computes in one pass the residuals of all rows under the landmarks so far, and keeps the
     /// `capacity` rows with the best keys.
     pub(super) fn residuals(
         &mut self,
@@ -79,8 +80,8 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
         (self.len() > 0).then(map).transpose()
     }
 
-    /// Returns a pool of some rows, which may repeat, with their residual matrix under the
-    /// landmarks so far: 2bsd + bs² flops.
+    /// Returns a pool of b rows, which may repeat, with their residual matrix under the s landmarks
+    /// so far. Costs 2bsd + bs² flops.
     pub(super) fn pool(&mut self, RowSample { rows, x, d, .. }: RowSample<T>) -> CandidatePool {
         let (b, s, x) = (rows.len(), self.len(), widen(&x));
         let mut phi = Mat::zeros(b, s);
@@ -104,8 +105,9 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
         CandidatePool::new(rows, x, phi, schur, floors)
     }
 
-    /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, the
-    /// square root of its residual).
+    /// Makes row i of the pool a landmark. The new row of L consists of three parts: the features
+    /// phi_i, the entries of row i in the columns that were eliminated in this pool, and the square
+    /// root of the residual.
     pub(super) fn accept(&mut self, pool: &mut CandidatePool, i: usize) {
         let (s, d) = (self.len(), self.landmarks.d);
         for (j, value) in pool.lower_row(i).enumerate() {

@@ -1,8 +1,9 @@
-//! The growing factor for rows in memory: residuals are updated instead of recomputed.
+//! The factor of rows in memory that grows with the landmarks. Residuals are updated for each
+//! landmark instead of recomputed by passes.
 //!
-//! Stores n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops. A scheme that adds
-//! one landmark at a time costs nm² in total; recomputing the residuals in each pass would cost
-//! nm³/3.
+//! Stores n·m numbers in f64, for n rows and at most m landmarks. Adding b landmarks to s landmarks
+//! costs 2nbd + 2nsb flops. If a scheme adds one landmark at a time, its updates cost nm² flops in
+//! total, whereas recomputing the residuals in a pass for each landmark would cost nm³/3.
 
 use super::{Scan, growth::GrowingLandmarks};
 use crate::matrix::{CandidatePool, GrowingFactor};
@@ -11,16 +12,18 @@ use faer::{Mat, MatRef};
 use kpass::{LabelCodes, RowBlock, Workers};
 use std::convert::Infallible;
 
-/// Largest n·m that is stored: 512 MiB. The limit depends on the shape and not on the memory
-/// budget, because updated and recomputed residuals round differently: the landmarks must not
+/// Largest n·m for which the factor is stored: 512 MiB. The limit does not depend on the memory
+/// budget. Updated and recomputed residuals round differently, and the choice of landmarks must not
 /// depend on the available memory.
 pub(super) const MAX_ENTRIES: u64 = 1 << 26;
 
-/// Rows in memory with F = K_nS L⁻ᵀ and r = diag(K − F Fᵀ), in f64.
+/// Rows in memory, their factor F = K_nS L⁻ᵀ under the landmarks S so far, and the residuals r =
+/// diag(K − F Fᵀ), all in f64. K_nS contains the columns of the kernel matrix K at the landmarks,
+/// and L Lᵀ = K_SS.
 pub(super) struct InMemoryColumns {
     /// Row numbers, ascending.
     pub(super) rows: Vec<u64>,
-    /// n x d, row-major.
+    /// Inputs of the rows, n x d, row-major.
     x: Vec<f64>,
     d: usize,
     pub(super) growing_factor: GrowingFactor,
@@ -33,8 +36,8 @@ pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
 }
 
 impl InMemoryColumns {
-    /// Reads all rows, and their targets if requested, in one pass. The targets have no columns if
-    /// the table has none.
+    /// Reads all rows in one pass, with their targets if requested. If the table has no targets,
+    /// the matrix of targets has no columns.
     pub(super) fn read<T: Real>(
         growth: &mut GrowingLandmarks<'_, T>,
         data: &Scan<'_, T>,
@@ -82,7 +85,7 @@ impl InMemoryColumns {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
 
-    /// Adds the columns of all landmarks but the first `before`.
+    /// Adds to F the columns of all landmarks except the first `before`.
     pub(super) fn extend<T: Real>(&mut self, growth: &mut GrowingLandmarks<'_, T>, before: usize, workers: &Workers) {
         let (n, s) = (self.len(), growth.len());
         growth.landmarks.evaluations += (n * (s - before)) as u64;

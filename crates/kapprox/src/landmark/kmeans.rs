@@ -1,9 +1,11 @@
-//! Landmarks by k-means: centroids, which are not rows of the table.
+//! Landmarks by k-means. The landmarks are centroids z_j of clusters of the rows x_i, and not rows
+//! of the table.
 //!
-//! Minimises Σ_i min_j ‖x_i − z_j‖², which bounds the trace error of kernels that are Lipschitz in
-//! the distance. The centroids are seeded by k-means++ on a sample, then moved by Lloyd's
-//! iterations, one pass each. A cluster that loses all its rows restarts at a row far from every
-//! centroid. The centroids are ordered by cluster size, largest first.
+//! The centroids z_j minimise Σ_i min_j ‖x_i − z_j‖². If the kernel is Lipschitz in the distance,
+//! this sum times a constant bounds the trace error. The centroids are seeded by k-means++ on a
+//! sample, and then moved by Lloyd's iterations, one pass each. If a cluster loses all its rows,
+//! its centroid restarts at a row that is far from every centroid. The centroids are ordered by
+//! cluster size, largest first.
 //!
 //! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007; Lloyd, "Least squares quantization in PCM", 1982.
@@ -22,12 +24,12 @@ use std::sync::Arc;
 
 /// K-means landmarks.
 ///
-/// One pass for the sample and one for each of at most 10 iterations, of 2nmd flops each.
+/// Makes one pass for the sample, and one pass of 2nmd flops for each of at most 10 iterations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KMeans;
 
-/// Maximum number of Lloyd's iterations. From the fifth on, the trace error changes only in the
-/// third digit; Zhang and Kwok stop after five.
+/// Maximum number of Lloyd's iterations. From the fifth iteration on, the trace error changes only
+/// in its third digit; Zhang and Kwok stop after five iterations.
 const MAX_ITERATIONS: usize = 10;
 
 /// Relative decrease of the sum of squares below which the iteration stops.
@@ -39,7 +41,7 @@ const ROWS_PER_CENTROID: usize = 10;
 pub(super) const SCHEME: Scheme = Scheme {
     bytes: |ChoiceSize { element_bytes: element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
-        // the sample while it is drawn, plus the sums, centroids and centred centroids
+        // the sample while it is drawn; the sums, the centroids and the centred centroids
         3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
     },
     effort: Effort::Distances,
@@ -89,7 +91,8 @@ fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Ve
                 remaining -= distance;
                 remaining < 0.0
             });
-            // rounding may leave a remainder: take the last row with a positive distance
+            // if rounding leaves a remainder, no row was picked: take the last row with a positive
+            // distance
             match pick.or_else(|| distance.iter().rposition(|distance| *distance > 0.0)) {
                 Some(pick) if distance[pick] > 0.0 => pick,
                 _ => break,
@@ -102,11 +105,11 @@ fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Ve
     seeds
 }
 
-/// Updates the squared distance of every row from its nearest seed for one more seed.
+/// Updates, after a new seed, the squared distance of every row from its nearest seed.
 ///
-/// One call handles all rows, because a matrix product leaves the upper halves of the vector
-/// registers in use. Every switch between AVX code, as in this function, and the surrounding SSE
-/// code then costs a hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire
+/// One call handles all rows, because each call switches between SSE code and the AVX code of this
+/// function. After a matrix product, the upper halves of the vector registers are in use, and each
+/// such switch costs a hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire
 /// Rapids).
 fn update_distances<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
     vectorised!({
@@ -129,8 +132,8 @@ fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
 struct AssignmentFold<'a, T> {
     /// Centroids z_j, m x d.
     centroids: MatRef<'a, T>,
-    /// z_j − c, where c is the mean of the centroids. The nearest centroid has the largest x·(z_j −
-    /// c) − offset_j; centring reduces cancellation.
+    /// z_j − c, where c is the mean of the centroids. The centroid nearest to x has the largest
+    /// x·(z_j − c) − offset_j. Subtracting c reduces cancellation.
     centred: Vec<T>,
     /// Offsets c·(z_j − c) + ‖z_j − c‖²/2.
     offsets: Vec<T>,
@@ -160,7 +163,8 @@ impl<T: Real> Fold<T> for AssignmentFold<'_, T> {
 
     fn init(&self) -> Self::State {
         let (m, d) = self.centroids.shape();
-        // more empty clusters than this are rare, and wait for the next iteration
+        // at most 64 empty clusters restart per iteration; if there are more, which is rare, the
+        // others wait for the next iteration
         ClusterSums::new(m, d, m.min(64))
     }
 
@@ -194,7 +198,8 @@ impl<T: Real> Fold<T> for AssignmentFold<'_, T> {
     }
 }
 
-/// Finds the nearest centroid argmax_j products_ij − offset_j of each row; in a tie, the first.
+/// Finds the nearest centroid of each row i, argmax_j (products_ij − offset_j). If several are
+/// equally near, the first is chosen.
 fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
     let mut best = vec![T::ZERO - T::LARGEST; nearest.len()];
     for (j, offset) in offsets.iter().enumerate() {

@@ -1,17 +1,20 @@
-//! Recursive ridge leverage scores: landmarks drawn in proportion to the leverage of a row at a
-//! ridge that m landmarks resolve.
+//! Recursive ridge leverage scores: rows become landmarks with probabilities proportional to their
+//! ridge leverage scores, at a ridge that matches the number of landmarks.
 //!
-//! The rows are halved repeatedly, down to a set as small as the sample. A uniform sample of the
-//! smallest set estimates the leverage scores of the set twice its size; a sample drawn by these
-//! scores estimates the scores of the next larger set. At the top, landmarks are drawn from all
-//! rows, without replacement, in proportion to their scores. A random key of each row decides which
-//! of the sets contain it.
+//! Let m be the requested number of landmarks, and s = max(m, 16), which bounds the expected size
+//! of every sample. The rows are halved at random repeatedly, which gives nested sets, until a set
+//! has at most about s rows. The smallest set itself is the first sample. The sample of each set
+//! estimates the leverage scores of the rows of the next larger set, which is about twice as large,
+//! and rows drawn by these scores are the sample of that larger set. In the set of all rows, the
+//! landmarks are drawn without replacement, with probabilities proportional to the scores. A random
+//! key of each row decides which of the sets contain the row.
 //!
-//! The ridge of a level is the mean of the eigenvalues beyond the k-th, μ = (1/k) Σ_{i>k} λ_i, with
-//! k = s/(4 ln s). The scores then sum to at most 2k and, multiplied by ln s, draw about s rows. A
-//! smaller ridge is worse: the score of a row unlike all rows of the sample is estimated as 1,
-//! however many similar rows there are. (With k = s/2 the trace error on "smile" is four times the
-//! trace error of uniform landmarks.)
+//! The ridge of each set is μ = (1/k) Σ_{i>k} λ_i with k = s/(4 ln s), where λ_i are the
+//! eigenvalues of the kernel matrix in descending order, estimated from the sample. At this ridge
+//! the sum of the scores is at most 2k. Each row is drawn with probability (score · ln s), so that
+//! at most about s/2 rows are drawn. A smaller ridge is worse: the score of a row unlike all rows
+//! of the sample is then estimated as 1, however many similar rows there are. (With k = s/2 the
+//! trace error on "smile" is four times the trace error of uniform landmarks.)
 //!
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and
 //! Theorem 8.
@@ -24,12 +27,14 @@ use std::sync::Arc;
 
 /// Landmarks by recursive ridge leverage scores.
 ///
-/// log₂(n/m) passes. The number of rows that take part doubles from pass to pass, so kernels and
-/// solves cost 2n(s² + 2sd) flops in total. No memory per row.
+/// Makes log₂(n/m) passes. The number of rows that take part doubles from pass to pass, so kernel
+/// values and triangular solves cost 2n(s² + 2sd) flops in total, with samples of s rows. Stores
+/// nothing per row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leverage;
 
-/// Smallest sample; below it ln s is not a useful oversampling factor.
+/// Minimum of s, which bounds the expected size of a sample; for smaller s, ln s is not a useful
+/// oversampling factor.
 const MIN_SAMPLE: usize = 16;
 
 impl<T: Real> LandmarkRule<T> for Leverage {
@@ -39,7 +44,7 @@ impl<T: Real> LandmarkRule<T> for Leverage {
         let oversampling = (s as f64).ln();
         let k = ((s as f64 / (4.0 * oversampling)).ceil() as usize).max(1);
         let set_keys = Stream::new(seed, Purpose::Candidates, 0);
-        // a level contains the rows whose uniform number is below 2^-level
+        // the set of a level contains the rows whose uniform number is below 2^-level
         let levels = (data.count as f64 / s as f64).log2().ceil().max(0.0) as u32;
         let level_stream = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
         let (mut passes, mut evaluations) = (0, 0);
@@ -51,9 +56,9 @@ impl<T: Real> LandmarkRule<T> for Leverage {
             // twice the expected number, because the size of the set is random
             let residuals = ResidualPass::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + residuals.rows);
-            // without a map residuals are k(x, x)
+            // without a map, the residuals are k(x, x)
             residual_floor = rounding_floor::<T>(residuals.sum / residuals.rows.max(1) as f64);
-            // each participating row represents itself, unless there were more than 2s of them
+            // each participating row represents only itself, unless more than 2s rows participate
             let size = residuals.rows.min(2 * s as u64).max(1) as f64;
             let participants = residuals.rows as f64;
             let dictionary = into_dictionary(residuals, 2 * s, |_| participants / size);
@@ -75,8 +80,8 @@ impl<T: Real> LandmarkRule<T> for Leverage {
                     data,
                 )?
             } else {
-                // rows are drawn independently; random key order keeps the draw fair if it is
-                // truncated
+                // rows are drawn independently; if more than 2s are drawn, the keys decide at
+                // random which are kept
                 let (keys, chance) = (level_stream(level), |residual: f64| residual * scale);
                 let key = |row, residual| {
                     let u = keys.uniform(row);
@@ -101,7 +106,8 @@ impl<T: Real> LandmarkRule<T> for Leverage {
 }
 
 /// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`.
-/// As a lower bound of residuals it makes all rows at the level of rounding equally likely.
+/// It is used as a lower bound of all residuals, so that rows whose residuals are rounding errors
+/// are all equally likely.
 pub(super) fn rounding_floor<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }
@@ -119,8 +125,8 @@ pub(super) fn into_dictionary<T: Real>(
 }
 
 impl<T: Real> Dictionary<T> {
-    /// Returns μ = (1/k) Σ_{i>k} λ_i of the weighted sample, but at least the rounding error of its
-    /// trace.
+    /// Returns the ridge μ = (1/k) Σ_{i>k} λ_i, with the eigenvalues λ of the weighted sample. It
+    /// is at least the rounding error of Σ λ_i.
     fn ridge(&self, kernel: &Arc<dyn AnyKernel>, k: usize) -> Result<f64> {
         let values = self.spectrum(kernel)?;
         let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();

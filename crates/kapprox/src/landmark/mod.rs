@@ -1,9 +1,10 @@
 //! Landmarks: rows whose kernel sections span a space that approximates all rows.
 //!
-//! A scheme is *a weight per row* and a rule that chooses rows by random keys with these weights.
-//! The key of a row depends only on the row number ([`kpass::key`]), so a scheme needs no random
-//! access and no array of n numbers, and chooses the same landmarks whatever the chunking, threads,
-//! budget or file format.
+//! A scheme defines *a weight of each row*, and a rule that chooses rows by random keys whose
+//! distribution depends on the weights. The random number in the key of a row depends only on the
+//! seed and the row number ([`kpass::key`]). A scheme therefore needs neither random access nor an
+//! array of n numbers. It chooses the same landmarks for every chunking, number of threads, memory
+//! budget and file format.
 //!
 //! To add a scheme, write one file here and add one line to [`registry`]; to add one from another
 //! crate, call [`register`].
@@ -44,11 +45,11 @@ use std::{fmt::Debug, sync::Arc};
 
 /// A rule that chooses landmarks.
 pub trait LandmarkRule<T: Real>: Debug + Send + Sync {
-    /// Chooses at most `m` landmarks; fewer if the rows span a smaller space at the precision of
-    /// `T`.
+    /// Chooses `m` landmarks, or fewer if the kernel sections of the rows span a smaller space at
+    /// the precision of `T`.
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
-    /// Chooses landmarks as [`select`](Self::select) does, but may stop early, once the relative
-    /// trace error is at most `tolerance`.
+    /// Chooses landmarks as [`select`](Self::select) does, but may stop before `m` landmarks, once
+    /// the relative trace error is at most `tolerance`.
     ///
     /// Only schemes that know the trace error during the selection stop early. They may choose more
     /// landmarks than necessary, but never more than `m`.
@@ -102,7 +103,7 @@ pub struct Scheme {
     pub rule: &'static dyn AnyLandmarkRule,
 }
 
-/// The work of a scheme per row that it chooses among.
+/// The work of a scheme for each row that it chooses among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// None: the scheme draws in one pass.
@@ -127,8 +128,9 @@ pub struct ChoiceSize {
 }
 
 impl Scheme {
-    /// Returns a scheme with default properties: not nested, seeded, without targets,
-    /// [`Effort::Factor`] and without memory. Set the fields to change them.
+    /// Returns a scheme with default properties: it is not nested, depends on the seed, does not
+    /// use targets, has the effort [`Effort::Factor`], and needs no additional memory. Set the
+    /// fields to change these properties.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarkRule) -> Self {
         let effort = Effort::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }

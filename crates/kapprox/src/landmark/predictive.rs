@@ -1,20 +1,25 @@
-//! Predictive low-rank decomposition: landmarks that explain the kernel matrix and the targets.
+//! Predictive low-rank decomposition: landmarks that explain both the kernel matrix and the
+//! targets.
 //!
-//! Greedily decreases
+//! The landmarks S are chosen greedily to decrease
 //!
 //! ```text
 //! J(S) = (1 − μ) tr(K − F Fᵀ)/tr K + μ min_W ‖Y − F W‖²/‖Y‖²,   F = K_nS L⁻ᵀ
 //! ```
 //!
-//! where Y is the centred targets, or ±1 codes of the classes. The gain of row i is ‖E e_i‖²/E_ii
-//! for the trace and ‖Yᵀ q_i‖² for the targets; the new direction q_i is E e_i without its part in
-//! span F, scaled to length 1. Both need the residual matrix E = K − F Fᵀ. It is replaced by κ
-//! further columns of greedy Cholesky, the look-ahead: E ≈ A Aᵀ. Every gain is then a quadratic
-//! form of κ numbers. A block of landmarks is chosen from one look-ahead.
+//! K (n x n) is the kernel matrix of the rows, K_nS contains its columns at the m landmarks, K_SS
+//! is the kernel matrix of the landmarks, and L Lᵀ = K_SS, so that F is n x m. Y (n x t) contains
+//! the centred targets, or a column of ±1 codes for each class. μ weighs the two terms. Let E = K −
+//! F Fᵀ be the residual matrix. If row i becomes a landmark, the trace decreases by ‖E e_i‖²/E_ii,
+//! and the squared error of the targets by ‖Yᵀ q_i‖². The new direction q_i is the component of E
+//! e_i orthogonal to the columns of F, scaled to length 1. Both gains need E, which is not
+//! computed. It is replaced by E ≈ A Aᵀ, where A, the look-ahead, contains κ further columns of
+//! greedy Cholesky. Then every gain is a quadratic form of κ numbers. A block of landmarks is
+//! chosen from one look-ahead.
 //!
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. The
-//! paper updates the look-ahead with each pivot; here it is recomputed for each block, which costs
-//! as much and needs no downdating.
+//! paper updates the look-ahead after each pivot. Here it is recomputed for each block of
+//! landmarks, which costs as much and needs no downdating.
 
 use super::in_memory::{self, InMemoryColumns};
 use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks};
@@ -27,8 +32,9 @@ use std::sync::Arc;
 
 /// Landmarks that take the targets into account.
 ///
-/// One pass; 6nm² flops for the columns, their look-ahead and an orthonormal basis, and 2nmκ² for
-/// the scores. Stores n(2m + 3κ + t) numbers in f64, so it suits candidates that fit in memory.
+/// Makes one pass. Costs 6nm² flops for F, the look-ahead and an orthonormal basis, and 2nmκ² flops
+/// for the gains. Stores n(2m + 3κ + t) numbers in f64, so it suits candidate rows that fit in
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Predictive {
     /// μ, between 0 (the trace alone) and 1 (the targets alone).
@@ -38,8 +44,8 @@ pub struct Predictive {
 pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,
-    // columns and basis; the look-ahead, its deflated copy and its products; residuals, floors,
-    // keys and orders of rows
+    // F and the basis; the look-ahead, its deflated copy and its products; the residuals, floors,
+    // keys and orders of the rows
     bytes: |ChoiceSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
     ..Scheme::new("predictive", "rows that explain both the kernel matrix and the targets", &Predictive { weight: 0.5 })
 };
@@ -47,8 +53,8 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// κ: number of columns of the look-ahead; the paper uses 40 to 80.
 const LOOK_AHEAD: usize = 64;
 
-/// Number of landmarks chosen from one look-ahead, a quarter of κ. The first is chosen with the
-/// full approximation of E, the last still with three quarters of it.
+/// Number of landmarks chosen from one look-ahead, a quarter of κ. The first landmark is chosen
+/// with all κ directions of the look-ahead, the last with at least three quarters of them.
 const BLOCK: usize = 16;
 
 impl<T: Real> LandmarkRule<T> for Predictive {
@@ -78,7 +84,7 @@ impl<T: Real> LandmarkRule<T> for Predictive {
             for (i, pick) in picks.iter().enumerate() {
                 match pool.residual(i) {
                     Some(_) => growth.accept(&mut pool, i),
-                    // spanned by the landmarks up to rounding: exclude the row from now on
+                    // the landmarks span this row up to rounding: exclude it from now on
                     None => columns.growing_factor.residual[*pick] = 0.0,
                 }
             }
@@ -99,9 +105,9 @@ struct GainWeights {
     targets: f64,
 }
 
-/// Returns A: up to κ columns of greedy Cholesky beyond the landmarks, half of them at rows spread
-/// over all remaining rows, half at rows whose targets are least explained. Returns `None` if no
-/// row has a residual left.
+/// Returns A, up to κ columns of greedy Cholesky beyond the columns of the landmarks. Half of their
+/// pivots are spread over all remaining rows, and half are rows whose targets are explained worst.
+/// Returns `None` if every residual is 0 or rounding error.
 fn look_ahead<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
     columns: &mut InMemoryColumns,
@@ -116,7 +122,7 @@ fn look_ahead<T: Real>(
             columns.growing_factor.residual.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
         let mut order: Vec<usize> = (0..key.len()).filter(|i| key[*i] > 0.0).collect();
         order.sort_by(|a, b| key[*b].total_cmp(&key[*a]).then(a.cmp(b)));
-        // the rows with the largest keys alone may lie close together
+        // not only the rows with the largest keys, because these may lie close together
         order.truncate((order.len() / 2).max(2 * LOOK_AHEAD));
         let step = (order.len() / (2 * LOOK_AHEAD)).max(1);
         let candidates: Vec<usize> = order.iter().copied().step_by(step).take(2 * LOOK_AHEAD).collect();
@@ -137,9 +143,9 @@ fn look_ahead<T: Real>(
     has_columns.then_some(ahead)
 }
 
-/// The span of the columns so far and the residual of the targets.
+/// The span of the columns of F so far, and the residual of the targets.
 struct Span {
-    /// Q, n x m; the leading columns, as many as the rank of the span, are orthonormal.
+    /// Q, n x m. Its leading columns, as many as the rank of the span, are orthonormal and span it.
     basis: Mat<f64>,
     rank: usize,
     /// (I − QQᵀ)Y, the residual of the targets.
@@ -147,9 +153,9 @@ struct Span {
 }
 
 impl Span {
-    /// Adds the columns beyond the first `before` to the span by Gram–Schmidt, applied twice, which
-    /// is enough (Giraud, Langou, Rozložník, "The loss of orthogonality in the Gram–Schmidt
-    /// orthogonalization process", 2005).
+    /// Adds the columns of F beyond the first `before` to the span by Gram–Schmidt
+    /// orthogonalisation. Applying it twice is enough (Giraud, Langou, Rozložník, "The loss of
+    /// orthogonality in the Gram–Schmidt orthogonalization process", 2005).
     fn extend(&mut self, factor: faer::MatRef<'_, f64>, before: usize, workers: &Workers) {
         for j in before..factor.ncols() {
             let mut q = factor.subcols(j, 1).to_owned();
@@ -163,7 +169,7 @@ impl Span {
                 });
             }
             let remainder_norm = q.norm_l2();
-            // a column within rounding of the span adds no direction
+            // a column that lies in the span up to rounding adds no direction
             if remainder_norm > length * 1e-10 {
                 q.col_mut(0).iter_mut().for_each(|value| *value /= remainder_norm);
                 self.basis.col_mut(self.rank).copy_from(q.col(0));
@@ -195,7 +201,7 @@ fn choose_block(
     };
     let ahead_gram = product(ahead.transpose(), ahead.as_ref());
     let basis_products = product(span.basis.as_ref().subcols(0, span.rank).transpose(), ahead.as_ref());
-    // AᵀA and AᵀY, each without its part in the span
+    // AᵀA and AᵀY, with A projected onto the orthogonal complement of the span
     let mut new_gram = &ahead_gram - basis_products.transpose() * &basis_products;
     let mut ahead_targets = product(ahead.transpose(), span.residual_targets.as_ref());
     let mut rows = ahead.clone(); // g_i, deflated by the chosen rows
@@ -208,8 +214,8 @@ fn choose_block(
             let length: f64 = rows.row(i).squared_norm_l2();
             let new_square: f64 = (0..width).map(|c| span_products[(i, c)] * rows[(i, c)]).sum();
             let column_square: f64 = (0..width).map(|c| trace_products[(i, c)] * rows[(i, c)]).sum();
-            // a row outside the look-ahead, or whose direction is already in the span, gains
-            // nothing
+            // the gain is 0 if the look-ahead does not contain the row, or if the direction of the
+            // row is already in the span
             let trace = if length > 0.0 { column_square / length } else { 0.0 };
             let targets = if new_square > 1e-10 * column_square {
                 target_products.row(i).squared_norm_l2() / new_square

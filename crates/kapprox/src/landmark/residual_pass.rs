@@ -1,5 +1,5 @@
-//! A round: one pass that computes the residual of every row under a map, and keeps the rows with
-//! the best keys.
+//! A round of a landmark scheme: one pass that computes the residual of every row under a map, and
+//! keeps the rows with the best keys.
 
 use super::Scan;
 use super::sample::BestRows;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
 pub(super) struct RowRule<F> {
-    /// Random keys of the rows, and the fraction of the rows that take part in this round; nothing
-    /// is computed for the other rows.
+    /// Random numbers of the rows, and the fraction of the rows that take part in this round.
+    /// Nothing is computed for the other rows.
     pub(super) subsample: Option<(Stream, f64)>,
-    /// Lower bound of residuals, because rounding may underestimate the residual of an important
-    /// row. 0 skips rows in the span of the landmarks.
+    /// Lower bound to which smaller residuals are raised, because rounding may underestimate the
+    /// residual of an important row. If it is 0, rows in the span of the landmarks are skipped.
     pub(super) residual_floor: f64,
     /// Key of a row with a positive residual; the rows with the largest keys are kept. `None`
     /// rejects the row.
@@ -46,8 +46,9 @@ pub(super) struct ResidualPass<'a, T: Real, F> {
 }
 
 impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> {
-    /// Makes a pass over the residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖², or over k(x_i, x_i) without
-    /// a map, and saves it in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
+    /// Makes a pass that computes the residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖² of the map, or
+    /// k(x_i, x_i) if there is no map. The pass is saved in the journal as `name`. With s landmarks
+    /// it costs n(s² + 2sd) flops.
     pub(super) fn run(
         kernel: &Arc<dyn AnyKernel>,
         map: Option<NystromMap<T>>,
@@ -64,7 +65,7 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> 
 pub(super) struct Residuals<T> {
     /// Number of rows that took part.
     pub(super) rows: u64,
-    /// Sum of their residuals, each at least [`RowRule::residual_floor`].
+    /// Sum of the residuals of these rows, each raised to at least [`RowRule::residual_floor`].
     pub(super) sum: f64,
     /// Rows with the largest keys; their weights are the residuals.
     pub(super) best: BestRows<T>,

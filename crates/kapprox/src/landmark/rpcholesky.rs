@@ -1,15 +1,18 @@
-//! Randomly pivoted Cholesky: landmarks drawn in proportion to their residuals.
+//! Randomly pivoted Cholesky: rows become landmarks with probabilities proportional to their
+//! residuals. The residual of row i is r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖², where k_S(x_i) are its
+//! kernel values with the landmarks S so far, and L Lᵀ = K_SS.
 //!
-//! * **Plain**: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖²; one
-//!   pass per pivot.
-//! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the
-//!   residuals at the start of the round. It then accepts proposal s with probability (its current
-//!   residual)/(its residual at the start of the round). This is rejection sampling: it gives
-//!   exactly the law of the plain form, whatever the number of proposals.
+//! * **Plain**: draws one row per pass; row i is drawn with probability r_i / Σ_j r_j.
+//! * **Accelerated**: works in rounds. A round proposes a block of rows, drawn independently with
+//!   probabilities proportional to the residuals at the start of the round. It then accepts each
+//!   proposal, one after the other, with probability (its current residual)/(its residual at the
+//!   start of the round). This is rejection sampling. The landmarks have exactly the same
+//!   distribution as in the plain form, whatever the number of proposals.
 //!
-//! A round is one pass over the rows and stores nothing per row: the residuals are recomputed from
-//! L. Residuals at the level of rounding carry no information about the rows: once nearly all
-//! proposals are rejected at that level, the selection stops.
+//! A round makes one pass over the rows and stores nothing per row, because the residuals are
+//! recomputed from L. Residuals at the level of rounding carry no information about the rows. If
+//! the residuals are at this level and nearly all proposals of a round are rejected, the selection
+//! stops.
 //!
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503;
 //! Epperly, Tropp, Webber, "Embrace rejection: kernel matrix approximation by accelerated randomly
@@ -24,11 +27,12 @@ use std::sync::Arc;
 
 /// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.
 ///
-/// A round with s landmarks costs n(s² + 2sd) flops for its pass and s² for each proposal. A pass
-/// therefore costs as much as one proposal per row, and a round proposes twice as many rows as
-/// there are landmarks. This takes about 5 rounds for m = 2,000, with Σ s² of about m²/3 instead of
-/// 4m² for blocks of m/5. It takes more rounds if the residuals fall fast and most proposals are
-/// rejected.
+/// A round that starts with s landmarks costs n(s² + 2sd) flops for its pass over n rows, and s²
+/// flops for each proposal. A pass therefore costs as much as n proposals, and proposals are cheap.
+/// A round proposes twice as many rows as there are landmarks. With these blocks, m = 2,000
+/// landmarks take about 5 rounds, and the sum of s² over the rounds is about m²/3; with blocks of
+/// m/5 it is 4m². If the residuals decrease fast and most proposals are rejected, there are more
+/// rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
 
@@ -41,36 +45,38 @@ pub(super) const SCHEME: Scheme = Scheme {
     )
 };
 
-/// Smallest block. Below it a pass costs more than the proposals save.
+/// Minimum number of proposals of a round. With fewer proposals, the passes cost more than is saved
+/// on proposals.
 const MIN_BLOCK: usize = 40;
 
-/// Number of proposals eliminated together: their Schur complement stays in the second-level cache.
+/// Number of proposals in a pool, in which accepted rows are eliminated. The residual matrix of the
+/// pool stays in the second-level cache.
 const POOL_ROWS: usize = 256;
 
-/// The selection ends if fewer than one in this many proposals was accepted and the residuals are
-/// at the level of rounding.
+/// The selection ends if the residuals are at the level of rounding and a round accepts fewer than
+/// one proposal in `RARE_ACCEPTANCE`.
 const RARE_ACCEPTANCE: usize = 4;
 
-/// Number of rounds in sequence that may reject every proposal before the rows count as exhausted.
+/// Number of consecutive rounds that may reject every proposal before the rows count as exhausted.
 /// A proposal with a genuine residual is accepted with probability near 1, so even one such round
 /// is unusual.
 const MAX_EMPTY_ROUNDS: usize = 3;
 
 /// Returns the number of proposals of a round that starts with s of m landmarks: at most m + 40.
 fn growing_block(m: usize, s: usize) -> usize {
-    // twice the number of missing landmarks leaves room for rejections
+    // twice the number of landmarks still to be chosen leaves room for rejections
     (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
 /// Returns the number of proposals of a round that starts with s of at most m landmarks, if a
-/// tolerance ends the selection: never many more than s.
+/// tolerance may end the selection early. It is never much larger than s.
 fn doubling_block(m: usize, s: usize) -> usize {
     s.clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
 impl RpCholesky {
-    /// Returns the bytes of the proposals for m landmarks of d inputs and of the pool that is
-    /// eliminated together, for passes with the given number of lanes.
+    /// Returns the bytes of the proposals and of their pool, for m landmarks of d inputs and passes
+    /// with the given number of lanes.
     #[doc(hidden)]
     pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
         let (max_proposals, row_bytes) = (m + MIN_BLOCK, d * element + 40);
@@ -95,8 +101,8 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
         let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
         let (mut empty_rounds, mut trace, mut rarely_accepted) = (0, None, false);
         for round in 0.. {
-            // the rows with the largest ln(u)/r are a sample without replacement in proportion to
-            // r, in order of drawing
+            // the rows with the largest ln(u)/r are a sample without replacement, with
+            // probabilities proportional to r, in the order in which they were drawn
             let keys = Stream::new(seed, Purpose::Proposals, round);
             let rule = RowRule::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling_block(m, growth.len()) } else { growing_block(m, growth.len()) };
@@ -120,8 +126,8 @@ impl<T: Real> LandmarkRule<T> for RpCholesky {
     }
 }
 
-/// Accepts each proposal with probability (current residual)/(residual at the proposal). Returns
-/// whether any proposal had a residual above the floor.
+/// Accepts each proposal with probability (its current residual)/(its residual at the start of the
+/// round). Returns whether any proposal had a residual above its floor.
 fn accept_proposals<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
     rows: &BestRows<T>,
@@ -154,12 +160,14 @@ impl<T: Real> Residuals<T> {
         self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace
     }
 
-    /// Returns `b` independent proposals with probability r_i/Σr, including repetitions, or `None`
-    /// if all residuals are zero.
+    /// Returns `b` proposals, drawn independently, or `None` if all residuals are zero. Row i is
+    /// drawn with probability r_i / Σ_j r_j, and rows may repeat.
     ///
-    /// The rows with the best keys are a sample *without* replacement in order of drawing. With
-    /// probability (sum of the residuals seen so far)/Σr, an independent draw repeats a row seen so
-    /// far, in proportion to the residuals; otherwise it is the next new row.
+    /// The rows with the best keys are a sample *without* replacement, in the order in which they
+    /// were drawn. The independent draws are made from this sample. With probability (sum of the
+    /// residuals of the rows drawn so far) / Σ_j r_j, a draw repeats one of the rows drawn so far,
+    /// with probabilities proportional to their residuals. Otherwise the draw is the next row of
+    /// the sample.
     fn propose(&mut self, b: usize, stream: &Stream) -> Option<Vec<Entry>> {
         let entries = self.best.sorted();
         if entries.is_empty() || self.sum.is_nan() || self.sum <= 0.0 {

@@ -1,8 +1,9 @@
-//! The rows with the best keys of a pass: sampling without replacement, uniform or weighted, in one
-//! pass.
+//! Collects the rows with the best keys of a pass: this is sampling without replacement, uniform or
+//! weighted, in one pass.
 //!
-//! Keys `ln(u)/w` with independent uniform u: the rows with the largest keys are a sample without
-//! replacement with probabilities proportional to w, in order of drawing (Efraimidis, Spirakis,
+//! Let the key of a row be `ln(u)/w`, where w is its weight and the numbers u are independent and
+//! uniform in (0, 1). Then the rows with the largest keys, in descending order of the keys, are
+//! successive draws without replacement with probabilities proportional to w (Efraimidis, Spirakis,
 //! "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006).
 
 use super::{LandmarkSet, Scan};
@@ -82,8 +83,8 @@ impl<T: Real> BestRows<T> {
         }
     }
 
-    /// Drops all but the best rows; ties go to the earlier row, so the result does not depend on
-    /// the order of arrival.
+    /// Drops all rows except the best `capacity` rows. If keys are equal, the earlier row is kept,
+    /// so the result does not depend on the order in which rows arrive.
     fn compact(&mut self) {
         if self.entries.len() <= self.capacity {
             return;
@@ -153,7 +154,8 @@ fn compare_keys(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
-/// A fold that draws a uniform sample of the rows whose random number exceeds a threshold.
+/// A fold that draws a uniform sample. It considers only the rows whose random number exceeds a
+/// threshold.
 struct UniformFold {
     stream: Stream,
     capacity: usize,
@@ -184,9 +186,9 @@ impl<T: Real> Fold<T> for UniformFold {
 /// Draws `size` of the selected rows uniformly without replacement, best key first; draws all rows
 /// if there are fewer.
 ///
-/// One pass. To save memory, a row competes only if its key exceeds a threshold; on average
+/// Makes one pass. To save memory, a row competes only if its key exceeds a threshold; on average
 /// `size + 10·sqrt(size)` rows compete. If fewer than `size` rows compete (probability below
-/// 1e-20), a second pass has no threshold.
+/// 1e-20), a second pass without a threshold follows.
 pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
     let d = data.source.shape().inputs;
     let expected_rows = size as f64 + 10.0 * (size as f64).sqrt();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Uniform sampling without replacement, in random order, so that every prefix is a uniform sample
 /// too.
 ///
-/// One pass, no kernel evaluation, m·d numbers of memory.
+/// Makes one pass, evaluates no kernel, and stores m·d numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uniform;
 

@@ -1,14 +1,15 @@
 //! Explicit features of additive kernels on histograms.
 //!
-//! A kernel Σ_c k(x_c, z_c) with k homogeneous, k(ax, az) = a k(x, z), is √(xz) times a function of
-//! ln(z/x) with a Fourier transform κ. Sampling κ at the multiples of an interval gives a few
-//! features per coordinate:
+//! The kernel is Σ_c k(x_c, z_c), a sum over the coordinates c, where k is homogeneous: k(ax, az) =
+//! a k(x, z). Such a k(x, z) is √(xz) times a function of ln(z/x). Let κ be the Fourier transform
+//! of this function. Sampling κ at 0, L, 2L, …, nL, the multiples of an interval L, gives 2n + 1
+//! features for each coordinate x:
 //!
 //! ```text
 //! √(x L κ(0)),   √(2 x L κ(jL)) cos(jL ln x),   √(2 x L κ(jL)) sin(jL ln x),   j = 1 … n
 //! ```
 //!
-//! The map is not a projection and has no certificate. Values must not be negative.
+//! The map is not a projection, so it has no certificate. Values x must not be negative.
 //!
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
 //! TPAMI 34, 2012.
@@ -65,10 +66,10 @@ pub(super) fn build<T: Real>(inputs: &RowFreeInputs<'_>) -> MapResult<T> {
     Ok(Box::new(Additive::new(kernel, inputs.d, steps, interval)))
 }
 
-/// Features of an additive homogeneous kernel: 2n + 1 per coordinate.
+/// Features of an additive homogeneous kernel: 2n + 1 features per coordinate.
 ///
-/// Stores no arrays; a row costs d logarithms, d(n + 1) square roots and d n pairs of sine and
-/// cosine, in f64.
+/// Stores no arrays. A row of d values costs d logarithms, d(n + 1) square roots and d n pairs of
+/// sine and cosine, in f64.
 ///
 /// ```
 /// use faer::{Mat, MatRef};
@@ -92,8 +93,8 @@ pub struct Additive {
 
 impl Additive {
     /// Returns the features for rows of `d` values: κ is sampled at 0, L, …, nL for n = `steps` and
-    /// L = `interval` > 0. Good intervals for n = 1, 2, 3 are about 0.5, 0.4 and 0.3; larger ratios
-    /// of the values need smaller intervals.
+    /// L = `interval` > 0. Good intervals for n = 1, 2 and 3 are about 0.5, 0.4 and 0.3. If the
+    /// ratios z/x of the values are larger, smaller intervals are better.
     pub fn new(kernel: Homogeneous, d: usize, steps: usize, interval: f64) -> Self {
         Self { kernel, d, steps, interval }
     }
@@ -114,7 +115,7 @@ impl<T: Real> FeatureMap<T> for Additive {
             for c in 0..self.d {
                 let first = c * self.features_per_coordinate();
                 for i in 0..x.nrows() {
-                    // values that are not positive have no logarithm and get zero features
+                    // values that are not positive have no logarithm; their features are 0
                     let value = x[(i, c)].to_f64().max(0.0);
                     let log = value.max(f64::MIN_POSITIVE).ln();
                     let weight = |j: usize| value * self.interval * self.kernel.density(j as f64 * self.interval);

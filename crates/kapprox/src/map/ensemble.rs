@@ -1,4 +1,4 @@
-//! Ensemble Nyström: the mean of several small approximations, K̂ = (1/e) Σ K̂_j.
+//! Ensemble Nyström: the mean of e small Nyström approximations K̂_j, K̂ = (1/e) Σ_j K̂_j.
 //!
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
 //! with equal weights.
@@ -36,7 +36,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     constructor: MapConstructorPair::on_landmarks(build, build),
 };
 
-/// Deals landmark i to part i mod e, so that every part gets early and late landmarks.
+/// Assigns landmark i to part i mod e, so that every part has landmarks from the start and from the
+/// end of the selection.
 pub(super) fn build<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
     let LandmarkInputs { spec, kernel, landmarks, workers, .. } = inputs;
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
@@ -47,11 +48,12 @@ pub(super) fn build<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
     Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
 }
 
-/// The features of e maps in consecutive columns, each divided by √e: phi(x)·phi(z) is the mean of
-/// their kernels.
+/// The features of e maps in consecutive columns, all divided by √e, so that phi(x)·phi(z) is the
+/// mean of the kernels of the maps.
 ///
-/// K̂ ≼ K, as for each part, so the certificate holds. The cost is the sum of the costs of the
-/// parts; a part with p/e landmarks has a triangular solve that is e² times cheaper.
+/// K̂ ≼ K holds for each part and therefore for the mean, so the certificate holds. The cost is the
+/// sum of the costs of the parts. With p landmarks in total, a part has p/e landmarks, and its
+/// triangular solve is e² times cheaper than the solve of a single map with p landmarks.
 #[derive(Debug)]
 pub struct Ensemble<T: Real> {
     parts: Vec<NystromMap<T>>,
@@ -103,8 +105,8 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         self.parts.first()?.kernel_diag(x, out)
     }
 
-    /// Returns the dual coefficients α = L_j⁻ᵀ w_j / √e of each part, on the landmarks of all
-    /// parts.
+    /// Returns the dual coefficients on the landmarks of all parts. For part j with the factor L_j
+    /// and the weights w_j, they are L_j⁻ᵀ w_j / √e.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (weight, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
         let (d, p) = FeatureMap::<T>::dims(self);

@@ -1,4 +1,5 @@
-//! The Cholesky factor of the landmarks' kernel matrix, without dependent landmarks.
+//! The Cholesky factor L of the landmarks' kernel matrix K_SS. Landmarks that depend on the others
+//! are dropped.
 
 use super::{contiguous, contiguous_mut, par};
 use crate::{Real, Result, kernel::pieces, vectorised};
@@ -7,31 +8,32 @@ use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
 use kpass::Workers;
 
-/// Width of a column block: updates within a block are vector operations, updates between blocks
-/// are matrix products.
+/// Width of a block of columns. Updates within a block are vector operations; updates of a block by
+/// earlier blocks are matrix products.
 const BLOCK_COLUMNS: usize = 64;
 
 /// Number of columns of the inverse factor that one thread computes at a time.
 const INVERSE_COLUMNS: usize = 128;
 
-/// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
+/// A landmark z is dropped if its residual under the earlier landmarks is at most this fraction of
+/// k(z, z), about 1e-12.
 ///
-/// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the other
-/// landmarks. Columns of such noise would add to the error. (Measured on the 220 landmarks that
-/// span the cubic polynomials of nine variables: at 64 ε three of 80 further landmarks were kept,
-/// at 4,096 ε none.) Nearly dependent landmarks are worth keeping as long as their residuals are
-/// genuine: outliers are approximated by small differences of close landmarks.
+/// If a landmark depends exactly on the other landmarks, rounding leaves a residual of 10 to 1,000
+/// ε, where ε is the machine epsilon. A feature that is such noise would increase the error.
+/// (Measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
+/// of 80 further landmarks were kept, at 4,096 ε none.) Nearly dependent landmarks are worth
+/// keeping if their residuals are not rounding, because outliers are approximated by small
+/// differences between close landmarks.
 pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
-/// Largest amplification of the rounding of kernel values by a feature of a sound factor: see
-/// [`amplification`].
+/// Largest [`amplification`] of a feature in a sound factor.
 ///
-/// The factored matrix differs from K_SS by about ε√(k_ii k_jj) in each entry, so that a fraction
-/// of about ε times the amplification of a feature is noise. Measured on normal, uniform and
-/// integer rows in 1 to 5 dimensions, in units of 1/ε: landmarks in pivot order stay below 0.01
-/// with every pivot above [`PIVOT_FLOOR`]. In other orders, features begin to exceed the kernel, by
-/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would drop two of the
-/// 220 landmarks that span the cubic polynomials of the protein rows.
+/// Entry (i, j) of the factored matrix differs from K_SS by about ε√(k_ii k_jj). Of a feature with
+/// amplification a, a fraction of about ε a is therefore noise. Measured on normal, uniform and
+/// integer rows in 1 to 5 dimensions: if the landmarks are in pivot order and every pivot is above
+/// [`PIVOT_FLOOR`], ε a is below 0.01. In other orders, ‖phi(x)‖² begins to exceed k(x, x): the
+/// excess is 1e-12 of the trace at ε a = 1, and 4e-3 at ε a = 8,000. A sixteenth of this limit
+/// would drop two of the 220 landmarks that span the cubic polynomials of the protein rows.
 pub(super) const MAX_AMPLIFICATION: f64 = 1.0 / f64::EPSILON;
 
 /// A Cholesky factor: `K[kept_rows, kept_rows] = L Lᵀ`.
@@ -43,11 +45,12 @@ pub struct Factor {
     pub kept_rows: Vec<usize>,
 }
 
-/// Factors a positive semi-definite matrix in the given order, and drops every row whose residual
-/// is at most `floor` times its diagonal entry.
+/// Factors a positive semi-definite matrix, with the rows in the given order. Drops every row whose
+/// residual under the earlier rows is at most `floor` times its diagonal entry.
 ///
-/// The order is kept, so that leading blocks stay the factors of the leading landmarks. Cost m³/3
-/// flops; the result is an r x r copy if rows are dropped.
+/// The algorithm is left-looking and works in place in `k` (m x m), of which it reads the lower
+/// triangle. It keeps the order of the rows, so that the leading block of L is the factor of the
+/// leading landmarks. Costs m³/3 flops; the result is a copy of the r x r factor of the kept rows.
 ///
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled, checked between two blocks of
@@ -72,7 +75,7 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, floor: f64, workers: &Workers) -
     for (start, width) in pieces(m, BLOCK_COLUMNS) {
         let (end, before) = (start + width, kept_rows.len());
         workers.check()?;
-        // narrow products have different bits for different numbers of threads
+        // the bits of narrow products depend on the number of threads
         let par = if width == BLOCK_COLUMNS { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
@@ -82,14 +85,14 @@ pub(super) fn factor_in_place(k: &mut Mat<f64>, floor: f64, workers: &Workers) -
     Ok(kept_rows)
 }
 
-/// Computes the factor by which each feature of `L⁻¹ k_S(x)` amplifies the rounding of kernel
-/// values: Σ_i k_ii (L⁻¹)_ji² for feature j.
+/// Computes for each feature of `L⁻¹ k_S(x)` the factor by which it amplifies the rounding of
+/// kernel values. For feature j it is Σ_i k_ii (L⁻¹)_ji², the sum over the landmarks i.
 ///
-/// Feature j is the residual of landmark j under the earlier landmarks, a combination of kernel
-/// functions, divided by its norm. A small pivot alone does no harm. But if the earlier landmarks
-/// span landmark j with large coefficients, as differences of close points span an outlier,
-/// rounding hides a pivot that is far from small. Cost m³/3 flops; 8m(128 per thread + m/128)
-/// bytes.
+/// Feature j is a combination of kernel sections: the kernel section of landmark j minus its
+/// projection onto the sections of the earlier landmarks, divided by the norm of this difference. A
+/// small pivot alone does no harm. But the coefficients of the projection may be large, as if
+/// differences of close points approximate an outlier. Then the rounding error may exceed a pivot
+/// that is far from small. Costs m³/3 flops and 8m(128 per thread + m/128) bytes.
 ///
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled.
@@ -97,7 +100,8 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     let r = lower.nrows();
     let starts: Vec<usize> = (0..r).step_by(INVERSE_COLUMNS).collect();
     let mut parts: Vec<(usize, Vec<f64>)> = starts.iter().map(|first| (*first, vec![0.0; r - first])).collect();
-    // the columns from `first` on, which are zero above it; the longest come first
+    // columns of the inverse from `first` on, which are zero above row `first`; the longest columns
+    // come first
     workers.for_each(parts.iter_mut().collect(), |(first, part)| {
         if workers.is_cancelled() {
             return;
@@ -122,7 +126,8 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     Ok(totals)
 }
 
-/// Subtracts (earlier columns of L) · (their rows `start..end`)ᵀ from columns `start..end`.
+/// Subtracts A · (rows `start..end` of A)ᵀ from columns `start..end`, where A contains the earlier
+/// columns of L.
 fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, rank: usize, par: Par) {
     let m = k.nrows();
     if rank == 0 {
@@ -134,8 +139,8 @@ fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, rank: usize, par
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
-/// Finishes column j with the earlier columns of this block, then stores it after the kept columns
-/// or drops it.
+/// Subtracts the earlier columns of this block from column j and scales it. Then stores it after
+/// the kept columns, or drops it.
 fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept_rows: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
     let rank = kept_rows.len();
@@ -166,7 +171,8 @@ fn finish_column(k: &mut Mat<f64>, j: usize, before: usize, kept_rows: &mut Vec<
 }
 
 /// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64,
-/// column after column: the residuals of a projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖².
+/// column after column. If `residual` holds k(x_i, x_i), the results are the residuals of a
+/// projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 ///
 /// Cost 2bp flops.
 pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn amplification_matches_its_definition_on_any_number_of_threads() {
-        // in one part, and in several
+        // computed in one part, and in several parts
         for m in [70, 300] {
             let k = gram(m, &[]) * faer::Scale(2.5);
             let lower = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;

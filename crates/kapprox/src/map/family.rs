@@ -17,8 +17,8 @@ pub struct MapFamily {
     pub about: &'static str,
     /// Parameters of the map.
     pub parameters: &'static [KernelParameter],
-    /// True if the leading r features are the map of rank r, so that one Gram matrix serves every
-    /// rank.
+    /// True if the leading r features are the features of the map of rank r, so that a single Gram
+    /// matrix suffices for all ranks.
     pub nested: bool,
     /// True if the map supports sparse rows.
     pub supports_sparse: bool,
@@ -91,8 +91,8 @@ impl fmt::Display for MapSpec {
     }
 }
 
-/// Maximum number of features of a map: a tile of them is a gigabyte, and products of counts in a
-/// plan do not overflow.
+/// Maximum number of features of a map. A tile of rows with this many features takes a gigabyte,
+/// and products of counts in a memory plan do not overflow.
 pub const MAX_FEATURES: usize = 1 << 20;
 
 /// Sizes that determine the shape of a map.
@@ -103,8 +103,8 @@ pub struct MapRequest {
     pub d: usize,
     /// Number of features requested.
     pub rank: usize,
-    /// Number of candidate rows for landmarks, which bounds the number of landmarks and of features
-    /// in their span.
+    /// Number of candidate rows for landmarks. It bounds the number of landmarks, and the number of
+    /// features in the span of landmarks.
     pub rows: usize,
     /// Size of an element, in bytes.
     pub element_bytes: usize,

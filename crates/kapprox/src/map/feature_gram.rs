@@ -6,7 +6,8 @@ use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
 use kpass::checkpoint::{Arrays, Persist, Stored};
 use kpass::{Fold, Merge, RowBlock, Workers};
 
-/// A fold that sums ΦᵀΦ. Costs 2np² flops; stores p² numbers per lane, and bp for tiles of b rows.
+/// A fold that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores p² numbers,
+/// and bp numbers for a tile of b rows.
 pub(crate) struct GramFold<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
     pub(crate) tile: usize,

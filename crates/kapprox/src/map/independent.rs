@@ -1,4 +1,5 @@
-//! The landmarks that are independent in f64, and the factor of their kernel matrix.
+//! Landmarks whose kernel sections are linearly independent in f64 arithmetic, and the Cholesky
+//! factor of their kernel matrix.
 
 use super::factor::{Factor, MAX_AMPLIFICATION, PIVOT_FLOOR, amplification, factor, factor_in_place};
 use crate::{Error, Real, Result, kernel::AnyKernel, landmark_set::LandmarkSet};
@@ -6,18 +7,19 @@ use faer::{Mat, MatMut, MatRef};
 use kpass::Workers;
 use std::sync::Arc;
 
-/// Thresholds of the residual, as fractions of k(z, z), that reorder landmarks if their original
-/// order is not sound.
+/// Thresholds of the residual of a landmark z, as fractions of k(z, z). They define a new order of
+/// the landmarks if a feature exceeds [`MAX_AMPLIFICATION`] in the original order.
 ///
-/// The landmarks whose residual under the earlier landmarks exceeds the first fraction come first,
-/// in their original order. Then come the landmarks that exceed the second fraction, and so on to
-/// [`PIVOT_FLOOR`]. This is pivoting with a threshold of 1/100: coefficients stay small because no
-/// landmark has a much larger residual than the landmarks before it, and the order is kept as far
-/// as possible. Levels of 1/1,000 amplify ten times as much, and levels of 1/10,000 a hundred
-/// times.
+/// First come, in their original order, the landmarks whose residual under the landmarks before
+/// them exceeds the first fraction. Then come the landmarks whose residual exceeds the second
+/// fraction, and so on down to [`PIVOT_FLOOR`]. This is pivoting with a threshold of 1/100.
+/// Coefficients stay small because no landmark has a residual that is much larger than the
+/// residuals of the landmarks before it, and the original order is kept as far as possible. If
+/// successive thresholds had the ratio 1/1,000, the amplification would be ten times as large; with
+/// 1/10,000, a hundred times.
 const PIVOT_LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 
-/// Landmarks and L, with `L Lᵀ` their kernel matrix.
+/// Landmarks, and the lower triangular L for which `L Lᵀ` is their kernel matrix.
 pub(super) struct IndependentLandmarks<T> {
     pub(super) landmarks: LandmarkSet<T>,
     /// L, r x r.
@@ -26,10 +28,12 @@ pub(super) struct IndependentLandmarks<T> {
 }
 
 impl<T: Real> IndependentLandmarks<T> {
-    /// Returns the independent landmarks, in their order if no feature then exceeds
-    /// [`MAX_AMPLIFICATION`], and otherwise by [`PIVOT_LEVELS`].
+    /// Returns the independent landmarks. If no feature exceeds [`MAX_AMPLIFICATION`] in the
+    /// original order, the landmarks keep this order; otherwise they are ordered by
+    /// [`PIVOT_LEVELS`].
     ///
-    /// Cost m²d + 2m³/3 flops in their order, otherwise m²d + m²r for each level.
+    /// Costs m²d + 2m³/3 flops for m landmarks if they keep their order; otherwise m²d + m²r flops
+    /// for each level, where r is the number of independent landmarks.
     pub(super) fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let ordered = Self::in_order(kernel_matrix(kernel, &landmarks)?, &landmarks, workers)?;
         if ordered.sound_count(MAX_AMPLIFICATION) == ordered.amplification.len() {
@@ -39,8 +43,8 @@ impl<T: Real> IndependentLandmarks<T> {
         Self::by_levels(kernel, landmarks, MAX_AMPLIFICATION, workers)
     }
 
-    /// Orders the landmarks by [`PIVOT_LEVELS`] and cuts them off at the first whose feature
-    /// amplifies rounding by more than `max_amplification`.
+    /// Orders the landmarks by [`PIVOT_LEVELS`]. Drops the first landmark whose feature amplifies
+    /// rounding by more than `max_amplification`, and all later landmarks.
     pub(super) fn by_levels(
         kernel: &Arc<dyn AnyKernel>,
         mut landmarks: LandmarkSet<T>,
@@ -86,7 +90,7 @@ pub(crate) fn widen<T: Real>(numbers: &[T]) -> Vec<f64> {
     numbers.iter().map(|value| value.to_f64()).collect()
 }
 
-/// Computes K_SS in f64, full.
+/// Computes the kernel matrix K_SS of the landmarks in f64, with both triangles.
 pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let mut k = Mat::zeros(landmarks.len(), landmarks.len());
     fill_kernel_matrix(kernel, landmarks, k.as_mut())?;
@@ -147,7 +151,7 @@ mod tests {
         assert!(!independent.landmarks.rows.is_sorted());
         let k = kernel_matrix(&kernel, &independent.landmarks).unwrap();
         assert!((&independent.lower * independent.lower.transpose() - k).norm_max() < 1e-14);
-        // and they span every point up to rounding
+        // the landmarks span every point up to rounding
         assert!(
             independent.landmarks.len() > ordered.sound_count(MAX_AMPLIFICATION),
             "{} {}",

@@ -9,11 +9,12 @@ use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
 use std::sync::Arc;
 
-/// Columns of the kernel matrix as features, from which a function Σ_j α_j k(x, z_j) is computed.
+/// A map whose features are columns of the kernel matrix. A function Σ_j α_j k(x, z_j) is computed
+/// from them.
 ///
 /// phi(x)·phi(x') does not approximate the kernel; learning uses [`super::NystromMap`], which
-/// orthogonalises these columns. Costs 2nmd flops for n rows. Stores the landmarks twice: unchanged
-/// for blocks, and prepared for a few rows.
+/// orthogonalises these columns. Costs 2nmd flops for n rows of d inputs and m points. Stores the
+/// points twice: unchanged for blocks, and prepared for a few rows at a time.
 #[derive(Debug)]
 pub struct KernelSections<T: Real> {
     kernel: FixedKernel<T>,

@@ -1,4 +1,4 @@
-//! Feature maps: rows in, features out.
+//! Feature maps, which compute features from rows.
 
 #[doc(hidden)]
 pub mod additive;
@@ -44,7 +44,7 @@ use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Workers};
 use std::fmt::Debug;
 
-/// Returns the parallelism that faer may use inside [`Workers::install`].
+/// Returns the value of faer's parallelism parameter for calls inside [`Workers::install`].
 #[doc(hidden)]
 pub fn par(workers: &Workers) -> Par {
     match workers.threads() {
@@ -56,7 +56,7 @@ pub fn par(workers: &Workers) -> Par {
 /// Returns a column of a column-major block as a slice.
 ///
 /// # Panics
-/// If the column is not contiguous: sums over it would be wrong or missing.
+/// If the column is not contiguous, because sums over its slice would then be wrong.
 #[doc(hidden)]
 #[inline(always)]
 pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
@@ -73,22 +73,23 @@ pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
     column.try_as_col_major_mut().expect("blocks are column-major").as_slice_mut()
 }
 
-/// A feature map with `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends only on row i of the
-/// input.
+/// A feature map phi with `phi(x)·phi(x') ≈ k(x, x')`. Row i of the output depends only on row i of
+/// the input.
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Returns the number of inputs d and of features p.
     fn dims(&self) -> (usize, usize);
-    /// Returns the number of columns for a map of sparse rows in the layout of [`kpass::sparse`],
-    /// whatever the maximum number of entries per row; `None` for a map of dense rows.
+    /// Returns the number of columns if the map is for sparse rows in the layout of
+    /// [`kpass::sparse`], for any maximum number of entries per row; `None` if the map is for dense
+    /// rows.
     fn sparse_columns(&self) -> Option<usize> {
         None
     }
     /// Computes the features `out` (b x p, column-major) of `x` (b x d, row-major). Distributes
     /// strips of rows to the workers.
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers);
-    /// Computes `out[i] = k(x_i, x_i)` of the approximated kernel, for the certificate. Returns
-    /// `None` if the map is not a projection (random features), because a trace error would then
-    /// say nothing.
+    /// Computes `out[i] = k(x_i, x_i)`, with the kernel that the map approximates, for the
+    /// certificate. Returns `None` if the map is not a projection (random features), because the
+    /// trace error has no meaning for it.
     fn kernel_diag(&self, _x: MatRef<'_, T>, _out: &mut [f64]) -> Option<()> {
         None
     }
@@ -101,15 +102,16 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn few_rows(&self) -> Option<FewRows<'_, T>> {
         None
     }
-    /// Returns the functions wᵀphi(x) in the form with the fewest operations; `weights` (r x t)
-    /// belong to the leading r features.
+    /// Returns t functions wᵀphi(x) in the form with the fewest operations. Each column of
+    /// `weights` (r x t) is a w, for the leading r features.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
         Expansion::Features { coefficients: weights.to_owned() }
     }
-    /// Makes the features more accurate after they were found to exceed the kernel.
+    /// Makes the features more accurate. Call it if ‖phi(x)‖² exceeds k(x, x).
     ///
-    /// Computes them in f64 from now on and narrows the result. If they are in f64 already, drops
-    /// the features that are mostly rounding. Returns false if nothing changes.
+    /// From now on, the map computes the features in f64 and rounds the results to `T`. If it
+    /// computes them in f64 already, it drops the features that are mostly rounding errors. Returns
+    /// false if nothing changes.
     fn raise_precision(&mut self) -> bool {
         false
     }
@@ -118,25 +120,26 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn truncate(&mut self, _r: usize) -> bool {
         false
     }
-    /// Returns the bytes of the map, and the scratch bytes per row of a tile in addition to its
-    /// output.
+    /// Returns the bytes of the map, and the scratch bytes for each row of a tile in addition to
+    /// the output.
     fn footprint(&self) -> Footprint;
 }
 
 /// t functions wᵀphi(x), in the form that is cheapest to evaluate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expansion<T> {
-    /// f(x) = Σ_j α_j k(x, z_j): features in the span of landmarks need only the kernel values, not
-    /// the factor.
+    /// f(x) = Σ_j α_j k(x, z_j), for features in the span of landmarks. It needs only kernel values
+    /// and no triangular solve.
     Landmarks {
         /// Landmarks z, m x d.
         landmarks: LandmarkSet<T>,
         /// α, m x t.
         coefficients: Mat<f64>,
-        /// True if kernel values in `T` are too coarse for coefficients that cancel.
+        /// True if kernel values in `T` are not accurate enough, because the terms of the sum
+        /// cancel.
         needs_f64: bool,
     },
-    /// f(x) = wᵀphi(x): features built without rows, which the map's options can rebuild.
+    /// f(x) = wᵀphi(x), for a map built without rows, which can be rebuilt from its options.
     Features {
         /// w, r x t.
         coefficients: Mat<f64>,

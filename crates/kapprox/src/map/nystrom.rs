@@ -1,15 +1,16 @@
-//! The Nyström map in Cholesky coordinates: `phi(x) = L⁻¹ k_S(x)`, with `L Lᵀ = K_SS`.
+//! The Nyström map in Cholesky coordinates: `phi(x) = L⁻¹ k_S(x)`, where k_S(x) are the kernel
+//! values of x with the landmarks S, and `L Lᵀ = K_SS` is the kernel matrix of the landmarks.
 //!
 //! `phi(x)·phi(z) = k_S(x)ᵀ K_SS⁻¹ k_S(z)` is the orthogonal projection of the kernel onto the span
-//! of the landmarks, so K̂ ≼ K. The certificate sums `k(x,x) − ‖phi(x)‖²`, the squared distance of
-//! x from the span.
+//! of the landmarks, so K̂ ≼ K. The certificate sums `k(x,x) − ‖phi(x)‖²` over all rows x: it is
+//! the squared distance, in feature space, of x from this span.
 //!
-//! The coordinates are **nested**: column j depends on the first j landmarks only, so the leading r
-//! columns are the rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not nested and costs
-//! twice as much.)
+//! The coordinates are **nested**: feature j depends on the first j landmarks only, so the leading
+//! r features are the features of the rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not
+//! nested and costs twice as much.)
 //!
-//! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine,
-//! Scheinberg, JMLR 2, 2001.
+//! References: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky factorisation of
+//! Fine, Scheinberg, JMLR 2, 2001.
 
 use super::factor::{MAX_AMPLIFICATION, amplification};
 use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapResult, MapShape};
@@ -35,7 +36,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     passes: 0,
     shape: |_, request| {
         let footprint = Footprint { fixed: bytes(request.rank, request.d, request.element_bytes), per_row: 0 };
-        // the kernel matrix, and the landmarks copied and in f64
+        // the kernel matrix, a copy of the landmarks, and the landmarks in f64
         let build_bytes = request.rank * (8 * request.rank + request.d * (2 * request.element_bytes + 8));
         MapShape { p: request.rank, landmarks: Some(request.rank), footprint, build_bytes }
     },
@@ -51,44 +52,50 @@ fn bytes(m: usize, d: usize, element: usize) -> usize {
     m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + LowerFactor::<f64>::bytes(m)
 }
 
-/// Number of rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about
-/// the size of a second-level cache. 288 is a multiple of all panel heights (48 and 24 rows with
-/// AVX-512, 16 and 8 with AVX2).
+/// Number of rows that one thread maps at a time. A strip of 288 rows with 2,000 features in f32 is
+/// about the size of a second-level cache. 288 is a multiple of all panel heights (48 and 24 rows
+/// with AVX-512, 16 and 8 with AVX2).
 pub const STRIP_ROWS: usize = 288;
 
-/// Largest noise of a map computed in `T`, as a fraction of the trace.
+/// Largest noise of a map whose features are computed in `T`: the change of the residuals of all
+/// rows that rounding causes, as a fraction of the trace.
 ///
-/// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on
-/// `tests/certificate.rs` at noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Above it the map
-/// is computed in f64 and narrowed at the end.
+/// If a map is computed in f32 and in f64, the two trace errors differ by 6 to 10 times its noise
+/// (measured on `tests/certificate.rs` at noises from 5e-8 to 3e-4). At this limit they differ by
+/// 3e-6. Above it, the features are computed in f64, and the results are rounded to `T`.
 const MAX_NOISE: f64 = 3e-7;
 
-/// Largest first-order change of features computed in `T`, relative to the features: half of the
-/// amount by which they may exceed the kernel.
+/// Largest relative first-order change of the features by rounding in `T`. It is half of the
+/// relative amount by which ‖phi(x)‖² may exceed k(x, x).
 ///
-/// In pivot order the change is 1e-7 to 5e-7 whatever the rank, because large coefficients belong
-/// to small features. In other orders of smooth kernels it is up to 1e-5 (measured on normal rows
-/// in 1 to 5 dimensions at a noise just below its limit).
+/// If the landmarks are in pivot order, the change is 1e-7 to 5e-7 at every rank, because large
+/// coefficients belong to small features. In other orders, and with smooth kernels, it is up to
+/// 1e-5 (measured on normal rows in 1 to 5 dimensions, at a noise just below [`MAX_NOISE`]).
 const MAX_DRIFT: f64 = 5e-7;
 
-/// Largest number of features that are computed in f64 if any row may change by more than
-/// [`MAX_DRIFT`]; for this few features, f64 costs little.
+/// If a map has at most this many features, the change by rounding is bounded for every possible
+/// row, and the features are computed in f64 if it may exceed [`MAX_DRIFT`]. For so few features,
+/// f64 costs little.
 ///
-/// Two landmarks in nearly the same direction span a plane: the second feature is small at both and
-/// amplifies rounding, but it is large at rows in other directions. Among many landmarks, some are
-/// in these directions, so that the change at the landmarks shows the amplification.
+/// Suppose that two landmarks have nearly the same direction in feature space. The second feature
+/// is then small at both landmarks and amplifies rounding, but it is large at rows in other
+/// directions of the plane that the landmarks span. The change at the landmarks does not reveal
+/// this. If there are many landmarks, some lie in these other directions, and the change at the
+/// landmarks reveals the amplification.
 const FEW_FEATURES: usize = 32;
 
-/// Largest amplification of landmarks after their features were found to exceed the kernel: kernel
-/// values with errors of a hundred roundings then change features by 1e-8.
+/// Largest amplification of the features that are kept if ‖phi(x)‖² exceeds k(x, x) although the
+/// features are computed in f64. With this limit, kernel values with errors of a hundred machine
+/// epsilons change features by 1e-8.
 const REDUCED_AMPLIFICATION: f64 = 1e-4 * MAX_AMPLIFICATION;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
-/// Stores m·d numbers and the m x m factor in f64, and its triangle once more in the arithmetic of
-/// the features. Mapping n rows costs 2nmd flops for the kernel blocks and nm² for the triangular
-/// solve. Nearly dependent landmarks amplify the rounding of `T`; blocks and solve then run in f64,
-/// which takes about 1.5 times as long in a whole fit.
+/// Stores the landmarks (m·d numbers), the m x m factor in f64, and the triangle of the factor once
+/// more in the type in which the features are computed. Mapping n rows costs 2nmd flops for the
+/// kernel blocks and nm² flops for the triangular solve. If nearly dependent landmarks amplify the
+/// rounding of `T` too much, kernel blocks and solve are computed in f64, and a whole fit takes
+/// about 1.5 times as long.
 #[derive(Debug)]
 pub struct NystromMap<T: Real> {
     kernel: Arc<dyn AnyKernel>,
@@ -98,8 +105,8 @@ pub struct NystromMap<T: Real> {
     arithmetic: Arithmetic<T, LowerFactor<T>, LowerFactor<f64>>,
 }
 
-/// The arithmetic of kernel blocks and features, with the matrix that turns kernel values into
-/// features.
+/// The number type in which kernel blocks and features are computed, and, in this type, the matrix
+/// that turns kernel values into features.
 #[derive(Debug)]
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
@@ -120,7 +127,7 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
         Self::Wide(points, matrix, fixed)
     }
 
-    /// Returns true if features are computed in a `T` narrower than f64.
+    /// Returns true if features are computed in `T` and `T` is narrower than f64.
     pub(super) fn is_narrow(&self) -> bool {
         size_of::<T>() < size_of::<f64>() && !self.is_in_f64()
     }
@@ -141,11 +148,12 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
 impl<T: Real> NystromMap<T> {
     /// Factors the landmarks' kernel matrix in f64 and drops dependent landmarks.
     ///
-    /// The landmarks keep their order if it is sound. Otherwise there are more landmarks than f64
-    /// distinguishes, and the landmarks with the largest residuals come first: the leading r
-    /// features are then the map of r good landmarks.
+    /// The landmarks keep their order if no feature amplifies rounding too much. Otherwise there
+    /// are more landmarks than f64 can distinguish, and the landmarks with the largest residuals
+    /// come first, so that the leading r features are the map of r good landmarks.
     ///
-    /// Cost m²d + 2m³/3 flops; in the second case five times m²(d + r) more for a map of rank r.
+    /// Costs m²d + 2m³/3 flops for m landmarks. If their order changes, it costs 5m²(d + r) flops
+    /// in addition, for a map of rank r.
     ///
     /// # Errors
     /// [`Error::NoLandmarks`] if no landmark is left, [`Error::NotFinite`] if the kernel overflows.
@@ -184,8 +192,8 @@ impl<T: Real> NystromMap<T> {
 
     /// Drops the landmarks whose features are mostly rounding; returns false if there are none.
     ///
-    /// Kernel values have errors of many roundings even in f64 if the distances cancel, for points
-    /// far from the origin relative to their length scale.
+    /// Even in f64, kernel values have errors of many machine epsilons if the terms of a distance
+    /// cancel, as for points that are many length scales away from the origin.
     fn drop_noisy_landmarks(&mut self) -> bool {
         let independent = IndependentLandmarks::by_levels(
             &self.kernel,
@@ -225,16 +233,16 @@ impl<T: Real> NystromMap<T> {
         self.lower.nrows()
     }
 
-    /// Returns the dual coefficients `L⁻ᵀ w` of weights on the leading `w.nrows()` coordinates, in
-    /// f64.
+    /// Returns in f64 the dual coefficients `L⁻ᵀ w`, where w are `weights` on the leading
+    /// `weights.nrows()` coordinates.
     ///
-    /// They give the same function of `k_S(x)`, so prediction needs the kernel block but no
-    /// triangular solve.
+    /// They define the same function, because wᵀ`phi(x)` = (`L⁻ᵀ w`)ᵀ `k_S(x)`. Prediction
+    /// therefore needs the kernel block but no triangular solve.
     pub fn dual(&self, weights: MatRef<'_, f64>) -> Mat<f64> {
         let r = weights.nrows();
         let mut dual = weights.to_owned();
-        // sequential: for a single right-hand side the bits of faer's parallel solve depend on the
-        // threads
+        // sequential, because for a single right-hand side the bits of faer's parallel solve depend
+        // on the number of threads
         solve_upper_triangular_in_place(self.lower.submatrix(0, 0, r, r).transpose(), dual.as_mut(), Par::Seq);
         dual
     }
@@ -252,13 +260,14 @@ fn precision_suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> boo
     precision_suffices_for::<T>(&squares, amplified)
 }
 
-/// Returns whether kernel values and features in `T` are accurate enough for features with these
-/// `squares`, summed over some rows.
+/// Returns whether kernel values and features can be computed in `T`. `squares` are the squares of
+/// each feature, summed over some rows, and `amplified` are the amplifications of the features.
 ///
-/// A kernel value with relative error ε changes feature j by ε √(a_j k_ii), where a_j is its
-/// amplification. The residuals of all rows therefore change by the fraction ε² Σ_j a_j of the
-/// trace, which is at most [`MAX_NOISE`]. To first order, they also change by 2ε times the root of
-/// the mean of a_j weighted with the squares, which is at most twice [`MAX_DRIFT`].
+/// Let ε be the relative error of kernel values and a_j the amplification of feature j. The errors
+/// change feature j of row i by ε √(a_j k_ii). The residuals of all rows therefore change by the
+/// fraction ε² Σ_j a_j of the trace, which must be at most [`MAX_NOISE`]. To first order, they also
+/// change by 2ε √ā, where ā is the mean of the a_j weighted with `squares`; this change must be at
+/// most twice [`MAX_DRIFT`].
 pub(super) fn precision_suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
     let sum: f64 = squares.iter().zip(amplified).map(|(square, a)| square * a).sum();
@@ -322,8 +331,8 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 }
 
-/// Calls a function with a matrix of the `pool`, whose contents are unspecified. Because matrices
-/// are reused, the system does not clear new pages for every strip.
+/// Calls a function with a matrix of the `pool`; the contents of the matrix are unspecified.
+/// Matrices are reused, so that the operating system does not clear new pages for every strip.
 pub(super) fn with_matrix<E: Real>(
     pool: &Pool<Mat<E>>,
     (rows, columns): (usize, usize),
@@ -337,7 +346,7 @@ pub(super) fn with_matrix<E: Real>(
     });
 }
 
-/// Computes the features of a strip in f64 and narrows them at the end.
+/// Computes the features of a strip in f64, and rounds the results to `T`.
 pub(super) fn compute_in_f64<T: Real>(
     x: MatRef<'_, T>,
     out: MatMut<'_, T>,

@@ -1,13 +1,15 @@
-//! Nyström maps that project onto a part of the landmarks' span: `phi(x) = Wᵀ k_S(x)`.
+//! Nyström maps that project onto a subspace of the landmarks' span: `phi(x) = Wᵀ k_S(x)`, where
+//! k_S(x) are the kernel values of x with the m landmarks S, and W is m x r.
 //!
-//! Any m x r matrix Q spans r functions Σ_i q_i k(z_i, ·). Projecting on them gives
+//! Each column q of an m x r matrix Q defines a function Σ_i q_i k(z_i, ·), where z_i are the
+//! landmarks. Projecting onto the span of these r functions gives
 //!
 //! ```text
 //! phi(x) = C⁻ᵀ Qᵀ k_S(x)   with   Qᵀ K_SS Q = Cᵀ C,   so W = Q C⁻¹
 //! ```
 //!
-//! and K̂ ≼ K for every Q, so the certificate holds. The variants in the literature differ only in
-//! Q.
+//! K̂ ≼ K holds for every Q, so the certificate holds. The variants in the literature differ only
+//! in Q.
 //!
 //! | constructor | Q | source |
 //! |---|---|---|
@@ -31,11 +33,12 @@ use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
-/// Smallest eigenvalue of a direction, as a fraction of the largest eigenvalue. Directions with
-/// smaller eigenvalues are noise and are dropped.
+/// Smallest eigenvalue of a direction that is kept, as a fraction of the largest eigenvalue.
+/// Directions with smaller eigenvalues are noise and are dropped.
 ///
-/// An eigenvalue of an m x m matrix in f64 is accurate to about m ε‖K‖; a thousand times ε suffices
-/// for a few hundred landmarks and costs only directions that matter at 1e-13 of the largest.
+/// The error of an eigenvalue of an m x m matrix K in f64 is about m ε‖K‖, where ε is the machine
+/// epsilon. The fraction 1,000 ε is enough for a few hundred landmarks. It drops only directions
+/// whose eigenvalues are about 1e-13 of the largest eigenvalue.
 const MIN_EIGENVALUE: f64 = 1e3 * f64::EPSILON;
 
 const OVERSAMPLING: KernelParameter = KernelParameter::number(
@@ -123,25 +126,25 @@ pub(super) fn truncated_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult
 
 /// A Nyström map in the coordinates of r directions in the span of m landmarks.
 ///
-/// Stores m(d + r) numbers, and W in f64 in addition; mapping n rows costs 2nmd + 2nmr flops.
-/// Nested in the directions, not in the landmarks: the leading columns are the map of fewer
-/// directions. Directions of small eigenvalues amplify the rounding of `T`; blocks and product then
-/// run in f64, as in [`NystromMap`].
+/// Stores m(d + r) numbers, and W in f64 in addition. Mapping n rows costs 2nmd + 2nmr flops. The
+/// map is nested in the directions, not in the landmarks: its leading features are the features of
+/// the map with fewer directions. If directions of small eigenvalues amplify the rounding of `T`
+/// too much, kernel blocks and their product with W are computed in f64, as in [`NystromMap`].
 #[derive(Debug)]
 pub struct Projected<T: Real> {
     kernel: Arc<dyn AnyKernel>,
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// Arithmetic, with W narrowed to `T`.
+    /// Arithmetic of the features, with W rounded to `T`.
     arithmetic: Arithmetic<T, Mat<T>, ()>,
-    /// Eigenvalues of K_SS along the directions, if these are eigenvectors.
+    /// Eigenvalues of K_SS for the directions, if the directions are eigenvectors.
     eigenvalues: Vec<f64>,
 }
 
 impl<T: Real> Projected<T> {
-    /// Returns the map with weights W, which must satisfy K̂ ≼ K; the eigenvalues are the squares
-    /// of its features, summed over some rows.
+    /// Returns the map with weights W. The weights must satisfy K̂ ≼ K, and `eigenvalues` must be
+    /// the squares of the features, summed over some rows.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
         let native = size_of::<T>() == size_of::<f64>() || precision_suffices_for::<T>(&eigenvalues, &amplified);
@@ -153,16 +156,17 @@ impl<T: Real> Projected<T> {
         Self { kernel: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
-    /// Projects on the `r` leading eigenvectors of K_SS = U Λ Uᵀ: `y = Λ^(−1/2) Uᵀ k_S(x)`, the
-    /// nonlinear projection.
+    /// Projects onto the `r` leading eigenvectors of K_SS = U Λ Uᵀ: the features are `y = Λ^(−1/2)
+    /// Uᵀ k_S(x)`, with the leading columns of U and their eigenvalues Λ. This is the nonlinear
+    /// projection trick.
     ///
-    /// The map has fewer directions if some eigenvalues are noise. The largest entry of each
-    /// eigenvector is positive.
+    /// If some of the eigenvalues are noise, the map has fewer than `r` directions. The sign of
+    /// each eigenvector is chosen so that its entry of largest magnitude is positive.
     ///
-    /// If all rows are landmarks, the features of the rows are the columns of Λ^(1/2)Uᵀ, exact
-    /// coordinates of the rows in feature space, and √(k(x,x) − yᵀy) is the coordinate of a new row
-    /// outside their span (Kwak, "Nonlinear projection trick in kernel methods", IEEE TNNLS 24,
-    /// 2013). Cost 9m³ flops.
+    /// If all rows are landmarks and r = m, the features of the rows are the columns of Λ^(1/2)Uᵀ,
+    /// which are exact coordinates of the rows in feature space. The distance of a new row x from
+    /// their span is √(k(x,x) − yᵀy) (Kwak, "Nonlinear projection trick in kernel methods", IEEE
+    /// TNNLS 24, 2013). Costs 9m³ flops.
     ///
     /// # Errors
     /// [`Error::NoLandmarks`] if the kernel is zero at every landmark, [`Error::NotFinite`] if a
@@ -174,8 +178,9 @@ impl<T: Real> Projected<T> {
         Ok(Self::new(kernel, landmarks, weights, values))
     }
 
-    /// Computes the eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of
-    /// r + 10 columns, two power steps, the eigenvectors of the small matrix. Cost 6m²r flops.
+    /// Computes the same features as [`Projected::eigen`], but from a randomised decomposition of
+    /// K_SS. Its steps are a Gaussian sketch with r + 10 columns, two power iterations, and the
+    /// eigenvectors of K_SS projected onto the sketched space. Costs 6m²r flops.
     ///
     /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010;
     /// Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 53, 2011.
@@ -206,10 +211,10 @@ impl<T: Real> Projected<T> {
         Self::project_onto(kernel, landmarks, k_mm.as_ref(), basis, r)
     }
 
-    /// Approximates the eigenvectors of K_SS from every `ratio`-th landmark by Nyström's formula:
-    /// the doubly approximated map.
+    /// Approximates the eigenvectors of K_SS by Nyström's formula, from the kernel matrix of every
+    /// `ratio`-th landmark. This is the double Nyström method.
     ///
-    /// Costs m²s + s³ flops for s = m/ratio, instead of m³.
+    /// Costs m²s + s³ flops for s = m/`ratio` landmarks, instead of m³.
     ///
     /// Reference: Lim, Kim, Park, Jung, "Double Nyström method", ICML 2015.
     ///
@@ -221,17 +226,18 @@ impl<T: Real> Projected<T> {
         let s = inner.len();
         let k_ss = Mat::from_fn(s, s, |i, j| k_mm[(inner[i], inner[j])]);
         let (values, vectors) = eigen(k_ss.as_ref(), r)?;
-        // U ≈ K_m,s U_s Λ_s⁻¹; the projection then orthogonalises the extension
+        // U ≈ K_ms U_s Λ_s⁻¹, where K_ss = U_s Λ_s U_sᵀ; the projection then orthogonalises these
+        // columns
         let extension = Mat::from_fn(s, values.len(), |i, j| vectors[(i, j)] / values[j]);
         let columns = Mat::from_fn(k_mm.nrows(), s, |i, j| k_mm[(i, inner[j])]);
         Self::project_onto(kernel, landmarks, k_mm.as_ref(), product(columns.as_ref(), extension.as_ref()), r)
     }
 
-    /// Returns the best rank-`r` approximation of K̂ itself, from the leading eigenvectors of ΦᵀΦ
-    /// over all rows.
+    /// Returns the best rank-`r` approximation of the matrix K̂ of `map`. It is computed from the
+    /// leading eigenvectors of ΦᵀΦ, where Φ contains the features of all rows.
     ///
-    /// Truncating K_SS instead would consider the landmarks alone. One pass and nm² + 9m³ flops; m²
-    /// numbers.
+    /// Truncating K_SS instead of K̂ would consider only the landmarks. Makes one pass, costs nm² +
+    /// 9m³ flops, and stores m² numbers.
     ///
     /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel
     /// machines", AAAI 2018.
@@ -242,13 +248,14 @@ impl<T: Real> Projected<T> {
         let fold = GramFold { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
         let (values, directions) = eigen(inner.as_ref(), r)?;
-        // phi = L⁻¹ k_S, so W = L⁻ᵀ V
+        // the features of `map` are L⁻¹ k_S; in the directions V they are Vᵀ L⁻¹ k_S, so W = L⁻ᵀ V
         let weights = map.dual(directions.as_ref());
         let truncated = Self::new(kernel, map.landmarks().clone(), weights, values);
         Ok(Self { eigenvalues: Vec::new(), ..truncated })
     }
 
-    /// Projects on the span of Q (m x any), in the coordinates of its `r` leading eigenvectors.
+    /// Projects onto the functions that the columns of Q define (m x any number). The features are
+    /// the coordinates along the `r` leading eigenvectors of K_SS in the span of Q.
     fn project_onto(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,
@@ -256,7 +263,7 @@ impl<T: Real> Projected<T> {
         q: Mat<f64>,
         r: usize,
     ) -> Result<Self> {
-        // an orthonormal basis first, so that QᵀKQ has the scale of K
+        // Q is first orthonormalised, so that QᵀKQ has the scale of K
         let q = orthonormal_basis(q).0;
         let small = product(q.transpose(), product(k_mm, q.as_ref()).as_ref());
         let (values, vectors) = eigen(small.as_ref(), r)?;
@@ -274,19 +281,20 @@ impl<T: Real> Projected<T> {
         &self.landmarks
     }
 
-    /// Returns the eigenvalues λ of K_SS along the directions, descending; empty for
+    /// Returns the eigenvalues λ of K_SS for the directions, descending; the slice is empty for
     /// [`Projected::truncated`].
     ///
-    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel, and √(m/λ_j)
-    /// phi_j(x) the value of its eigenfunction at x, of mean square 1 over the landmarks (Williams,
-    /// Seeger 2000; Bengio et al., "Out-of-sample extensions", NIPS 2003).
+    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel. √(m/λ_j)
+    /// phi_j(x) estimates the value at x of the j-th eigenfunction, whose mean square over the
+    /// landmarks is 1 (Williams, Seeger 2000; Bengio et al., "Out-of-sample extensions", NIPS
+    /// 2003).
     pub fn eigenvalues(&self) -> &[f64] {
         &self.eigenvalues
     }
 }
 
-/// Returns the factor by which each feature amplifies rounding, 3 Σ_i k_ii W_ij² for feature j. The
-/// three roundings are in the kernel values, in W and in the sums; see [`super::factor`].
+/// Returns the factor by which each feature amplifies rounding; see [`super::factor`]. For feature
+/// j it is 3 Σ_i k_ii W_ij², because kernel values, W and the sums are each rounded.
 fn amplification<T: Real>(
     kernel: &dyn KernelFunction<f64>,
     landmarks: &LandmarkSet<T>,
@@ -299,8 +307,8 @@ fn amplification<T: Real>(
     weights.col_iter().map(amplify).collect()
 }
 
-/// Returns the `r` leading eigenpairs above the noise floor, descending; the largest entry of each
-/// vector is positive.
+/// Returns the `r` leading eigenpairs above [`MIN_EIGENVALUE`], descending. The entry of largest
+/// magnitude of each vector is positive.
 fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (eigenvalues, vectors) = symmetric_eigen(matrix)?;
     let m = eigenvalues.len();

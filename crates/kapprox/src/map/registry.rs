@@ -1,4 +1,4 @@
-//! All maps by name: the value of the parameter `map`, and the name in a model file.
+//! All maps by name. The name is the value of the parameter `map`, and is stored in model files.
 //!
 //! To add a map, write one file here with its `FAMILY` and add one line to `FAMILIES`.
 
@@ -34,7 +34,7 @@ const EXACT: MapFamily = MapFamily {
     nested: false,
     supports_sparse: true,
     passes: 0,
-    // the preconditioner is a Nyström map
+    // the solver's preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,
     constructor: MapConstructorPair(MapConstructor::Exact, MapConstructor::Exact),
 };
@@ -50,8 +50,8 @@ pub fn by_name(name: &str) -> Option<&'static MapFamily> {
     FAMILIES.by_name(name)
 }
 
-/// Registers a map of another crate by its name, in this process and from now on. Fits and curves
-/// then accept the map, and models with the map can be saved and loaded.
+/// Registers a map of another crate by its name, for the rest of the process. Fits and curves then
+/// accept the map, and models with the map can be saved and loaded.
 ///
 /// A model file holds the name and parameters of the map and no code: register the map before
 /// loading the model.
@@ -122,7 +122,7 @@ impl MapSpec {
     pub fn shape(&self, request: MapRequest) -> Result<MapShape> {
         let rows = request.rows.max(1);
         let max_rank = if self.is_without_rows() { usize::MAX } else { rows };
-        // above the maximum the exact value does not matter, but its square must not overflow
+        // a rank above the maximum is rejected below, but its square must not overflow before
         let rank = request.rank.min(max_rank).min(2 * MAX_FEATURES);
         let shape = (self.family().shape)(self, MapRequest { rank, rows, ..request });
         match shape.p > MAX_FEATURES {
@@ -142,7 +142,7 @@ impl MapSpec {
         matches!(self.constructor::<f64>(), MapConstructor::WithoutRows(_))
     }
 
-    /// Returns true for the exact kernel, without a map.
+    /// Returns true if the solver uses the exact kernel, without a map.
     pub fn is_exact(&self) -> bool {
         matches!(self.constructor::<f64>(), MapConstructor::Exact)
     }

@@ -1,9 +1,10 @@
 //! TensorSketch: random features of polynomial kernels.
 //!
-//! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ = (√γ x, √c₀). A count
-//! sketch of a tensor power is the circular convolution of count sketches of x̃, which is a product
-//! after Fourier transforms: p log p instead of d^q numbers. The features are an unbiased estimate
-//! but not a projection, so they have no certificate.
+//! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ and z̃, where x̃ = (√γ x,
+//! √c₀). A count sketch of length p of a tensor power is the circular convolution of q count
+//! sketches of x̃, and Fourier transforms turn the convolution into a product. This takes q p log p
+//! operations, whereas the tensor power has (d + 1)^q numbers. The inner product of two sketches is
+//! an unbiased estimate of the kernel. The map is not a projection, so it has no certificate.
 //!
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD
 //! 2013.
@@ -27,7 +28,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     supports_sparse: true,
     passes: 0,
     shape: |_, request| {
-        // buckets and signs of the three factors of a cubic kernel; other degrees in proportion
+        // buckets and signs for the three factors of a cubic kernel; for other degrees they are
+        // proportional to the degree
         let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + table_bytes(request.rank);
         MapShape {
             p: request.rank,
@@ -67,10 +69,10 @@ pub(super) fn build<T: Real>(inputs: &RowFreeInputs<'_>) -> MapResult<T> {
     Ok(Box::new(TensorSketch { d: inputs.d, sparse_columns, ..sketch }))
 }
 
-/// Random features of (γ x·z + c₀)^degree.
+/// Random features of (γ x·z + c₀)^q, where q is the degree.
 ///
-/// Stores 2q(d + 1) numbers. A row costs q(d + p log p) flops, in f64; a sparse row costs q per
-/// entry instead of qd.
+/// Stores 2q(d + 1) numbers. A row of d inputs costs q(d + p log p) flops, in f64, for p features.
+/// For a sparse row, d is the number of its entries.
 #[derive(Clone)]
 pub struct TensorSketch {
     d: usize,
@@ -92,7 +94,7 @@ impl fmt::Debug for TensorSketch {
 }
 
 impl TensorSketch {
-    /// Returns a map to `p` features for rows of `d` values; γ and c₀ must not be negative, and the
+    /// Returns a map to `p` features for rows of `d` values. γ and c₀ must not be negative, and the
     /// degree must be at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
         let hash = |factor: u32| {
@@ -147,7 +149,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let scratch = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
-        // the transforms are not normalised: a round trip multiplies by p
+        // the transforms are not normalised: a transform followed by its inverse multiplies by p
         let norm = 1.0 / self.p as f64;
         workers.for_each(strips(x, out), |(x, mut out)| {
             let (zero, mut spare) = (Complex::<f64>::default(), Vec::new());

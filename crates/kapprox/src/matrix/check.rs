@@ -6,9 +6,9 @@ use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kpass::Workers;
 
 impl PartialCholesky {
-    /// Rejects a matrix if an entry of these columns of R = K − F Fᵀ violates R_ij² ≤ R_ii R_jj,
-    /// which holds for a positive semi-definite matrix. Allows errors of the fraction `slack` of
-    /// the largest entry of `diagonal`.
+    /// Rejects a matrix K if an entry of the given columns of R = K − F Fᵀ violates R_ij² ≤ R_ii
+    /// R_jj. If K is positive semi-definite, R is too, and no entry violates this. Allows errors of
+    /// `slack` times the largest entry of `diagonal`.
     pub(super) fn check_columns(
         &self,
         matrix: &dyn PsdMatrix,
@@ -18,7 +18,7 @@ impl PartialCholesky {
     ) -> Result<()> {
         let largest = diagonal.iter().copied().fold(0.0, f64::max);
         if largest == 0.0 {
-            // no pivot exists then, which the caller reports
+            // without a positive diagonal entry there is no pivot, which the caller reports
             return Ok(());
         }
         let relative_slack = matrix.rounding().sqrt();

@@ -4,10 +4,10 @@ use crate::{Error, Real, Result};
 use faer::{MatMut, MatRef};
 use std::{fmt::Debug, ops::Range};
 
-/// A symmetric positive semi-definite matrix, n x n, that computes its entries.
+/// A symmetric positive semi-definite matrix K, n x n, whose entries are computed on request.
 ///
-/// An error stops the computation and is returned to the caller, which is also the way to cancel
-/// it.
+/// An error of these functions stops the computation and is returned to the caller. Implementations
+/// can therefore return an error to cancel the computation.
 pub trait PsdMatrix: Sync {
     /// Returns the number of rows, n.
     fn size(&self) -> u64;
@@ -16,13 +16,14 @@ pub trait PsdMatrix: Sync {
     /// # Errors
     /// An error that prevents the computation of an entry.
     fn diagonal(&self, out: &mut [f64]) -> Result<()>;
-    /// Computes `out[(i, j)]` = K(i-th of `rows`, `columns[j]`). Several threads call it at once.
+    /// Computes `out[(i, j)]` = K(`rows.start` + i, `columns[j]`). Several threads may call it at
+    /// the same time.
     ///
     /// # Errors
     /// An error that prevents the computation of an entry.
     fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> Result<()>;
-    /// Returns the relative error of an entry. Residuals that this error explains count as
-    /// rounding.
+    /// Returns the relative error of an entry. If this error can explain a residual, the residual
+    /// counts as rounding error.
     fn rounding(&self) -> f64 {
         f64::EPSILON
     }
@@ -75,7 +76,7 @@ impl<T: Real> PsdMatrix for MatRef<'_, T> {
     fn block(&self, rows: Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> Result<()> {
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.clone().enumerate() {
-                // the matrix is symmetric: read columns as rows if rows are contiguous
+                // the matrix is symmetric, so a column is read as a row if rows are contiguous
                 let (a, b) = if self.row_stride() == 1 { (row, *column) } else { (*column, row) };
                 out[(i, j)] = self[(a as usize, b as usize)].to_f64();
             }

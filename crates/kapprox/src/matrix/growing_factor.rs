@@ -1,4 +1,4 @@
-//! A factor that grows by columns, for rows in memory.
+//! A factor F of K ≈ F Fᵀ whose columns are added one pivot after the other, for rows in memory.
 
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::STRIP_ROWS;
@@ -8,9 +8,10 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::*};
 use kpass::Workers;
 use std::ops::Range;
 
-/// F and the residual diagonal for rows in memory: residuals are updated instead of recomputed.
+/// F and the diagonal of K − F Fᵀ (the residuals), for rows in memory. Residuals are updated for
+/// each new column instead of recomputed.
 pub(crate) struct GrowingFactor {
-    /// n x (maximum number of pivots); the leading columns are F.
+    /// Matrix of n x (maximum number of pivots), whose leading columns are F.
     pub(crate) factor: Mat<f64>,
     pub(crate) residual: Vec<f64>,
 }
@@ -25,8 +26,10 @@ impl GrowingFactor {
         Mat::from_fn(positions.len(), s, |i, j| self.factor[(positions[i], j)])
     }
 
-    /// Adds t columns to s: (K_new − F L_newᵀ) L_new,new⁻ᵀ. `lower` holds the rows of L at the new
-    /// pivots, t x (s + t); `fill` computes K_new for a range of rows.
+    /// Adds t columns for new pivots to the s columns of F: (K_new − F Aᵀ) B⁻ᵀ. K_new (n x t)
+    /// contains the columns of K at the new pivots; `fill` computes it for a range of rows. `lower`
+    /// (t x (s + t)) contains the rows of L at the new pivots; A is its first s columns, and B its
+    /// last t columns.
     pub(crate) fn extend<E: Send>(
         &mut self,
         lower: MatRef<'_, f64>,

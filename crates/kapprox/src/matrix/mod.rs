@@ -1,22 +1,25 @@
-//! Matrices without vectors: approximates a positive semi-definite matrix from a few of its
-//! columns.
+//! Approximates a positive semi-definite matrix that is given by its entries, without points, from
+//! a few of its columns.
 //!
 //! ```text
 //! K ≈ F Fᵀ   with   F = K_nS L⁻ᵀ (n x r),   L Lᵀ = K_SS,   r_i = K_ii − ‖F_i‖²
 //! ```
 //!
-//! K is any [`PsdMatrix`]: a function of two row numbers, an array in memory or mapped from a file.
-//! No vectors are needed. F Fᵀ is the projection on the columns of the pivots S: it reproduces
-//! these columns exactly, and the residual K − F Fᵀ is positive semi-definite again. So the sum of
-//! its diagonal bounds every other norm of the error: [`PartialCholesky::trace_error`] is measured,
-//! not estimated.
+//! K (n x n) is any [`PsdMatrix`]: a function of two row numbers, or an array in memory or mapped
+//! from a file. S is the set of r rows chosen as pivots, K_nS contains the columns of K at the
+//! pivots, K_SS their kernel matrix, F_i is row i of F, and r_i is the residual of row i. F Fᵀ
+//! reproduces the columns at the pivots exactly, and the residual matrix K − F Fᵀ is positive
+//! semi-definite. Therefore the sum of its diagonal, Σ r_i, is at least its Frobenius norm and its
+//! spectral norm. [`PartialCholesky::trace_error`] is measured, not estimated.
 //!
-//! A residual diagonal of zeros implies a zero residual for a positive semi-definite matrix, but
-//! not for an indefinite matrix. Therefore a few columns are checked at the end.
+//! If K is positive semi-definite and the diagonal of the residual matrix is zero, the whole
+//! residual matrix is zero. For an indefinite K this is not true. Therefore a few columns of the
+//! residual matrix are checked at the end.
 //!
 //! *Cost* for r pivots of n rows: n(r + 9) entries of K, n r² flops, 8 n r bytes for F and 16 n
-//! bytes in addition. Each block of pivots also needs the entries between its candidates, a few per
-//! cent of n r if n is much larger than r. Results do not depend on the threads.
+//! bytes in addition. Each block of pivots also needs the entries of K between its candidates; if n
+//! is much larger than r, these are a few per cent of n r. Results do not depend on the number of
+//! threads.
 //!
 //! ```
 //! use kapprox::matrix::{self, FnEntries};
@@ -51,11 +54,12 @@ use kpass::Workers;
 use kpass::key::{Purpose, Stream};
 use std::collections::BTreeSet;
 
-/// A projection of a positive semi-definite matrix on some of its columns.
+/// An approximation F Fᵀ of a positive semi-definite matrix: its projection onto the span of some
+/// of its columns.
 #[derive(Clone, Debug)]
 pub struct PartialCholesky {
-    /// Pivot rows, in order: the first s pivots and the first s columns of the factor are the
-    /// approximation of rank s.
+    /// Pivot rows, in the order in which they were chosen. For every s, the first s pivots and the
+    /// first s columns of the factor are an approximation of rank s.
     pub pivots: Vec<u64>,
     /// F, n x r.
     pub factor: Mat<f64>,
@@ -72,20 +76,20 @@ pub struct PartialCholesky {
 impl PartialCholesky {
     /// Returns L, the rows of F at the pivots: r x r, lower triangular.
     ///
-    /// A new point with the kernel values `k` at the pivots has the coordinates L⁻¹k, just as row i
-    /// of F holds the coordinates of row i.
+    /// Row i of F contains the coordinates of row i of the matrix. A new point whose kernel values
+    /// with the pivots are `k` has the coordinates L⁻¹k.
     #[doc(hidden)]
     pub fn lower(&self) -> Mat<f64> {
         let r = self.pivots.len();
         Mat::from_fn(r, r, |i, j| if i >= j { self.factor[(self.pivots[i] as usize, j)] } else { 0.0 })
     }
 
-    /// Checks the residual of all n² entries of the matrix: 2n²r flops.
+    /// Checks the residuals of all n² entries of the matrix. Costs 2n²r flops.
     ///
     /// # Errors
-    /// [`Error::Indefinite`] if the residual of an entry exceeds what the residual diagonal and an
-    /// error of `tolerance` times the largest diagonal entry allow: the matrix is then not positive
-    /// semi-definite.
+    /// [`Error::Indefinite`] if the matrix is not positive semi-definite, because an entry R_ij of
+    /// R = K − F Fᵀ exceeds √(R_ii R_jj) by more than rounding and `tolerance` times the largest
+    /// diagonal entry allow.
     pub fn check(&self, matrix: &dyn PsdMatrix, tolerance: f64, workers: &Workers) -> Result<()> {
         let mut diagonal = vec![0.0; self.residual.len()];
         matrix.diagonal(&mut diagonal)?;
@@ -96,18 +100,19 @@ impl PartialCholesky {
     }
 }
 
-/// Approximates a matrix by randomly pivoted Cholesky: each pivot is drawn in proportion to the
-/// residual diagonal.
+/// Approximates a matrix by randomly pivoted Cholesky: each pivot is drawn with probabilities
+/// proportional to the diagonal of the residual matrix.
 ///
-/// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier or if the residual
-/// is rounding. Entries may be wrong by `tolerance` times the largest diagonal entry. Proposals
-/// come in blocks and are accepted or rejected so that the pivots have the same law as single
-/// draws, see [`RpCholesky`](crate::landmark::RpCholesky).
+/// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier, or if all
+/// residuals are rounding errors. The entries of the matrix may have errors of up to `tolerance`
+/// times the largest diagonal entry. Pivots are proposed in blocks, and accepted or rejected such
+/// that they have the same distribution as single draws; see
+/// [`RpCholesky`](crate::landmark::RpCholesky).
 ///
 /// # Errors
 /// [`Error::Indefinite`] for a negative diagonal entry, or for columns that a positive
-/// semi-definite matrix cannot have; [`Error::NotFinite`]; errors of the entries, which can cancel
-/// the work.
+/// semi-definite matrix cannot have; [`Error::NotFinite`] if an entry is not finite; the errors
+/// that `matrix` returns.
 pub fn rpcholesky(
     matrix: &dyn PsdMatrix,
     rank: usize,
@@ -128,10 +133,10 @@ pub fn rpcholesky(
 }
 
 /// Approximates a matrix by greedy pivoted Cholesky: each pivot is the row with the largest
-/// residual, the first in a tie.
+/// residual. If residuals are equal, it is the first of these rows.
 ///
-/// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier or if the residual
-/// is rounding.
+/// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier, or if all
+/// residuals are rounding errors.
 ///
 /// # Errors
 /// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for
@@ -149,16 +154,16 @@ pub fn greedy(matrix: &dyn PsdMatrix, rank: usize, tolerance: f64, workers: &Wor
     state.finish(tolerance, 0)
 }
 
-/// Minimum and maximum number of proposals of a round: the entries between proposals are cheap
-/// compared with the columns of the accepted proposals.
+/// Minimum and maximum number of proposals of a round. Within these limits, the entries of the
+/// matrix between proposals are cheap compared with the columns at the accepted proposals.
 const PROPOSAL_LIMITS: (usize, usize) = (16, 128);
 
 /// Number of columns checked at the end, and number of columns per step if all are checked.
 const CHECKED_COLUMNS: u64 = 8;
 const COLUMNS_PER_CHECK: usize = 64;
 
-/// Number of rounds in sequence that may reject every proposal before the residual counts as
-/// rounding.
+/// Number of consecutive rounds that may reject every proposal before all residuals count as
+/// rounding errors.
 const MAX_EMPTY_ROUNDS: usize = 3;
 
 struct CholeskyState<'a> {
@@ -166,11 +171,11 @@ struct CholeskyState<'a> {
     workers: &'a Workers,
     diagonal: Vec<f64>,
     growing: GrowingFactor,
-    /// Allowed error of residuals, as a fraction of the largest diagonal entry: the larger of
-    /// rounding and tolerance.
+    /// Allowed error of residuals, as a fraction of the largest diagonal entry: the rounding error
+    /// of entries or the tolerance, whichever is larger.
     slack: f64,
-    /// Residual of each row that rounding alone may leave; infinite for rows that must not be
-    /// chosen again.
+    /// For each row, the largest residual that may be rounding error; infinite for rows that must
+    /// not be chosen again.
     floors: Vec<f64>,
     pivots: Vec<u64>,
     evaluations: u64,
@@ -211,8 +216,8 @@ impl<'a> CholeskyState<'a> {
         self.pivots.len() == self.growing.factor.ncols() || self.trace_error() <= tolerance
     }
 
-    /// Returns the maximum number of candidates of a round: the entries between them are a quarter
-    /// of a column.
+    /// Returns the maximum number of candidates of a round. The number of entries between this many
+    /// candidates is a quarter of the length of a column.
     fn max_candidates(&self) -> usize {
         (self.growing.residual.len().isqrt() / 2).max(1)
     }
@@ -261,8 +266,8 @@ impl<'a> CholeskyState<'a> {
         self.extend(accepted)
     }
 
-    /// Takes the rows with the largest residuals, as long as no row outside the pool can have a
-    /// larger residual. Returns the number of rows.
+    /// Makes the row of the pool with the largest residual a pivot, repeatedly, as long as no row
+    /// outside the pool can have a larger residual. Returns the number of new pivots.
     fn choose_largest(&mut self, capacity: usize) -> Result<usize> {
         let missing = self.growing.factor.ncols() - self.pivots.len();
         let available: Vec<f64> = (0..self.growing.residual.len()).map(|i| self.available_residual(i)).collect();
@@ -306,7 +311,7 @@ impl<'a> CholeskyState<'a> {
         })?;
         self.evaluations += (n * t) as u64;
         for row in &rows {
-            // exactly zero: the row is spanned by itself
+            // the residual is exactly zero, because the row is a pivot
             (self.growing.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
         }
         self.pivots.extend(rows);
@@ -314,14 +319,15 @@ impl<'a> CholeskyState<'a> {
         Ok(t)
     }
 
-    /// Rejects residuals that are further below 0 than rounding explains.
+    /// Returns an error if a residual is further below 0 than rounding can explain.
     fn check_diagonal(&self) -> Result<()> {
         let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
         for (row, (residual, diagonal)) in (0..).zip(self.growing.residual.iter().zip(&self.diagonal)) {
             if residual.is_nan() {
                 return Err(not_finite(row));
             }
-            // an entry computed as a difference has the rounding of the largest entry
+            // an entry that was computed as a difference has the rounding error of the largest
+            // entry
             if *residual < -rounding.sqrt() * diagonal - self.slack * largest {
                 let why = format!("the residual {residual:e} of the diagonal entry {diagonal:e} is negative");
                 return Err(Error::Indefinite { row, why });
@@ -330,7 +336,7 @@ impl<'a> CholeskyState<'a> {
         Ok(())
     }
 
-    /// Returns the result, without the last pivots if the trace error is small enough without them.
+    /// Returns the result. Drops the last pivots if the trace error is small enough without them.
     fn finish(mut self, tolerance: f64, seed: u64) -> Result<PartialCholesky> {
         let trace: f64 = self.diagonal.iter().sum();
         while let Some(last) = self.pivots.len().checked_sub(1) {
@@ -363,7 +369,7 @@ fn not_finite(row: u64) -> Error {
 #[derive(Default)]
 struct AcceptedPivots {
     rows: Vec<u64>,
-    /// Their rows of L, up to the diagonal.
+    /// Rows of L at these pivots, up to the diagonal.
     lower: Vec<Vec<f64>>,
 }
 

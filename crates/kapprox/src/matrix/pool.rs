@@ -2,12 +2,13 @@
 
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
-/// Minimum and maximum number of rows of a pool. Between these limits, a pool has four times as
-/// many rows as the preceding round found pivots. A pool of b rows costs b² products of s numbers,
-/// so a large pool is worthwhile only if it yields many pivots.
+/// Minimum and maximum number of rows of a pool. Between these limits, the number is four times the
+/// number of pivots that the preceding round found. With s pivots so far, a pool of b rows costs b²
+/// inner products of s numbers, so a large pool is worthwhile only if it yields many pivots.
 pub(crate) const POOL_LIMITS: (usize, usize) = (32, 512);
 
-/// Candidates for landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
+/// Candidates for landmarks, with their residual matrix under the landmarks so far, S = K_BB − Φ_B
+/// Φ_Bᵀ. K_BB (b x b) is the kernel matrix of the candidates, and Φ_B contains their features.
 pub(crate) struct CandidatePool {
     pub(crate) rows: Vec<u64>,
     /// Points in f64, row-major; empty for a matrix without vectors.
@@ -16,22 +17,22 @@ pub(crate) struct CandidatePool {
     phi: Mat<f64>,
     /// S, b x b.
     schur: Mat<f64>,
-    /// Largest residual of each row that may be rounding error.
+    /// For each row, the largest residual that may be rounding error.
     floors: Vec<f64>,
     /// Columns of the factor that the landmarks of this pool have added, b numbers each.
     eliminated: Vec<Vec<f64>>,
 }
 
 impl CandidatePool {
-    /// Returns a pool with K_BB = `kernel`; residuals up to `floors` are rounding.
+    /// Returns a pool with K_BB = `kernel`. Residuals up to `floors` count as rounding errors.
     pub(crate) fn new(rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>, kernel: Mat<f64>, floors: Vec<f64>) -> Self {
         let mut schur = kernel;
         matmul(schur.as_mut(), Accum::Add, phi.as_ref(), phi.transpose(), -1.0, Par::Seq);
         Self { rows, x, phi, schur, floors, eliminated: Vec::new() }
     }
 
-    /// Returns the row of L of row i of the pool if it becomes a pivot now: phi_i, its eliminated
-    /// columns, the square root of its residual.
+    /// Returns the new row of L if row i of the pool becomes a pivot now. It consists of phi_i, the
+    /// entries of row i in the eliminated columns, and the square root of the residual.
     pub(crate) fn lower_row(&self, i: usize) -> impl Iterator<Item = f64> {
         let (phi, columns) = (self.phi.row(i), &self.eliminated);
         phi.iter().copied().chain(columns.iter().map(move |column| column[i])).chain([self.schur[(i, i)].sqrt()])
@@ -47,14 +48,15 @@ impl CandidatePool {
         (residual > self.floors[i]).then_some(residual)
     }
 
-    /// Returns the row with the largest residual and the residual, or `None` if only rounding is
-    /// left. In a tie the earliest row wins.
+    /// Returns the row with the largest residual, and the residual, or `None` if all residuals are
+    /// rounding errors. If residuals are equal, returns the earliest of these rows.
     pub(crate) fn largest(&self) -> Option<(usize, f64)> {
         let candidates = (0..self.len()).filter_map(|i| Some((i, self.residual(i)?)));
         candidates.max_by(|(i, a), (j, b)| a.total_cmp(b).then(self.rows[*j].cmp(&self.rows[*i])))
     }
 
-    /// Makes one step of Cholesky: S −= c cᵀ with c = S e_i / √S_ii.
+    /// Makes one step of the Cholesky factorisation, with row i as the pivot: S −= c cᵀ with c = S
+    /// e_i / √S_ii.
     pub(crate) fn eliminate(&mut self, i: usize) {
         let root = self.schur[(i, i)].sqrt();
         let column: Vec<f64> = self.schur.col(i).iter().map(|value| value / root).collect();
@@ -62,14 +64,14 @@ impl CandidatePool {
             let values = self.schur.col_mut(j).iter_mut().zip(&column);
             values.for_each(|(value, c)| *value -= weight * c);
         }
-        // exactly zero: the row is spanned by itself
+        // the residual is exactly zero, because the row is a pivot
         self.schur[(i, i)] = 0.0;
         self.eliminated.push(column);
     }
 }
 
-/// Returns Σ max(r, 0) and the positions of the `capacity` largest positive residuals, largest
-/// first, ties in order.
+/// Returns Σ max(r, 0), and the positions of the `capacity` largest positive residuals in
+/// descending order. Equal residuals are in the order of their positions.
 pub(crate) fn sum_and_largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
     let mut order: Vec<usize> = (0..residual.len()).filter(|i| residual[*i] > 0.0).collect();
     let sum = order.iter().map(|i| residual[*i]).sum();

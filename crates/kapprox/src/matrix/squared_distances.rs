@@ -5,12 +5,12 @@ use crate::{Error, Result};
 use faer::{MatMut, prelude::ReborrowMut};
 use std::ops::Range;
 
-/// Inner products of points with known squared distances D, with the first point as the origin:
-/// K(i, j) = (D(i, 0) + D(0, j) − D(i, j))/2.
+/// Inner products of points, computed from their squared distances D (n x n). The first point is
+/// the origin: K(i, j) = (D(i, 0) + D(0, j) − D(i, j))/2.
 ///
-/// K is positive semi-definite if D are squared distances in a vector space, of any dimension.
-/// Centred ([`PartialCholesky::centred`]), K is the matrix −½HDH of classical scaling, without the
-/// n² entries that the means of D would need.
+/// If D are squared Euclidean distances in a space of any dimension, K is positive semi-definite.
+/// After centring ([`PartialCholesky::centred`]), K is the matrix −½HDH of classical scaling with
+/// H = I − 11ᵀ/n. Computing HDH directly would need the means of D, and therefore all n² entries.
 ///
 /// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935;
 /// Schölkopf, "The kernel trick for distances", NIPS 2000.
@@ -76,11 +76,11 @@ impl<E: PsdMatrix> PsdMatrix for SquaredDistances<E> {
 }
 
 impl PartialCholesky {
-    /// Returns F minus the mean of its rows, and the means: the coordinates of points about their
-    /// centre.
+    /// Returns the approximation with F minus the mean of its rows, and this mean. The rows of the
+    /// new F are the coordinates of the points relative to their centre.
     ///
-    /// The trace and the trace error become bounds for HKH, H = I − 11ᵀ/n, because its residual is
-    /// at most the residual of K.
+    /// The approximated matrix is then HKH with H = I − 11ᵀ/n. Its residuals are at most the
+    /// residuals of K, so the trace and the trace error become bounds.
     #[doc(hidden)]
     #[must_use]
     pub fn centred(mut self) -> (Self, Vec<f64>) {

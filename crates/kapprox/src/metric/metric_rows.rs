@@ -40,7 +40,7 @@ impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
         })
     }
 
-    /// Returns the footprint of the source plus a tile of rows before the metric.
+    /// Returns the footprint of the source, plus a tile of rows before the metric is applied.
     fn footprint(&self) -> Footprint {
         let Footprint { fixed, per_row } = self.source.footprint();
         let inner_bytes = self.metric.is_some().then(|| RowBuf::<T>::bytes_per_row(&self.source.shape()));
@@ -66,7 +66,7 @@ impl<T: Real> RowCursor<T> for MetricCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         self.inner_rows.capacity = buf.capacity;
         let more = self.inner.next(&mut self.inner_rows)?;
-        // everything but the inputs is passed on unchanged
+        // everything except the inputs is passed on unchanged
         std::mem::swap(buf, &mut self.inner_rows);
         std::mem::swap(&mut buf.x, &mut self.inner_rows.x);
         buf.x.resize(buf.rows.len() * self.metric.outputs(), T::default());

@@ -1,8 +1,8 @@
 //! Metrics: linear maps of the scaled inputs, applied before the kernel.
 //!
-//! A kernel of distances k(x, z) = g(‖x − z‖) treats all inputs alike. With a metric it becomes
-//! g(‖A(x − z)‖): A determines which inputs matter, and which combinations of them.
-//! [`MetricRows`] applies it to the rows of any source, so that kernels, maps, landmark schemes and
+//! A kernel of distances, k(x, z) = g(‖x − z‖), treats all inputs alike. With a metric A (r x d) it
+//! becomes g(‖A(x − z)‖), so A determines which inputs, and which combinations of inputs, matter.
+//! [`MetricRows`] applies a metric to the rows of any source. Kernels, maps, landmark schemes and
 //! solvers need not know about it.
 //!
 //! ```
@@ -21,7 +21,8 @@ pub use metric_rows::MetricRows;
 
 use crate::{Error, Real, Result, vectorised};
 
-/// Number of rows multiplied at once: the matrix is read from memory once for all of them.
+/// Number of rows that are multiplied by the matrix at once. The matrix is read from memory once
+/// for all of these rows.
 const ROWS_AT_ONCE: usize = 8;
 
 /// A linear map A of d inputs to r outputs: x ↦ A x.
@@ -81,8 +82,8 @@ impl Metric {
         }
     }
 
-    /// Returns the metric for inputs divided by `scale`, if this is the metric of the undivided
-    /// inputs: entry (k, j) is multiplied by `scale[j]`.
+    /// Converts a metric of the original inputs to the equivalent metric of inputs that are divided
+    /// by `scale`: entry (k, j) is multiplied by `scale[j]`.
     #[must_use]
     pub fn rescaled(&self, scale: &[f64]) -> Self {
         let width = self.outputs.unwrap_or(1);
@@ -102,8 +103,8 @@ impl Metric {
 
     /// Computes `out` (n x r, row-major) = A x for each row of `x` (n x d, row-major).
     ///
-    /// Sums in f64 in the order of the inputs, so that the result of a row does not depend on its
-    /// neighbours. *Cost*: 2·r·d flops per row; d for a diagonal.
+    /// Sums in f64, in the order of the inputs, so that the result of a row does not depend on the
+    /// other rows. *Cost*: 2·r·d flops per row; d for a diagonal.
     ///
     /// # Panics
     /// If the lengths do not match.

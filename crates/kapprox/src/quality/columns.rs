@@ -1,5 +1,5 @@
-//! Columns of E = K − ΦΦᵀ at some rows, from a pass over all rows: their squared norms, and the
-//! diagonal.
+//! Computes, in a pass over all n rows, the squared norms of some columns of E = K − ΦΦᵀ (n x n),
+//! and sums over the diagonal of E.
 
 use super::{MeasuredRows, PANEL_COLUMNS};
 use crate::kernel::{KernelFunction, pieces};
@@ -11,13 +11,13 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kpass::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
-/// The errors of an approximation as a fold. As a [`Fold`] it computes the features itself;
-/// [`ColumnFold::add_block`] accepts computed features, for passes that also use them for other
-/// results.
+/// A fold that computes the errors of an approximation. As a [`Fold`] it computes the features
+/// itself. [`ColumnFold::add_block`] instead accepts features that are already computed, for passes
+/// that also use the features for other results.
 ///
-/// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state stores
-/// c(r + 1) numbers for r ranks, a lane pb for tiles of b rows (twice as many as a [`Fold`]), and
-/// the fold itself c(d + p).
+/// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The fold
+/// stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each lane stores
+/// pb numbers, or 2pb numbers if it is used as a [`Fold`].
 #[derive(Debug)]
 pub struct ColumnFold<'a, T: Real> {
     pub(super) exact: Arc<dyn KernelFunction<f64>>,
@@ -36,7 +36,7 @@ pub struct ColumnSums {
     pub(super) rows: u64,
     /// tr K.
     pub(super) trace: f64,
-    /// Σ_i K_ij² and then Σ_i E_ij² at each rank, for each column j.
+    /// For each column j, Σ_i K_ij², followed by Σ_i E_ij² at each rank.
     pub(super) squares: Vec<f64>,
     /// One [`ResidualSums`] per rank.
     pub(super) residuals: Vec<f64>,
@@ -141,7 +141,7 @@ impl<T: Real> ColumnFold<'_, T> {
                 diag.chunks(STRIP_ROWS).zip(residuals.chunks((STRIP_ROWS * self.ranks.len()).max(1)))
             {
                 for &r in &residuals[rank_index * diag.len()..(rank_index + 1) * diag.len()] {
-                    // written so that NaN enters the positive sum
+                    // if r is NaN, it enters the positive sum
                     let (positive, negative) = if r < 0.0 { (0.0, -r) } else { (r, 0.0) };
                     *sums = merge_residual_sums(*sums, [positive, negative, r * r, r.abs()]);
                 }

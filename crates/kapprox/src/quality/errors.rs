@@ -1,10 +1,11 @@
-//! Trace, Frobenius and entry errors from one pass over the columns of a sample of rows.
+//! Trace, Frobenius and entry errors of K̂ = ΦΦᵀ, from one pass that computes the columns of E =
+//! K − K̂ at a sample of rows. r_i = E_ii are the residuals, and E e_j is column j of E.
 
 use super::columns::{ColumnFold, ColumnSums};
 use super::{Approximation, CONFIDENCE, Evidence, Measure, measure::quotient};
 use crate::{Real, Result};
 
-/// A norm of E and of K.
+/// The same norm of E and of K.
 #[derive(Clone, Copy, Debug)]
 pub struct NormPair {
     /// ‖E‖.
@@ -34,12 +35,12 @@ pub struct Errors {
     /// Σ max(r_i, 0) / tr K, the relative trace error of a projection; `None` for other maps, for
     /// which it has no meaning.
     pub trace: Option<f64>,
-    /// Largest amount that rounding may have added to `trace`, as a fraction of tr K:
-    /// ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
+    /// Largest amount that rounding may have added to `trace`, as a fraction of tr K: ε_T
+    /// √(r + 1) + Σ max(−r_i, 0) / tr K, where ε_T is the machine epsilon of `T` and r the rank.
     pub floor: f64,
-    /// max_i |r_i|: at most ‖E‖₂.
+    /// max_i |r_i|, a lower bound of ‖E‖₂.
     pub largest_residual: f64,
-    /// max_j ‖E e_j‖ over the measured columns: at most ‖E‖₂.
+    /// max_j ‖E e_j‖ over the measured columns, a lower bound of ‖E‖₂.
     pub largest_column: f64,
     /// ‖E‖_F / ‖K‖_F.
     pub frobenius: Measure,
@@ -51,16 +52,19 @@ pub struct Errors {
 const QUANTILE: f64 = 1.959_963_984_540_054;
 
 impl<T: Real> Approximation<'_, T> {
-    /// Computes the errors at some ranks, ascending. Rank r uses the leading r features, which must
-    /// be a map by themselves (nested maps), or all features.
+    /// Computes the errors at some ranks, in ascending order. The errors at rank r are those of the
+    /// leading r features. If r is less than the number of features p, the map must be nested: its
+    /// leading r features must be a map by themselves.
     ///
-    /// Draws `columns` rows uniformly, or all rows if there are fewer, and forms their columns of
-    /// E. With all rows everything is exact. Two passes. Costs c kernel evaluations and 2cp flops
-    /// per row; stores c(d + 2p + ranks) numbers and 2p for each row of a tile and lane.
+    /// Draws c = `columns` rows uniformly, or all rows if there are fewer, and computes the columns
+    /// of E at these rows. If all rows are drawn, all errors are exact. Makes two passes. Costs c
+    /// kernel evaluations and 2cp flops per row. Stores c(d + 2p + number of ranks) numbers and, in
+    /// each lane, 2p numbers for each row of a tile.
     ///
-    /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by
-    /// the ratio of the sums. The intervals are normal, with the standard error of a sample without
-    /// replacement; the ratio uses the delta method. They hold with probability [`CONFIDENCE`]
+    /// From c sampled columns of n, (n/c) Σ_j ‖E e_j‖² is an unbiased estimate of ‖E‖²_F. ‖E‖²_F /
+    /// ‖K‖²_F is estimated by the ratio of the two sums. The intervals assume a normal distribution
+    /// of the estimates, with the standard error of a sample without replacement; for the ratio,
+    /// the error follows from the delta method. The intervals hold with probability [`CONFIDENCE`],
     /// unless a few columns make up most of the sum (Cochran, *Sampling Techniques*, 3rd edition,
     /// 1977, sections 2.6 and 6.3).
     ///
@@ -75,8 +79,9 @@ impl<T: Real> Approximation<'_, T> {
         Ok(fold.errors(&sums))
     }
 
-    /// Returns the fold behind [`Approximation::errors`], for a pass over the same rows that also
-    /// computes other results from their features. Makes one pass, which draws the columns.
+    /// Returns the fold with which [`Approximation::errors`] computes, for a pass over the same
+    /// rows that also computes other results from the features. Makes one pass, which draws the
+    /// rows of the columns.
     ///
     /// # Errors
     /// The errors of the source.
@@ -129,7 +134,8 @@ impl<T: Real> ColumnFold<'_, T> {
     }
 }
 
-/// Estimates √(Σ over all n columns) from the squared norms of c columns.
+/// Estimates the square root of the sum of the squared norms of all n columns, from the squared
+/// norms of c columns.
 fn estimate_norm(squares: &[f64], n: f64) -> Measure {
     let c = squares.len() as f64;
     let sum: f64 = squares.iter().sum();
@@ -140,7 +146,8 @@ fn estimate_norm(squares: &[f64], n: f64) -> Measure {
     sqrt_estimate(n * mean, n * standard_error(squares.iter().map(|square| square - mean), n))
 }
 
-/// Estimates √(Σ errors / Σ kernel_squares) over all n columns from c columns.
+/// Estimates √(Σ `errors` / Σ `wholes`), where the sums run over all n columns, from the values of
+/// c columns.
 fn estimate_ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
     let c = errors.len() as f64;
     let (error, denominator): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());

@@ -1,17 +1,22 @@
-//! Bounds on the largest absolute eigenvalue of a symmetric matrix that is known through products
-//! only.
+//! Bounds on ‖A‖₂, the largest absolute eigenvalue of a symmetric matrix A (n x n). Only products
+//! of A with vectors are computed.
 //!
-//! A block Krylov space Q = span(V, AV, …, A^(q−1)V) of a random V with b columns grows by one
-//! product with b columns per step. With W = AQ, H = QᵀW and the remainder R = W − QH:
+//! Let V be a random matrix with b columns. After q steps, the columns of Q are an orthonormal
+//! basis of the block Krylov space span(V, AV, …, A^(q−1)V); each step makes one product of A with
+//! b vectors. Let W = AQ, H = QᵀW and R = W − QH. Three bounds of ‖A‖₂ follow:
 //!
-//! * **from below**, with certainty: σ_max(W) = max ‖Av‖ over unit v in the space;
-//! * **from above**, with certainty: A is [H Rᵀ; R C] in a basis that starts with Q, so ‖A‖₂ is at
-//!   most the norm of the 2 x 2 matrix of the blocks' norms, where ‖C‖₂² ≤ ‖C‖_F² = ‖A‖_F² − ‖H‖_F²
-//!   − 2‖R‖_F², and ‖C‖₂ ≤ tr C = tr A − tr H if A has no negative eigenvalue;
-//! * **from above**, except with probability δ: for A without negative eigenvalues, Lanczos from a
-//!   random start finds (1 − ε)‖A‖₂ after q products, except with probability 1.648 √n exp(−√ε (2q
-//!   − 1)). The bound fails only if all b independent starts fail. For an indefinite A, the space
-//!   contains the Krylov space of A² with half the steps.
+//! * **from below**, with certainty: the largest singular value of W, which is the maximum of ‖Av‖
+//!   over the unit vectors v in the space;
+//! * **from above**, with certainty: in an orthonormal basis that starts with Q, A is the block
+//!   matrix [H R'ᵀ; R' C], where R' has the norms of R. ‖A‖₂ is at most the norm of the 2 x 2
+//!   matrix of the norms of these blocks. ‖C‖₂ is bounded by ‖C‖₂² ≤ ‖C‖_F² = ‖A‖_F² − ‖H‖_F² −
+//!   2‖R‖_F² and, if A has no negative eigenvalue, by ‖C‖₂ ≤ tr C = tr A − tr H;
+//! * **from above**, except with probability δ: if A has no negative eigenvalue, the Lanczos method
+//!   with a random start finds a value of at least (1 − ε)‖A‖₂ after q products, except with
+//!   probability 1.648 √n exp(−√ε (2q − 1)). The b columns of V are independent starts, and the
+//!   bound fails only if all of them fail. ε is chosen such that this has probability δ. If A is
+//!   indefinite, the same argument applies to A², because the space contains the Krylov space of A²
+//!   with half as many steps.
 //!
 //! References: Kuczyński, Woźniakowski, "Estimating the largest eigenvalue by the power and Lanczos
 //! algorithms with a random start", SIAM J. Matrix Anal. Appl. 13, 1992, theorem 4.2; Musco, Musco,
@@ -25,10 +30,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Number of columns of a block, b: a block of K is formed once for all of them.
+/// Number of columns of V, b. A block of the kernel matrix K is computed once for all b products.
 pub(super) const BLOCK: usize = 8;
 
-/// Relative rounding error of sums over n² squares: a few thousand units in the last place.
+/// Relative rounding error of sums of n² squares: a few thousand machine epsilons.
 const ROUNDING: f64 = 1e-12;
 
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +84,14 @@ impl Krylov {
         }
     }
 
-    /// Returns the columns to multiply next; none if the space is complete.
+    /// Returns the vectors with which A is to be multiplied next, as columns. If the space is
+    /// complete, there are no columns.
     pub(super) fn next(&self) -> MatRef<'_, f64> {
         self.next.as_ref()
     }
 
-    /// Adds A times [`Krylov::next`] to the space and returns the bounds. Costs 14nb²q flops and
-    /// 8(bq)³/3.
+    /// Adds `images`, the product of A with [`Krylov::next`], to the space, and returns the bounds.
+    /// Costs 14nb²q + 8(bq)³/3 flops.
     pub(super) fn extend(&mut self, images: MatRef<'_, f64>, prior: PriorBounds, failure: f64) -> Result<Bounds> {
         let n = self.basis.nrows();
         let below = product(self.next.transpose(), self.images.as_ref());
@@ -98,7 +104,7 @@ impl Krylov {
         let above = squares.subrows(0, self.squares.nrows()).transpose();
         self.squares = concat![[concat![[self.squares], [above]], squares]];
         let mut remainder = images.to_owned();
-        // twice is enough: the first subtraction leaves only rounding in the space
+        // two subtractions are enough: the first leaves only rounding errors in the space
         for _ in 0..2 {
             remainder -= product(q, product(q.transpose(), remainder.as_ref()).as_ref());
         }
@@ -141,10 +147,10 @@ impl Krylov {
         })
     }
 
-    /// Returns the factor that the lower bound needs to be an upper bound except with probability
-    /// `failure`.
+    /// Returns the factor by which the lower bound must be multiplied to be an upper bound, except
+    /// with probability `failure`.
     fn upper_factor(&self, definite: bool, failure: f64) -> f64 {
-        // powers of A, or of A², in the space
+        // number of powers of A, or of A², in the space
         let powers = if definite { self.steps } else { self.steps.div_ceil(2) };
         let n = self.basis.nrows() as f64;
         let root = ((1.648 * n.sqrt()).ln() - failure.ln() / BLOCK as f64) / (2.0 * f64::from(powers) - 1.0);
@@ -193,7 +199,8 @@ mod tests {
                 assert!((bounds[11].low / norm - 1.0).abs() < 2e-3, "{:?} {norm}", bounds[11]);
             }
         }
-        // a decaying spectrum is enclosed with certainty, a flat one with high probability
+        // if the spectrum decays, the certain bounds are close; if it is flat, the probable bounds
+        // are
         let closed = bounds_of_diagonal(&decaying, true, 12, 0)[11];
         assert!(closed.high / closed.low < 1.0 + 1e-6, "{closed:?}");
         let flat = bounds_of_diagonal(&flat, true, 16, 0)[15];
@@ -210,8 +217,8 @@ mod tests {
             let end = bounds.last().unwrap();
             assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
         }
-        // without new directions the space grows by directions of rounding, which must still be
-        // orthogonal to it
+        // if a product adds no new direction, the space grows by directions of rounding errors,
+        // which must still be orthogonal to the space
         for values in [vec![2.0; 60], [vec![5.0; 3], vec![0.0; 57]].concat(), [vec![5.0; 3], vec![-1.0; 57]].concat()] {
             let bounds = bounds_of_diagonal(&values, false, 7, 1);
             assert!(bounds.iter().all(|b| b.low <= values[0] * (1.0 + 1e-12)), "{values:?}: {bounds:?}");

@@ -30,7 +30,8 @@ impl Measure {
         Self { value, low: value, high: value, evidence: Evidence::Exact }
     }
 
-    /// Returns a number with certain bounds only; rounding may have crossed them.
+    /// Returns a number of which only certain bounds are known. If rounding has made `low` exceed
+    /// `high`, `high` is set to `low`.
     pub(super) fn bounds(low: f64, high: f64) -> Self {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
     }
@@ -61,8 +62,8 @@ impl Measure {
     }
 }
 
-/// Returns numerator/denominator, and 0 if both are 0: a kernel that is zero everywhere has no
-/// error.
+/// Returns numerator/denominator, or 0 if both are 0, because the approximation of a kernel that is
+/// zero everywhere has no error.
 pub(super) fn quotient(numerator: f64, denominator: f64) -> f64 {
     if denominator > 0.0 {
         numerator / denominator

@@ -1,7 +1,8 @@
-//! The quality of an approximation: K̂ = ΦΦᵀ against K, and the best error that the spectrum of K
-//! allows.
+//! The quality of an approximation: errors of K̂ = ΦΦᵀ compared with K, and the smallest error that
+//! the spectrum of K allows.
 //!
-//! With E = K − K̂ over the n rows of a source and sums in f64:
+//! Let Φ (n x p) be the features of the n rows of a source, K (n x n) the kernel matrix of these
+//! rows, and E = K − K̂. All sums are computed in f64:
 //!
 //! | measure | definition | up to [`EXACT_ROWS`] rows | beyond |
 //! |---|---|---|---|
@@ -11,8 +12,8 @@
 //! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!
 //! If the kernel is positive definite, a map on landmarks is a projection, and E has no negative
-//! eigenvalue. All measures compare K̂ as the map computes it, in `T`, with K in f64: the rounding
-//! of features is part of the error. No n x n matrix is stored.
+//! eigenvalue. All measures compare K in f64 with K̂ from features that the map computes in `T`, so
+//! the rounding of features is part of the error. No n x n matrix is stored.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -55,18 +56,19 @@ use faer::{Mat, MatRef};
 use kpass::key::Purpose;
 use std::sync::Arc;
 
-/// Largest number of rows for which a measure over all pairs uses all pairs.
+/// Largest number of rows for which a measure over pairs of rows is computed from all pairs.
 ///
-/// This takes n² kernel evaluations and 2n²p flops: at 10,000 rows and 1,000 features 10⁸ and
-/// 2·10¹¹, some ten seconds on two cores. The spectral norm takes ten times the evaluations. Four
-/// times as many rows would take minutes.
+/// For n rows and p features, such a measure takes n² kernel evaluations and 2n²p flops. At 10,000
+/// rows and 1,000 features, these are 10⁸ evaluations and 2·10¹¹ flops, which take some ten seconds
+/// on two cores. The spectral norm takes ten times as many evaluations. With four times as many
+/// rows, the measures would take minutes.
 pub const EXACT_ROWS: usize = 10_000;
 
-/// Probability that a confidence interval holds, unless a measure sets its own.
+/// Probability that a confidence interval holds, unless a measure states another probability.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Number of columns of a block of K formed at once: with a strip of rows it stays in the
-/// second-level cache.
+/// Number of columns of a block of K that is computed at once. A block of a strip of rows with this
+/// many columns stays in the second-level cache.
 const PANEL_COLUMNS: usize = 256;
 
 /// An approximation to measure: rows, their kernel, and the map that approximates it.
@@ -97,8 +99,8 @@ impl MeasuredRows {
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// Draws `count` rows uniformly without replacement, or all rows if there are fewer: one
-    /// pass, c(d + 2p) numbers.
+    /// Draws c = `count` rows uniformly without replacement, or all rows if there are fewer. Makes
+    /// one pass and stores c(d + 2p) numbers.
     fn measure_rows(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
         let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);

@@ -1,8 +1,10 @@
-//! The spectrum of K on a sample of the rows, and the least error of any matrix of a given rank.
+//! The spectrum of K on a sample of the rows, and the smallest error that a matrix of a given rank
+//! can have.
 //!
-//! By Eckart, Young and Mirsky, no matrix of rank k is nearer to K than the matrix of the leading k
-//! eigenpairs of K, in the spectral, the Frobenius and the trace norm. This is a lower bound for
-//! every approximation.
+//! By the theorem of Eckart, Young and Mirsky, no matrix of rank k is nearer to K than the matrix
+//! of the leading k eigenpairs of K, in the spectral, the Frobenius and the trace norm. The error
+//! of the latter matrix is therefore a lower bound, called a floor, for the error of every
+//! approximation of rank k.
 
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;
@@ -18,17 +20,18 @@ pub struct SampleSpectrum {
     /// Eigenvalues, descending, not negative.
     pub values: Vec<f64>,
     /// Number of rows of the table, n. The sample has one row per value. If the sample has fewer
-    /// than n rows, the floors (the least errors at a rank) are estimates without an interval. The
-    /// leading eigenvalues of a sample are too large and the last eigenvalues too small. The floors
-    /// are therefore too low, and are 0 at ranks from the size of the sample on.
+    /// than n rows, the floors are estimates without an interval. Relative to the spectrum of all
+    /// rows, the leading eigenvalues of a sample are too large, and the last eigenvalues are too
+    /// small. The floors are therefore too low; if the rank is at least the size of the sample,
+    /// they are 0.
     pub rows: u64,
 }
 
 /// Computes the spectrum on `count` rows drawn uniformly without replacement, or on all rows if
 /// there are fewer.
 ///
-/// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some
-/// seconds.
+/// For c = `count` rows, it makes one pass, costs c² kernel evaluations and 4c³/3 flops, and stores
+/// c² numbers. 2,000 rows take 32 MB and some seconds.
 ///
 /// # Errors
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
@@ -54,7 +57,8 @@ pub fn sample_spectrum<T: Real>(
 impl<T: Real> Approximation<'_, T> {
     /// Computes the largest eigenvalue of K̂, which is also the largest of ΦᵀΦ.
     ///
-    /// One pass of 2np² flops, then 4p³/3; p² numbers per lane.
+    /// Makes one pass of 2np² flops for n rows and p features, followed by 4p³/3 flops. Each lane
+    /// stores p² numbers.
     ///
     /// # Errors
     /// The errors of the source and of the decomposition.

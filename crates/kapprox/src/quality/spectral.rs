@@ -1,4 +1,4 @@
-//! The spectral norms ‖K − ΦΦᵀ‖₂ and ‖K‖₂.
+//! Computes or bounds the spectral norms of E = K − ΦΦᵀ and of K.
 
 use super::krylov::{Bounds, Krylov, PriorBounds};
 use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, NormPair, PANEL_COLUMNS};
@@ -19,21 +19,21 @@ pub struct SpectralOptions {
 }
 
 impl Default for SpectralOptions {
-    /// A tolerance of 5 %, which takes about 16 products at 10,000 rows; the value is much more
-    /// accurate.
+    /// The default tolerance is 5 %, which takes about 16 products at 10,000 rows. The value of the
+    /// measure is much more accurate than the width of its interval.
     fn default() -> Self {
         Self { tolerance: 0.05, steps: 24, failure: 1e-6 }
     }
 }
 
 impl Errors {
-    /// Bounds ‖E‖₂ and ‖K‖₂ for any number of rows, without a further pass; `largest` is the
-    /// largest eigenvalue of ΦᵀΦ. If this eigenvalue is not known, `largest` is 0 and only the
+    /// Returns bounds of ‖E‖₂ and ‖K‖₂ for any number of rows, without another pass. `largest` must
+    /// be the largest eigenvalue of ΦᵀΦ, or 0 if this eigenvalue is not known. If it is 0, only the
     /// bounds of ‖E‖₂ hold.
     ///
-    /// max(max |r_i|, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), with the trace for projections
-    /// only. ‖K‖₂ differs from the largest eigenvalue of ΦᵀΦ by at most ‖E‖₂, and for projections
-    /// ‖K‖₂ is at least this eigenvalue.
+    /// With the residuals r_i = E_ii and the measured columns E e_j, max(max_i |r_i|, max_j ‖E
+    /// e_j‖) ≤ ‖E‖₂ ≤ ‖E‖_F, and for projections ‖E‖₂ ≤ tr E. ‖K‖₂ differs from the largest
+    /// eigenvalue of ΦᵀΦ by at most ‖E‖₂. For projections, ‖K‖₂ is at least this eigenvalue.
     #[doc(hidden)]
     pub fn spectral_bounds(&self, largest: f64) -> NormPair {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
@@ -49,19 +49,21 @@ impl Errors {
         NormPair { error, kernel: evidence(kernel_norm) }
     }
 
-    /// Returns the largest possible tr E, including rounding, if it bounds the norms of E.
+    /// Returns the largest value that tr E can have, including rounding; `None` if the map is not a
+    /// projection, because tr E then does not bound the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
         self.trace.map(|trace| (trace + self.floor) * self.trace_of_kernel)
     }
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// Computes ‖E‖₂ and ‖K‖₂ at the ranks of some errors of this approximation.
+    /// Computes ‖E‖₂ and ‖K‖₂ at the ranks of `errors`, which must be errors of this approximation.
     ///
-    /// One pass reads the rows into memory, n(d + 2p) numbers. Block Krylov iterations follow, each
-    /// of n² kernel evaluations, which serve every rank, and 2n²(d + 16) flops; they store
-    /// 2n·8·steps numbers for each rank and for K. The value is the lower bound; the interval holds
-    /// except with probability `failure` (see the source for the mathematics).
+    /// One pass reads the rows into memory, n(d + 2p) numbers. Block Krylov iterations follow (the
+    /// header of `quality/krylov.rs` explains them). Each iteration costs n² kernel evaluations,
+    /// which are used for all ranks, and 2n²(d + 16) flops. The iterations store 16 n·`steps`
+    /// numbers for each rank and for K. The value of each measure is its lower bound. The interval
+    /// holds except with probability `failure`.
     ///
     /// # Errors
     /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.
@@ -101,7 +103,7 @@ impl<T: Real> Approximation<'_, T> {
     }
 }
 
-/// The search for the norm of K, or of K minus the product of the leading features.
+/// The search for the norm of K, or of K − ΦΦᵀ with the leading features Φ.
 struct NormSearch {
     space: Krylov,
     prior: PriorBounds,
@@ -135,7 +137,7 @@ impl NormSearch {
     }
 }
 
-/// Makes one product with K for all searches, so that its entries are formed once.
+/// Makes one product with K for all searches, so that the entries of K are computed only once.
 fn add_kernel_products(
     searches: &mut [&mut NormSearch],
     measured: &MeasuredRows,

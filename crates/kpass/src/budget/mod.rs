@@ -52,13 +52,13 @@ impl MemoryTerm {
 }
 
 /// Bytes that a process uses before it reads rows: code, free pages of the allocator, buffers of
-/// the terminal. For a program file that was just written, the system maps 3 to 4 MiB more code
-/// than later (measured for the same run: 61.5 and 65.5 MiB).
+/// the terminal. If the program file was just written, the system maps 3 to 4 MiB more code than in
+/// later runs (measured for the same run: 65.5 and 61.5 MiB).
 const PROCESS_BYTES: usize = 29 << 20;
 
 /// Bytes that each thread adds to [`PROCESS_BYTES`]: the touched part of its stack and of its
-/// arena. Measured with 64 threads, for a program whose file is in the page cache in large pages:
-/// 128 KiB per thread and 3.7 MiB in addition.
+/// arena. Measured with 64 threads, with the program file in large pages of the page cache: 128 KiB
+/// per thread, and 3.7 MiB in addition.
 const THREAD_BYTES: usize = 192 << 10;
 
 /// The memory of one stage of a run: the parts that exist at the same time, compared with a budget.

@@ -10,8 +10,9 @@
 //! gets the total that a single process would compute, bit for bit. Processes may join and leave:
 //! another process claims the lots of a process that has left.
 //!
-//! A **node** of the tree is the part of a stretch (a reduction block) that is in a lot, if the lot
-//! contains the beginning of the stretch. Otherwise each segment of that part is a node.
+//! A **node** is a range of segments with a common state. If a lot contains the beginning of a
+//! stretch (a reduction block), the part of the stretch that is in the lot is one node. If a lot
+//! contains a part of a stretch without its beginning, each segment of this part is a node.
 //! [`nodes`](crate::pass) cuts a lot into nodes. A process that reads a node need not know how
 //! other processes have cut their lots.
 //!

@@ -19,9 +19,10 @@
 //!     MARK-0003.safetensors   pass 3, the first 40 segments
 //! ```
 //!
-//! A save is due after [`SAVE_INTERVAL`], but saves take at most a twentieth of the time. A state
-//! is written directly from its arrays to a temporary file, which is then renamed. It is read back
-//! into the arrays that [`crate::Fold::init`] made. Neither needs memory for a second copy.
+//! A save is due after [`SAVE_INTERVAL`], or later if saves would otherwise take more than a
+//! twentieth of the time. A state is written directly from its arrays to a temporary file, which is
+//! then renamed. It is read back into the arrays that [`crate::Fold::init`] made. Neither writing
+//! nor reading needs memory for a second copy of the state.
 
 mod engine;
 mod entry;
@@ -81,7 +82,7 @@ const MANIFEST_SUFFIX: &str = ".json";
 /// The use of an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
-    /// Continues from a checkpoint of the same run, and replaces one of another run.
+    /// Continues from a checkpoint of the same run, and replaces a checkpoint of another run.
     #[default]
     IfSame,
     /// Continues, and rejects the checkpoint of another run.

@@ -5,8 +5,8 @@ use crate::Result;
 
 /// A state that can be merged with the state of later rows.
 ///
-/// Contract: for any split of the rows, merging the states of the parts in row order gives the
-/// state of all rows, up to rounding; the same split gives the same bits.
+/// Contract: if the rows are split into parts, merging the states of the parts in row order gives
+/// the state of all rows, up to rounding. The same split always gives the same bits.
 pub trait Merge: Send {
     /// Adds the state of rows that come after this state's rows.
     fn merge(&mut self, later: &Self);

@@ -1,7 +1,8 @@
 //! The implementation of a pass: feeders decode, lanes fold, and states are delivered in order.
 //!
-//! The code is large and there are many folds. It therefore uses folds only as trait objects
-//! ([`LaneFold`]), and is compiled once per element type instead of once per fold.
+//! This code is large, and there are many types of folds. It therefore uses folds only as trait
+//! objects ([`LaneFold`]), so that it is compiled once per element type instead of once per type of
+//! fold.
 
 use super::{Fold, Pass, PassReport, Workers};
 use crate::checkpoint::Cut;

@@ -1,4 +1,4 @@
-//! The one loop over rows.
+//! The one loop over rows, which all crates of the workspace use.
 //!
 //! ```text
 //!              segment 0        segment 1        segment 2   …        fixed ranges of stored rows
@@ -7,14 +7,15 @@
 //!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
-//! A [`Fold`] computes a state, such as a sum, from rows. A **tile** is the rows that a fold
-//! receives at once, a **segment** the range of rows with one partial state, a **lane** a worker
-//! thread with its own state, and a **stretch** a reduction block of 32 segments. A **lot** is a
-//! work unit of segments that one of several processes claims. Tiles and segments depend only on
-//! the shape of the work. Every segment starts from [`Fold::init`], and segment states are merged
-//! in segment order along a fixed [tree](STRETCH_SEGMENTS). Lanes and prefetch therefore change
-//! when a number is computed, but not its value: the result has the same bits for every number of
-//! threads and every budget.
+//! A [`Fold`] computes a state, such as a sum, from rows. A **tile** is the set of rows that a fold
+//! receives at once. A **segment** is a range of stored rows for which one partial state is
+//! computed. A **lane** is a worker thread with its own state. A **stretch** is a reduction block
+//! of 32 segments. If several processes share a pass, a **lot** is a work unit of some segments
+//! that one process claims. How rows are cut into tiles and segments depends only on the sizes of
+//! the problem, not on the machine. Every segment starts from [`Fold::init`], and segment states
+//! are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). The number of lanes and of
+//! prefetched tiles therefore changes when a number is computed, but not its value: the result has
+//! the same bits for every number of threads and every memory budget.
 
 mod executor;
 mod heartbeat;
@@ -129,7 +130,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the cut of the stored rows `range`. Segments begin at multiples of the segment size,
-    /// so that pruned rows never shift a segment.
+    /// so that leaving out rows at the start never shifts a segment.
     fn cut(&self, range: &Range<u64>) -> Cut {
         Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
     }
@@ -140,7 +141,7 @@ impl<'a> Pass<'a> {
     /// Holds [`state_count`] states at once.
     ///
     /// # Errors
-    /// The first error in row order of the source, the fold, or [`Error::Interrupted`].
+    /// The first error, in row order, of the source or the fold, or [`Error::Interrupted`].
     pub fn fold<T: Real, F: Fold<T, State: Merge>>(
         &self,
         source: &dyn RowSource<T>,

@@ -1,11 +1,11 @@
 //! Segments of which a process has only some of the rows.
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
-//! rows, tile by tile from the first. A process with a part of a segment cannot fold the segment:
-//! it stores these rows as the fold would see them, and the process with the other part does the
-//! same. The process that merges the states then folds all rows of the segment, which gives the
-//! same bits as reading the segment at once. A process stores less than a segment at either end of
-//! its rows, and has at most one tile of the stored rows in memory.
+//! rows, tile by tile from the first. A process that has only a part of a segment cannot fold the
+//! segment. It stores the rows of this part as the fold would see them, and the process with the
+//! other part does the same. The process that merges the states then folds all rows of the segment,
+//! which gives the same bits as reading the whole segment. A process stores less than one segment
+//! at each end of its range of rows, and has at most one tile of stored rows in memory.
 
 use super::{Fold, Pass, executor::run_pass};
 use crate::checkpoint::{Number, PartialRows, RowsKey};

@@ -4,12 +4,12 @@
 //! on its rows. A process claims a lot by creating a text under the lot's name, which succeeds only
 //! once, and stores the states of the lot's [nodes](crate::checkpoint::Node). In the next pass over
 //! the same rows, a process starts with the lots that it folded before, because it may have cached
-//! values of these rows. It leaves a lot to the process that folded the lot before, as long as that
-//! process may just be slower. One process claims the merging, stores the total and removes the
-//! other states and the claims; the other processes wait for the total, so that each state is read
-//! once. The names do not depend on the processes. A process may therefore join late and read the
-//! totals; after a process has left, only the lots that it had claimed are folded again; and an
-//! interrupted run can continue.
+//! values of these rows. For some time, it does not claim a lot that another process folded before,
+//! because that process may only be slower. One process claims the merging, stores the total and
+//! removes the other states and the claims. The other processes wait for the total, so that each
+//! state is read only once. The names of lots, states and totals do not depend on the processes.
+//! Therefore a process may join late and read the totals, and an interrupted run can continue.
+//! After a process has left, only the lots that it had claimed are folded again.
 //!
 //! MARK is a digest of the job and its files. Every name begins with MARK and every state contains
 //! MARK, so that several jobs can share one medium.

@@ -1,16 +1,16 @@
 //! The fixed tree over stored rows along which the states of segments are merged.
 //!
 //! [`STRETCH_SEGMENTS`] segments form a stretch (a reduction block), whose states are merged in
-//! order. The total merges the states of the stretches in order. Stretches are cut at multiples of
-//! stored rows, so the bits of a stretch, and of the total, do not depend on the machine, the
-//! threads or the lanes that compute it.
+//! order. The total merges the states of the stretches in order. Stretches begin at multiples of a
+//! fixed number of stored rows. The bits of the state of a stretch, and of the total, therefore do
+//! not depend on the machine, the threads or the lanes that compute it.
 
 use super::Merge;
 use crate::Result;
 use crate::checkpoint::{Arrays, Persist, Stored};
 
-/// Number of segments of a stretch. Processes exchange the states of stretches, 32 times fewer than
-/// there are segments.
+/// Number of segments of a stretch. Processes exchange the states of stretches, of which there are
+/// 32 times fewer than segments.
 pub const STRETCH_SEGMENTS: u64 = 32;
 
 /// The states merged so far: of all complete stretches, and of the stretch being filled.

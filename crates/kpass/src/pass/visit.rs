@@ -23,7 +23,7 @@ impl Pass<'_> {
     /// ```
     ///
     /// # Errors
-    /// The first error in row order of the source or of `visitor`, or [`Error::Interrupted`].
+    /// The first error, in row order, of the source or of `visitor`, or [`Error::Interrupted`].
     pub fn visit<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,

@@ -1,4 +1,4 @@
-//! Sampling of frequencies.
+//! Draws frequencies of random Fourier features from the spectrum of a kernel.
 
 use super::{halton::Halton, quantile};
 use crate::kernel::{FrequencyDistribution, Spectrum};
@@ -13,25 +13,27 @@ use rand_distr::{ChiSquared, Distribution, StandardNormal};
 pub enum Sampling {
     /// Independently.
     Plain,
-    /// In blocks of d orthogonal frequencies, with the lengths of independent frequencies: for
-    /// radial laws.
+    /// In blocks of d orthogonal frequencies, whose lengths are distributed like the lengths of
+    /// independent frequencies. Requires a radial distribution.
     ///
     /// Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016.
     Orthogonal,
-    /// Like [`Sampling::Orthogonal`], but the rotation is a product of three random sign matrices
-    /// and Hadamard transforms: q log d instead of q d multiplications per row, q + d numbers
-    /// instead of q d. For radial laws. Identical to [`Sampling::Orthogonal`] for 16 inputs or
-    /// fewer, where that costs no more and signs alone give too few rotations.
+    /// Like [`Sampling::Orthogonal`], but the rotation is a product of three Hadamard transforms
+    /// and three random sign matrices. For q frequencies and d inputs, a row costs q log d instead
+    /// of q d operations, and the map stores q + d numbers instead of q d. Requires a radial
+    /// distribution. For at most 16 inputs it is identical to [`Sampling::Orthogonal`], which then
+    /// costs no more, while random signs would give too few rotations.
     Structured,
-    /// By a randomised Halton sequence, which leaves no gaps.
+    /// From a randomised Halton sequence, whose points are more evenly spread than independent
+    /// points.
     ///
     /// Avron, Sindhwani, Yang, Mahoney, "Quasi-Monte Carlo feature maps for shift-invariant
     /// kernels", JMLR 17, 2016.
     Quasi,
 }
 
-/// Draws `count` frequencies in turns (divided by 2π) per unit of each input: count x d,
-/// row-major.
+/// Draws `count` frequencies, as a `count` x d row-major matrix. They are in turns (radians divided
+/// by 2π) per unit of each input.
 pub(super) fn draw_frequencies(
     spectrum: &Spectrum,
     d: usize,
@@ -85,7 +87,7 @@ pub(super) fn draw_frequencies(
     Ok(omega)
 }
 
-/// Adds a random frequency in turns to `omega`.
+/// Adds a random frequency, in turns, to `omega`.
 fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
     let divisor = |c: usize| std::f64::consts::TAU * spectrum.length(c);
     match &spectrum.distribution {
@@ -105,7 +107,8 @@ fn add_frequency(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
                 remaining -= part.amplitude;
                 remaining < 0.0
             });
-            // rounding may leave a remainder after the last part
+            // if rounding leaves a remainder after the last part, no part was chosen: take the last
+            // part
             chosen.or(parts.last()).into_iter().for_each(|part| add_frequency(part, rng, omega));
         }
         FrequencyDistribution::Convolution(parts) => parts.iter().for_each(|part| add_frequency(part, rng, omega)),
@@ -136,8 +139,9 @@ fn halton_points(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f6
     points
 }
 
-/// Returns unit vectors in blocks of d, each block a uniformly distributed orthonormal basis: the Q
-/// of a Gaussian matrix, with the signs that make the diagonal of R positive.
+/// Returns unit vectors in blocks of d. Each block is a uniformly distributed orthonormal basis: Q
+/// of the QR decomposition of a Gaussian matrix, with signs such that the diagonal of R is
+/// positive.
 fn orthogonal_vectors(d: usize, count: usize, rng: &mut dyn Rng) -> Vec<f64> {
     let mut rows = Vec::with_capacity(count.div_ceil(d) * d * d);
     while rows.len() < count * d {

@@ -1,22 +1,25 @@
 //! Structured rotations: products of random signs and Hadamard transforms.
 //!
-//! A block multiplies d inputs, padded with zeros to n = 2^k, by H D₃ H D₂ H D₁ / n^{3/2}, which is
-//! orthogonal and acts on the inputs nearly like a uniformly distributed rotation. Entry j of the
-//! result, times the length of a normal vector, is the product of frequency j with the row.
+//! The d inputs of a row are padded with zeros to n numbers, where n is a power of two. A block
+//! multiplies them by H D₃ H D₂ H D₁ / n^{3/2}, where H is the n x n Hadamard matrix of entries ±1,
+//! and D₁, D₂ and D₃ are diagonal matrices of random signs. This matrix is orthogonal, and acts
+//! nearly like a uniformly distributed rotation. Entry j of the result, times the length of a
+//! random normal vector, is the inner product of frequency j with the row.
 //!
-//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are
-//! √n; drawing them keeps the law of the plain frequencies).
+//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5. There all lengths are
+//! √n; here they are drawn, so that their distribution is that of independent frequencies.
 
 use super::frequencies::draw_length;
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
 
-/// Largest number of inputs for which a dense rotation matrix is used instead: the transforms
-/// cost no less there, and their rows are not uniform.
+/// Largest number of inputs for which a dense rotation matrix is used instead of transforms. For so
+/// few inputs, transforms cost no less, and their rows are far from uniformly distributed.
 ///
-/// Signs give few rotations in few dimensions: at n = 2 and 4 most directions never occur, and the
-/// fourth cumulant of a coordinate is off by 0.09 at n = 8, 0.03 at 16 and 0.007 at 32.
+/// In few dimensions, random signs give few different rotations. At n = 2 and 4 most directions
+/// never occur. The error of the fourth cumulant of a coordinate is 0.09 at n = 8, 0.03 at n = 16
+/// and 0.007 at n = 32.
 pub(super) const MAX_DENSE_FEATURES: usize = 16;
 
 /// Blocks of n frequencies each.
@@ -26,15 +29,15 @@ pub(super) struct StructuredRotation<T> {
     width: usize,
     /// Signs, 3 n per block.
     signs: Vec<T>,
-    /// Factor of each frequency, which multiplies its row of the blocks.
+    /// Length of each frequency, by which its entry of the transformed row is multiplied.
     lengths: Vec<T>,
     /// Factor of each input.
     scale: Vec<T>,
 }
 
 impl<T: Real> StructuredRotation<T> {
-    /// Draws `count` frequencies in turns; `mixture` draws the scale of a radial law, `scale` is
-    /// 1/(2π length scale) per input.
+    /// Draws `count` frequencies, in turns. `mixture` draws the factor s of a radial distribution,
+    /// and `scale` contains 1/(2π · length scale) for each input.
     pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
         let width = scale.len().next_power_of_two();
         let blocks = count.div_ceil(width);
@@ -51,8 +54,9 @@ impl<T: Real> StructuredRotation<T> {
         (self.signs.len() + self.lengths.len() + self.scale.len()) * size_of::<T>()
     }
 
-    /// Computes `out[i, j]`, the turns of frequency j at x_i; out is b x count, column-major. The
-    /// columns of a strip are transformed together, so that each butterfly is a loop over rows.
+    /// Computes `out[i, j]`, the inner product of frequency j with row x_i in turns; `out` is b x
+    /// `count`, column-major. All b rows are transformed together, so that each butterfly operation
+    /// is a loop over the rows.
     pub(super) fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let (b, n) = (x.nrows(), self.width);
         let mut columns = vec![T::ZERO; n * b];
@@ -81,8 +85,8 @@ fn multiply<T: Real>(column: &mut [T], factor: T) {
     vectorised!(column.iter_mut().for_each(|value| *value *= factor));
 }
 
-/// Applies the unnormalised Walsh–Hadamard transform to columns of b numbers; their count is a
-/// power of two.
+/// Applies the unnormalised Walsh–Hadamard transform across columns of b numbers each; the number
+/// of columns must be a power of two.
 fn walsh_hadamard<T: Real>(columns: &mut [T], b: usize) {
     let mut half = b;
     while half < columns.len() {

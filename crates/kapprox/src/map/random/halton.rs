@@ -1,9 +1,11 @@
-//! Randomised Halton points: evenly spread in the unit cube, each of them uniform.
+//! Randomised Halton points, which are evenly spread in the unit cube; each single point is
+//! uniformly distributed.
 //!
-//! Coordinate c of point i is the radical inverse of i in base p_c, the c-th prime, with randomly
-//! permuted digits and a separate permutation for each place. Every point is uniform on the cube,
-//! so averages over the points are unbiased; the points avoid one another, so averages of smooth
-//! functions have smaller errors than over independent points.
+//! Coordinate c of point i is the radical inverse of i in base p_c, the c-th prime: the digits of i
+//! in this base are mirrored at the radix point. The digits are randomly permuted, with a separate
+//! permutation for each place. Every point is uniformly distributed in the cube, so averages of a
+//! function over the points are unbiased. The points keep apart, so averages of smooth functions
+//! have smaller errors than averages over independent points.
 //!
 //! Reference: Owen, "A randomized Halton algorithm in R", arXiv 1706.02808, 2017.
 
@@ -75,7 +77,8 @@ mod tests {
             halton.coordinate(c, count).iter().for_each(|u| seen[(u * count as f64) as usize] += 1);
             assert!(seen.iter().all(|times| *times == 1), "base {base}: {seen:?}");
         }
-        // the first point is uniform over seeds: mean 1/2 within 5 standard errors
+        // over the seeds, the first point is uniformly distributed: its mean is 1/2 within 5
+        // standard errors
         let mean = (0..4000).map(|seed| Halton::new(1, seed).coordinate(0, 1)[0]).sum::<f64>() / 4000.0;
         assert!((mean - 0.5).abs() < 5.0 / (12.0f64 * 4000.0).sqrt(), "{mean}");
     }

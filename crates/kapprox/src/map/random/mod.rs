@@ -5,12 +5,13 @@
 //! phi(x) = √(k(0)/q) (cos ω_j·x, sin ω_j·x)_{j = 1..q}
 //! ```
 //!
-//! The features do not depend on the rows, need no landmarks and no triangular solve, and converge
-//! as 1/√q whatever the spectrum of K; landmarks do better if the spectrum decays. ‖phi(x)‖² = k(0)
-//! always, so the trace error of projections has no meaning here; see [`crate::quality`] for other
-//! errors.
+//! The q frequencies ω_j are drawn from the distribution of ω, and there are p = 2q features. The
+//! map does not depend on the rows, and needs no landmarks and no triangular solve. The error
+//! decreases as 1/√q for every spectrum of K; if the spectrum decays fast, landmarks have smaller
+//! errors. Since ‖phi(x)‖² = k(0) for every x, the trace error, which measures projections, has no
+//! meaning for this map; see [`crate::quality`] for other errors.
 //!
-//! Sine and cosine are paired, which has a smaller error than cosines with random phases
+//! Each frequency has a sine and a cosine. This has a smaller error than cosines with random phases
 //! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and
 //! 2j + 1 belong to frequency j.
 //!
@@ -94,7 +95,7 @@ fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
     let count = (request.rank / 2).max(1);
     let footprint =
         Footprint { fixed: count * request.d * request.element_bytes, per_row: count * request.element_bytes };
-    // drawn in f64
+    // the frequencies are drawn in f64
     let build_bytes = count * request.d * size_of::<f64>();
     MapShape { p: 2 * count, landmarks: None, footprint, build_bytes }
 }
@@ -115,9 +116,10 @@ pub(super) fn build_fourier<T: Real>(inputs: &RowFreeInputs<'_>, sampling: Sampl
     })
 }
 
-/// Returns the quantile of the density 1/cosh πω: the frequencies of the skewed chi-squared kernel,
-/// which is shift-invariant in ln(x + skew) (Li, Ionescu, Sminchisescu, "Random Fourier
-/// approximations for skewed multiplicative histogram kernels", DAGM 2010).
+/// Returns the quantile function of the density 1/cosh πω at u. This is the density of the
+/// frequencies of the skewed chi-squared kernel, which is shift-invariant in ln(x + skew) (Li,
+/// Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram
+/// kernels", DAGM 2010).
 fn hyperbolic_secant_quantile(u: f64) -> f64 {
     use std::f64::consts::{FRAC_PI_2, PI};
     (FRAC_PI_2 * u).tan().ln() / PI
@@ -125,25 +127,26 @@ fn hyperbolic_secant_quantile(u: f64) -> f64 {
 
 /// Random Fourier features of a kernel.
 ///
-/// Stores q·d numbers (structured, beyond 16 inputs: 4q). Mapping n rows costs 2nqd flops
-/// (structured: 6nq log₂ d; sparse rows: 2q per entry) and nq sines and cosines.
+/// With q frequencies and d inputs, it stores q·d numbers, and mapping n rows costs 2nqd flops and
+/// nq pairs of sine and cosine. Structured frequencies of more than 16 inputs take 4q numbers and
+/// 6nq log₂ d flops. Sparse rows cost 2q flops per entry.
 #[derive(Debug)]
 pub struct FourierMap<T> {
     d: usize,
     /// Number of frequencies, q.
     count: usize,
-    /// Factor of every wave, √(k(0)/q).
+    /// Factor of every sine and cosine, √(k(0)/q).
     amplitude: T,
     frequencies: Frequencies<T>,
-    /// Skew of the kernel, if the waves are functions of ln(x + skew).
+    /// Skew of the kernel, if the features are functions of ln(x + skew).
     skew: Option<f64>,
 }
 
 #[derive(Debug)]
 enum Frequencies<T> {
-    /// q x d, row-major, in turns.
+    /// Frequencies, q x d, row-major, in turns.
     Dense(Vec<T>),
-    /// For sparse rows: q numbers per column, in turns.
+    /// Frequencies for sparse rows, q numbers per column, in turns.
     Sparse(Vec<T>),
     Structured(StructuredRotation<T>),
 }
@@ -152,7 +155,7 @@ impl<T: Real> FourierMap<T> {
     /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` inputs.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] if the sampling does not fit the law of the frequencies.
+    /// [`Error::NoSpectrum`] if the sampling does not support the distribution of the frequencies.
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let count = (p / 2).max(1);
         let number = T::from_f64;
@@ -177,7 +180,7 @@ impl<T: Real> FourierMap<T> {
     /// `columns` is the number of columns, `d` the number of values of a row in a block.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] if frequencies of the law cannot be drawn.
+    /// [`Error::NoSpectrum`] if frequencies of the distribution cannot be drawn for sparse rows.
     pub fn on_sparse(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
         let plain = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };
@@ -222,7 +225,7 @@ impl<T: Real> FourierMap<T> {
     }
 }
 
-/// Computes `amplitude` times cosine and sine of angles in turns.
+/// Computes `amplitude` times the cosine and the sine of angles, which are in turns.
 fn cosines_and_sines<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
     vectorised!({
         for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {

@@ -11,7 +11,7 @@ pub(super) fn normal(u: f64) -> f64 {
         return q * rational(&A, &B, r);
     }
     let tail = if q < 0.0 { u } else { 1.0 - u };
-    // u lies strictly between 0 and 1
+    // 0 < u < 1; a subnormal tail counts as the smallest normal number
     let r = (-tail.max(f64::MIN_POSITIVE).ln()).sqrt();
     let value = if r <= 5.0 { rational(&C, &D, r - 1.6) } else { rational(&E, &F, r - 5.0) };
     if q < 0.0 { -value } else { value }
