@@ -1,5 +1,5 @@
-//! A pass that maps rows to features in bins of a fixed size, and passes every bin to a
-//! [`BinFold`].
+//! A pass that collects rows in bins of a fixed size, maps each full bin to features, and hands the
+//! bin to a [`BinFold`].
 
 use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};

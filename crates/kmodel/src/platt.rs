@@ -1,13 +1,14 @@
 //! Probabilities from decision values: Platt scaling.
 //!
 //! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy on decision
-//! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so
-//! that few or separable rows give no certainty. Newton's method with step halving solves this
-//! convex problem in two variables. The probability must not fall as the score rises. If the
-//! minimiser has a > 0, which is possible on held-out scores, a is set to 0 and the cross-entropy
-//! is minimised over b alone.
+//! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) for the n₊ rows of
+//! the class and 1/(n₋ + 2) for the n₋ other rows. The probabilities therefore do not reach 0 or 1
+//! if rows are few or separable. Newton's method with step halving solves this convex problem in
+//! two variables. The probability must not fall as the score rises. If the minimiser has a > 0,
+//! which is possible on held-out scores, a is set to 0 and the cross-entropy is minimised over b
+//! alone.
 //!
-//! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for
+//! *Cost*: a few tens of flops per row and step. References: Platt, "Probabilistic outputs for
 //! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for
 //! support vector machines", Machine Learning 68, 2007.
 

@@ -1,11 +1,11 @@
 //! A trained model: basis functions, coefficients and all settings of its predictions, in one
 //! safetensors file.
 //!
-//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its
-//! [`BasisTransform`], α their coefficients (m x t) and c the intercepts. A novelty model with a
-//! [`quadratic`] function subtracts it from f.
-//! Maps in the span of landmarks are stored as kernel functions of the landmarks, so predictions
-//! need no matrix factor. The module `file` documents the format.
+//! f(x) = b(x)·α + c, where b(x) (length m) are the values of the model's [`Basis`] at x after its
+//! [`BasisTransform`], α (m x t) are the coefficients, and c (length t) the intercepts. If a
+//! novelty model has a [`quadratic`] function g, its score is f(x) − g(x). A map whose features lie
+//! in the span of landmarks is stored as kernel functions of the landmarks, so predictions need no
+//! matrix factor. The module `file` documents the format.
 
 mod basis;
 mod basis_transform;
@@ -89,8 +89,8 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
-/// Evaluates an expression for the content of an enum of either precision; after `to`, wraps the
-/// value in the same precision of another enum.
+/// Evaluates an expression for the f32 or f64 variant of an enum. If `to` names another enum, wraps
+/// the value in its variant of the same precision.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! either {

@@ -1,4 +1,4 @@
-//! The values of category and time columns, collected before the job that reads them.
+//! The values of category and time columns, collected before the job that reads these columns.
 
 use super::Run;
 use super::StageObserver;
