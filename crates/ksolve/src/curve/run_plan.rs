@@ -81,8 +81,8 @@ pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
 }
 
 /// Returns the plan of the measuring pass and of the spectral errors after it. The memory holds the
-/// Gram matrix (if there are targets), stored columns with their features, sums over the columns,
-/// and a tile of features in both precisions.
+/// Gram matrix (if there are targets), the sampled columns with their features, sums over these
+/// columns, and a tile of features in both precisions.
 fn plan_errors<T: Real>(
     size: &ProblemSize,
     options: &CurveOptions,

@@ -247,8 +247,8 @@ estimator!(
 estimator!(
     /// Kernel Fisher discriminants: the directions of feature space that separate the classes best.
     Fisher, "fisher";
-    /// Sets the regularisation parameter of the within-class covariance, per row; cross-validated
-    /// by default.
+    /// Sets the regularisation parameter that is added to the diagonal of the within-class
+    /// covariance (a mean over rows); cross-validated by default.
     lambda: f64 => "lambda",
 );
 

@@ -1,7 +1,9 @@
 //! Hilbert–Schmidt independence criterion: do two sets of columns depend on each other?
 //!
-//! With features phi and psi of the two sets, centred over the n rows, and C = Φ̃ᵀΨ̃/n their
-//! cross-covariance,
+//! Let phi (p features) and psi (q features) be the features of the two sets of columns in a row,
+//! Φ̃ (n x p) and Ψ̃ (n x q) the features of all n rows minus their means, and C = Φ̃ᵀΨ̃/n the
+//! cross-covariance. K and L are the kernel matrices of the two sets, H = I − 11ᵀ/n, and C_x and
+//! C_y are the covariances of phi and of psi.
 //!
 //! ```text
 //! biased    ‖C‖²_F = tr(HKHL)/n²
@@ -18,10 +20,11 @@
 //!
 //! `alignment` is ‖C‖²/(‖C_x‖‖C_y‖), the centred alignment of the two kernels.
 //!
-//! *Passes*: one for the features and the second moments of both sets together. One more, over the
-//! stored features, for a, b and d. Permutations pair arbitrary rows, so they need the features in
-//! memory. *Flops*: the maps, n(p + q)² for moments, 2npq per permutation. *Bytes*: the features,
-//! 13(p + q)² numbers; per thread pq numbers and 4n.
+//! *Passes*: one over the rows, for the features and the second moments of both sets together; one
+//! over the stored features, for a, b and d. A permutation pairs phi of one row with psi of any
+//! other row, so permutations need the features in memory. *Flops*: the maps, n(p + q)² for the
+//! moments, 2npq for each permutation. *Bytes*: the features, 13(p + q)² numbers; per thread pq
+//! numbers and 4n.
 //!
 //! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with
 //! Hilbert–Schmidt norms", ALT 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel
