@@ -1,4 +1,5 @@
-//! The surface of a fit: the cross-validated errors over rank x lambda, and per fold.
+//! The surface of a fit: the cross-validated errors for every rank and lambda, and the errors of
+//! each fold.
 
 use super::FitReport;
 use crate::table::{Grid, optional_number, short_lambda};
@@ -38,8 +39,9 @@ impl FitReport {
         self.lambdas().iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
     }
 
-    /// Returns a grid of the errors of every fold at the best lambda of each rank, with the chosen
-    /// rank marked. Also returns the values of the grid. `None` if there are no folds.
+    /// Returns a grid of the errors of every fold, at every rank with the best lambda of this rank;
+    /// the chosen rank is marked. Also returns the values of the grid. `None` if there are no
+    /// folds.
     pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best_cell = |rank: &usize| {
             let of_rank = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());

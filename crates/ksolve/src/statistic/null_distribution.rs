@@ -108,9 +108,9 @@ impl Mixture {
         1.0 - h / PI * sum
     }
 
-    /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k), where ρ_k and θ_k are modulus
-    /// and argument of the inverse of the integrand at u_k = (k + 1/2) 2π/T. T is so large that P(Q
-    /// > T) is negligible.
+    /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k). Here e^{iθ_k}/ρ_k = φ(u_k) e^{−i
+    /// u_k x} with the characteristic function φ of Q and u_k = (k + 1/2) 2π/T. The period T is so
+    /// large that values of Q above T have a negligible probability.
     fn along_line(&self, x: f64) -> f64 {
         let largest = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
         // Chernoff's bound at a quarter of the largest rate
