@@ -52,8 +52,8 @@ pub struct CertificateState {
     pub positive: Vec<f64>,
     /// Sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
     pub negative: Vec<f64>,
-    /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any
-    /// row.
+    /// Largest residual of a row at rank p, a lower bound on the spectral norm of K − K̂; 0 before
+    /// the first row.
     pub max_residual: f64,
     epsilon: f64,
 }

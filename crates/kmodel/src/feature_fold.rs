@@ -28,7 +28,7 @@ pub trait BinFold<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that maps rows to features and passes bins of them to a [`BinFold`].
+/// A pass that maps rows to features, and hands bins of rows and features to a [`BinFold`].
 #[derive(Debug)]
 pub struct FeatureFold<'a, T, S> {
     map: &'a dyn FeatureMap<T>,

@@ -17,7 +17,8 @@ const MAX_STEPS: usize = 100;
 const MIN_STEP_LENGTH: f64 = 1e-10;
 const GRADIENT_TOLERANCE: f64 = 1e-10;
 
-/// Addition to the diagonal of the Hessian per row, which is then definite also for equal values.
+/// Number that each row adds to the diagonal of the Hessian, so that it is definite even if all
+/// values are equal.
 const HESSIAN_RIDGE: f64 = 1e-12;
 
 /// Returns a and b. A row consists of the decision value, a flag that is true for rows of the
@@ -114,7 +115,7 @@ mod tests {
                 })
                 .collect();
             let (a, b) = fit(rows.iter().map(|(f, is)| (*f, *is, 1.0)));
-            // either deviation is about 0.03 here
+            // the standard deviations of a and of b are about 0.03 here
             assert!((a * size - slope).abs() < 0.15 && (b - shift).abs() < 0.15, "{size}: {a} {b}");
             let (positives, negatives) =
                 rows.iter().fold((0.0, 0.0), |(o, r), (_, is)| if *is { (o + 1.0, r) } else { (o, r + 1.0) });

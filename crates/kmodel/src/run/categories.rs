@@ -17,8 +17,8 @@ use std::sync::Arc;
 #[doc(hidden)]
 pub const TEXT_COPIES: usize = 6;
 
-/// Bytes up to which the first inspection of the columns needs no memory plan, so that `plan` can
-/// report the memory of a fit for any budget.
+/// If the first inspection of the columns takes at most this many bytes, it needs no memory plan.
+/// `plan` can then report the memory of a fit for any budget.
 const UNPLANNED_INSPECTION_BYTES: usize = 16 << 20;
 
 /// Remedy if the values do not fit in memory.
@@ -80,8 +80,8 @@ impl Run<'_> {
         self.apply_search(with_effects, SelectedTable::entry_search)
     }
 
-    /// Applies the combined result of a search in all selections to each of them, if there is
-    /// anything to search for.
+    /// Searches all selections, combines the results, and applies the combined result to each
+    /// selection. Does nothing if there is nothing to search for.
     fn apply_search<S: Search>(
         &self,
         tables: Vec<SelectedTable>,

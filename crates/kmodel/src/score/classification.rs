@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn two_classes_have_an_auc() {
-        // pairs: .9 beats both, .4 ties once and wins once: 3.5 of 4
+        // of the 4 pairs (positive, negative), .9 wins both, .4 wins one and ties in one: 3.5 of 4
         let json = serde_json::to_value(scores(2, &[(&[0.9], 1), (&[0.4], 0), (&[0.4], 1), (&[-0.2], 0)])).unwrap();
         assert_eq!((json["auc"].as_f64(), json["accuracy"].as_f64()), (Some(0.875), Some(0.75)));
         assert!(serde_json::to_value(scores(2, &[])).unwrap()["auc"].is_null());

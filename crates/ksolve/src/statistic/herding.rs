@@ -35,7 +35,8 @@ pub struct Herd {
     pub positions: Vec<usize>,
     /// |μ − mean of the rows selected so far|² after each step.
     pub squared_distances: Vec<f64>,
-    /// tr C, the mean squared distance of the rows from μ; t random rows have tr C/t on average.
+    /// tr C, the mean squared distance of the rows from μ. For the mean of t random rows, the
+    /// expected squared distance is tr C/t.
     pub variance: f64,
 }
 

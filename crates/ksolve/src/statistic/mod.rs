@@ -131,7 +131,8 @@ impl PrecisionPair for MeasurePair {
 /// Probabilities, under the null hypothesis, of a value at least as large as the measured value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PValues {
-    /// From random labels; at least 1/(permutations + 1). `None` if there are no permutations.
+    /// The p-value from random labels; at least 1/(permutations + 1). `None` if there are no
+    /// permutations.
     pub permutation: Option<f64>,
     /// The p-value from the limit distribution; p-values below 1e-12 are reported as 1e-12. `None`
     /// for the exact kernel, and for constant features.

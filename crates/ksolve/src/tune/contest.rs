@@ -35,11 +35,13 @@ const MIN_TRIALS: usize = 2;
 /// default is first.
 const LAMBDA_GRID: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
-/// Steps of the grid of regularisation parameters below and above the likely range, two per decade.
+/// Numbers of half decades by which the grid of regularisation parameters extends below and above
+/// the likely range.
 const BELOW: i64 = 2;
 const ABOVE: i64 = 1;
 
-/// Smallest regularisation parameter in a grid, in half decades: 1e-9.
+/// Exponent of the smallest regularisation parameter in a grid, in half decades: −18 stands for
+/// 1e-9.
 const MIN_LAMBDA_STEP: i64 = -18;
 
 /// Exponent of a regularisation parameter for which a Cholesky factor in f32 usually exists, in

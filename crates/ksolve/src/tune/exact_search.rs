@@ -25,7 +25,8 @@ use crate::{Error, Result};
 use kapprox::{Real, kernel::Kernel, map::MapSpec};
 use kstore::SelectedTable;
 
-/// Maximum number of training rows of a trial; in smaller tables, of all folds together.
+/// Maximum number of training rows of a trial. If a table is smaller, it is tried on several folds,
+/// and this is the maximum for all folds together.
 const MAX_TRIAL_ROWS: usize = 5_000;
 
 /// Regularisation parameters with which every kernel is tried. 1e-3 is for noisy targets, and is

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
-/// Intermediate ranks, of which only the largest feasible one is used.
+/// Ranks between the doublings; only the largest feasible one of these ranks is used.
 const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
 
 /// Time to solve the linear systems of one lambda at rank r, for the five folds and for all rows,
