@@ -142,7 +142,8 @@ fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
-/// Returns γ, from P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).
+/// Returns γ, from the projection Σ_l γ_l k(z_l, ·): γ = F p, where p = bF − (bV + s) are its
+/// coordinates.
 fn weights<T: Real>(
     quadratic: &Quadratic,
     features: &Mat<f64>,

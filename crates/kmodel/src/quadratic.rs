@@ -1,7 +1,7 @@
 //! Quadratic functions of a model's basis: predictive variances, and distances from a subspace.
 //!
-//! Let b(x) be the m basis functions and φ(x) = b(x)F the r features, with the coefficients F (m x
-//! r). A quadratic function has the form
+//! Let b(x) be the m basis functions and φ(x) = b(x)F the r features; F (m x r) are their
+//! coefficients. A quadratic function has the form
 //!
 //! ```text
 //! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
@@ -10,8 +10,9 @@
 //! V is m x q, s has length q, and c, ρ and τ are numbers. The last term exists only for
 //! projections (maps on landmarks). It measures the residual of the map: the squared norm of the
 //! part of k(x, ·) outside the span of the landmarks, minus an allowance τ. If F has no columns,
-//! the residual is all of k(x, x); for a map that is not a projection, ‖φ(x)‖² then replaces k(x,
-//! x). *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
+//! all of k(x, x) is residual; if the map is not a projection, ‖φ(x)‖² then replaces k(x, x).
+//!
+//! *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::linalg::dot_products;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};

@@ -1,10 +1,18 @@
 //! Recursive least squares: a linear function of features that learns row by row.
 //!
 //! φ_j is the feature vector of row j (p features), followed by a 1 for the intercept, and y_j is
-//! its target. After i rows the weights w minimise Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w
-//! − w₀), where w₀ and P₀ are the initial values of w and P, and f is the forgetting factor. The
-//! matrix P is the inverse Hessian of this sum up to the factor 2: P⁻¹ = Σ_j f^(i−j) φ_jφ_jᵀ + f^i
-//! P₀⁻¹.
+//! its target. After i rows the weights w minimise
+//!
+//! ```text
+//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w − w₀)
+//! ```
+//!
+//! where w₀ and P₀ are the initial values of w and P, and f is the forgetting factor. P is the
+//! inverse of half the Hessian of this sum:
+//!
+//! ```text
+//! P⁻¹ = Σ_j f^(i−j) φ_jφ_jᵀ + f^i P₀⁻¹
+//! ```
 //!
 //! Rows are learned in blocks. Up to rounding, w and the prediction errors are the same as if the
 //! rows were learned one by one. Let a block have b rows X and targets y, where row i of both is

@@ -221,7 +221,8 @@ fn model(
 ) -> Model<f64> {
     let (n, r) = (selected.shape().inputs, cholesky.pivots.len());
     let mut inverse = Mat::<f64>::identity(r, r);
-    // for centred coordinates, the rows of L are the rows of the pivots plus the means
+    // if the coordinates are centred, the rows of L are the coordinates of the pivots plus the
+    // means
     let lower = match &means {
         Some(means) => Mat::from_fn(r, r, |i, j| cholesky.factor[(cholesky.pivots[i] as usize, j)] + means[j]),
         None => cholesky.lower(),

@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn products_equal_the_dense_matrix_for_any_threads() {
         let kernel = Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
-        // less than a block, more than a block, and several blocks in each of many strips
+        // numbers of rows: less than a block, more than a block, and several blocks in each of many
+        // strips
         for n in [5, 300, 1000, 20_000] {
             let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
             let x = MatRef::from_row_major_slice(&x, n, 2);

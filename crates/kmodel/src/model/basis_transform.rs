@@ -77,7 +77,7 @@ impl BasisTransform {
     }
 }
 
-/// The functions of another map, divided by a degree that is linear in them.
+/// The functions of another map, divided by a degree that is a linear function of these functions.
 #[derive(Debug)]
 struct DegreeNormalised<T: Real> {
     basis: Box<dyn FeatureMap<T>>,

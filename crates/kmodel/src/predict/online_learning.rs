@@ -2,11 +2,11 @@
 //!
 //! A model that stores the variance of its predictions contains the state of recursive least
 //! squares. Let b(x) be the m basis functions and φ = bF the r features (F is m × r). In units of
-//! the noise variance, the variance of a prediction is ‖φR + s‖² + c. The matrix P of recursive
-//! least squares (see `recursive_least_squares`) is therefore BBᵀ, where B is R with the row s
-//! below it, with c added to the last diagonal entry of P, which belongs to the intercept. The
-//! model stores the coefficients FR and Fw on the basis; a QR factorisation of F recovers R and the
-//! weights w. The new model has the basis of the old model.
+//! the noise variance, the variance of a prediction is ‖φR + s‖² + c. Let B be the matrix R with
+//! the row s below it. The matrix P of recursive least squares (see `recursive_least_squares`) is
+//! BBᵀ, plus c in the last diagonal entry, which belongs to the intercept. The model stores the
+//! coefficients FR and Fw on the basis; a QR factorisation of F recovers R and the weights w. The
+//! new model has the basis of the old model.
 //!
 //! *Flops*: for every row, the features and 3r²; once, 2mr² for the QR factorisation. *Bytes*: as
 //! [`Predictor::scores`] for r outputs, plus about 40mr.

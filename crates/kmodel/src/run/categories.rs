@@ -53,7 +53,7 @@ impl Run<'_> {
             .and_then(|table| table.table().note())
             .into_iter()
             .for_each(|note| self.stage_observer().warn(note));
-        // a comparison of several tables keeps numeric columns numeric in all of them
+        // if several tables are compared, a numeric column stays numeric in all tables
         let tables: Vec<SelectedTable> = match tables {
             [one] if one.is_uninspected() => {
                 let bytes = one.inspection_bytes();

@@ -367,7 +367,8 @@ mod tests {
         );
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
         assert!(near(matthews, (tp * tn - fp * fne) / root));
-        // one more false positive for every row of an unknown class predicted as the second
+        // every row of an unknown class that is predicted as the second class adds one false
+        // positive
         assert!(near(scores(&[3.0, 10.0]).f1, 60.0 / 140.0));
     }
 

@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(grid.rows[0], ("250, 1e-7".to_string(), ["2.000", "–", "0.5000"].map(str::to_string).to_vec()));
         assert_eq!(scores[1], [Some(5.0), None, Some(0.5)]);
         assert_eq!(grid.marked, Some((1, 0)), "the worst fold of the model");
-        // the model's cell, although another cell of its rank has a smaller squared error
+        // the cell of the model is marked, although another cell of the same rank has a smaller
+        // squared error
         report.fit.lambda = Some(1e-8);
         assert_eq!(report.folds_grid().unwrap().1, [[Some(2.0), None, Some(0.5)], [Some(3.0), None, Some(0.5)]]);
     }

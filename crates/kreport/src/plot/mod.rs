@@ -204,7 +204,8 @@ fn write_grid_plot(
     let metadata = predictor.metadata();
     let regions = match (predictor.classes(), metadata.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
-        // at the mean of the other features, regions would not show the clusters of the rows
+        // regions are evaluated at the mean of the other features, and would not show the clusters
+        // of the rows
         (None, Task::Clusters) if metadata.features.len() == 2 => Some(scores.chunks(outputs).map(argmax).collect()),
         _ => None,
     };

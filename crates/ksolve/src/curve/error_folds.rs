@@ -169,7 +169,7 @@ impl<T: Real> TestErrorFold<'_, T> {
                 let y = &block.y[row * block.t..(row + 1) * block.t];
                 scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
             }
-            // a row whose label no training row has always counts as misclassified
+            // if no training row has the label of a row, the row counts as misclassified
             Targets::Classes(classes) => {
                 let code = block.classes.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[row]);
                 let is_wrong = code == LabelCodes::UNKNOWN || classes.decide(scores) != code as usize;

@@ -89,7 +89,8 @@ pub struct CurveOptions {
     pub kernel: Kernel,
     /// Regression or classification, for the test error.
     pub task: Task,
-    /// Regularisation parameter of the test error, per row: (1/n)Σ loss + lambda‖w‖².
+    /// Regularisation parameter lambda of the ridge regression for the test error: (1/n)Σ loss +
+    /// lambda‖w‖².
     pub lambda: f64,
     /// Treatment of the intercept.
     pub intercept: Intercept,

@@ -181,7 +181,7 @@ estimator!(
     /// # Ok::<(), ksolve::Error>(())
     /// ```
     Ridge, "ridge";
-    /// Sets the regularisation parameter, per row; cross-validated by default.
+    /// Sets lambda, the regularisation parameter of the mean loss per row; cross-validated by default.
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",
@@ -230,7 +230,7 @@ estimator!(
 estimator!(
     /// Kernel logistic regression: predicts the probabilities of two or more classes.
     Logistic, "logistic";
-    /// Sets the regularisation parameter, per row; cross-validated by default.
+    /// Sets lambda, the regularisation parameter of the mean loss per row; cross-validated by default.
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",

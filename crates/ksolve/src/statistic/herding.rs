@@ -7,10 +7,15 @@
 //! x_t = argmax wᵀφ(x),     w ← w + μ − φ(x_t),     w = μ at first
 //! ```
 //!
-//! Each step is a step of the conditional gradient method, which minimises the squared distance |μ
-//! − (1/t) Σ_{s ≤ t} φ(x_s)|². For t random rows, the mean of this squared distance is tr C/t,
-//! where C is the covariance of the features. For selected rows in a space of finite dimension, the
-//! squared distance is O(1/t²) as long as rows close to the direction w remain.
+//! Each step is a step of the conditional gradient method, which minimises the squared distance
+//!
+//! ```text
+//! |μ − (1/t) Σ_{s ≤ t} φ(x_s)|²
+//! ```
+//!
+//! For t random rows, the mean of this squared distance is tr C/t, where C is the covariance of the
+//! features. For selected rows in a space of finite dimension, the squared distance is O(1/t²) as
+//! long as rows close to the direction w remain.
 //!
 //! *Passes*: one over the rows for the features; over the stored features, one for the mean and one
 //! for each selected row. *Flops*: the map, and 2np for each selected row. *Bytes*: the features,

@@ -13,9 +13,9 @@
 //! | gcv | generalised cross-validation, least over ranks and lambdas | per lambda |
 //! | alignment | centred kernel-target alignment, largest over ranks | none |
 //!
-//! Alignment is the cosine of the angle between the centred kernel matrix and the matrix of the
-//! products of targets. It favours kernels with few large eigenvalues. It can select a length
-//! scale, but hardly distinguishes families of kernels.
+//! Alignment is the cosine of the angle between two centred matrices: the kernel matrix, and the
+//! matrix of the products of targets. It favours kernels with few large eigenvalues. It can select
+//! a length scale, but hardly distinguishes families of kernels.
 //!
 //! If metrics are learned in rounds ([`crate::metric`]), every kernel competes with the metric and
 //! the length scale of its best round. With cv, the scores are the errors of the rounds, all on the
