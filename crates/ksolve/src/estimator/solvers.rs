@@ -181,7 +181,8 @@ estimator!(
     /// # Ok::<(), ksolve::Error>(())
     /// ```
     Ridge, "ridge";
-    /// Sets lambda, the regularisation parameter of the mean loss per row; cross-validated by default.
+    /// Sets the regularisation parameter lambda, relative to the mean loss of a row;
+    /// cross-validated by default.
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",
@@ -230,7 +231,8 @@ estimator!(
 estimator!(
     /// Kernel logistic regression: predicts the probabilities of two or more classes.
     Logistic, "logistic";
-    /// Sets lambda, the regularisation parameter of the mean loss per row; cross-validated by default.
+    /// Sets the regularisation parameter lambda, relative to the mean loss of a row;
+    /// cross-validated by default.
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",

@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn pairs_of_weights_are_a_mixture_of_exponentials() {
-        // each weight occurs twice, so that Q = Σ 2 w_l E_l with exponential variables E_l, and P(Q
-        // > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l − w_k)
+        // each weight occurs twice, so that Q = Σ 2 w_l E_l with exponential variables E_l, and
+        // P(Q > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l − w_k)
         let w: [f64; 4] = [1.0, 0.4, 0.11, 0.003];
         let exact = |x: f64| -> f64 {
             let share = |l: usize| (0..4).filter(|k| *k != l).map(|k| w[l] / (w[l] - w[k])).product::<f64>();
