@@ -1,14 +1,15 @@
 //! Settings that make glibc's allocator return freed memory, the message of an aborted process, and
 //! the signals that the process handles through C.
 //!
-//! By default every thread may open its own arena. The size above which a buffer gets its own pages
-//! grows to 32 MiB when such buffers are freed. From then on, freed buffers stay resident in an
-//! arena, and a memory budget cannot account for them.
+//! By default every thread may open its own arena (a region from which it allocates). Large buffers
+//! get their own pages, but when such a buffer is freed, glibc raises the size above which buffers
+//! get their own pages, up to 32 MiB. From then on, freed buffers stay resident in an arena, and a
+//! memory budget cannot account for them.
 //!
-//! Peak memory measured on two cores, with these settings and without them, in the same time:
-//! `kmill fit ridge` on 60,000 rows x 29 of beijing-pm25 at rank 500 with 5 folds takes 50 MiB
-//! instead of 62 to 66 MiB on 2 threads, and 54 to 56 MiB instead of 68 to 70 MiB on 8 threads.
-//! `kmill inspect --stats` on fashion-mnist takes 132 to 135 MiB instead of 136 to 142 MiB.
+//! Peak memory, measured on two cores; the settings do not change the time: `kmill fit ridge` on
+//! 60,000 rows x 29 of beijing-pm25 at rank 500 with 5 folds takes 50 MiB instead of 62 to 66 MiB
+//! on 2 threads, and 54 to 56 MiB instead of 68 to 70 MiB on 8 threads. `kmill inspect --stats` on
+//! fashion-mnist takes 132 to 135 MiB instead of 136 to 142 MiB.
 
 /// Maximum number of arenas. Each matrix product packs its operands into a new buffer, and two
 /// threads that share an arena wait for each other. The fit of beijing-pm25 at rank 2,000 took 14.3
@@ -16,9 +17,9 @@
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAX_ARENAS: libc::c_int = 8;
 
-/// Size above which a buffer gets its own pages, which are returned when the buffer is freed.
-/// Setting this size also stops its growth. It is below the page of a decoder (1 MiB) and above
-/// most small allocations.
+/// Size above which a buffer gets its own pages, which are returned to the system when the buffer
+/// is freed. If this size is set, glibc no longer raises it. It is smaller than the page buffer of
+/// a decoder (1 MiB) and larger than most other allocations.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 
@@ -26,8 +27,8 @@ const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_THRESHOLD: libc::c_int = 1 << 20;
 
-/// Address space that an arena reserves, in bytes. The second number divides the process limit: the
-/// quotient is the address space for all arenas.
+/// The first number is the address space that an arena reserves, in bytes. The second number is a
+/// divisor: all arenas together may reserve the address-space limit of the process divided by it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENA_RESERVE: (usize, usize) = (64 << 20, 8);
 

@@ -1,5 +1,5 @@
-//! Reports on the columns of a table: which are features, which are left out and why, and which are
-//! probably features by mistake.
+//! Reports on the columns of a table: which columns are features, which columns are left out and
+//! why, and which columns are probably features by mistake.
 
 use crate::progress::Progress;
 use kreport::fit::Verbosity;

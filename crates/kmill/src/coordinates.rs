@@ -93,8 +93,8 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &RunSettings) -> Result<Coordinat
     let solution = coordinates(&selected, &CoordinateOptions { kind: of, rank, tolerance, seed }, &job)?;
     let (coordinates, trace_error, pivots) = (solution.pivots.len(), solution.trace_error, solution.pivots);
     let predictor = Predictor::new(AnyModel::F64(solution.model))?;
-    // memory that the matrix left in the allocator is unavailable to the prediction; rounded up,
-    // because it varies between runs
+    // memory that the matrix leaves in the allocator is unavailable to the prediction. The number
+    // is rounded up, because it varies between runs
     let leftover = allocator::resident().saturating_sub(resident_before).next_multiple_of(MEMORY_ROUNDING);
     let job = run.job().memory(run.memory.saturating_sub(leftover));
     let report = predictor.write(&selected, copied.as_ref(), Extras::default(), &args.output, &job);

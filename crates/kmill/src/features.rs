@@ -52,8 +52,8 @@ pub(crate) struct FeaturesArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Rounding unit of the memory that a fit leaves allocated, in bytes: the exact size varies between
-/// runs, and a budget named in an error message must suffice the next time.
+/// Unit, in bytes, to which the memory that a fit leaves allocated is rounded up. The exact size
+/// varies between runs, and a budget that an error message names must suffice in the next run.
 pub(crate) const MEMORY_ROUNDING: usize = 4 << 20;
 
 #[derive(Clone, Debug, serde::Serialize)]

@@ -65,7 +65,7 @@ pub struct Cli {
 }
 
 /// Defines the subcommands: their help, options and functions. A function marked `reports` returns
-/// the report to print, one marked `runs` prints its own output.
+/// the report to print; a function marked `runs` prints its own output.
 macro_rules! verbs {
     (@reports $args:ident $run:path) => { reported(&$args.run, |run| $run($args, run)) };
     (@runs $args:ident $main:path) => { $main($args) };
@@ -194,8 +194,8 @@ fn register_storage() {
     }
 }
 
-/// Suppresses the messages of decoders that panic on damaged files; the subsequent error describes
-/// the problem.
+/// Suppresses the panic messages of decoders that panic on damaged files. The error that follows
+/// describes the problem.
 fn silence_decoders() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -130,8 +130,8 @@ pub(crate) fn is_table(path: &Path) -> bool {
     path.extension().is_some() && sink::supports(path, &text).unwrap_or(false)
 }
 
-/// Returns the extensions of tables of numbers, or of text and numbers, for help and messages:
-/// `.parquet, .csv or .tsv`.
+/// Returns, for help and messages, the extensions of the table formats that store numbers, or text
+/// and numbers: `.parquet, .csv or .tsv`.
 pub(crate) fn extensions(kind: OutputKind) -> String {
     sink::extensions(&OutputColumn::new("", kind), "or")
 }

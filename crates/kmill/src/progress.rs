@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two plain lines of one stage: frequent enough to show activity in a log, rare
-/// enough to read.
+/// Time between two plain lines of one stage: short enough to show activity in a log, long enough
+/// to keep the log readable.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Converts --quiet and --verbose, which are mutually exclusive.
@@ -324,8 +324,9 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
     bar
 }
 
-/// Updates the bar while it exists. indicatif's own ticker panics if the system cannot start a
-/// thread; here, the bar is then updated only by its rows.
+/// Updates the bar while it exists. The ticker of the crate indicatif panics if the system cannot
+/// start a thread. This function does not: without a thread, the bar is updated only when rows are
+/// counted.
 fn start_ticker(bar: &ProgressBar) {
     let bar = bar.downgrade();
     let _ = std::thread::Builder::new().spawn(move || {

@@ -47,8 +47,8 @@ pub(crate) fn reply(answer: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if answer.use_stderr() && !is_which {
         let mut command = args::command(words);
-        // `build` is required: `argument_help` compares the rendered argument names with the name
-        // in the error
+        // `build` must come first: `argument_help` compares the names of the arguments as help
+        // shows them with the name in the error
         command.build();
         let text = shown::lines(&usage_message(answer, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));

@@ -6,10 +6,13 @@
 //! K = ΦΦᵀ,   L = YYᵀ,   all norms Frobenius
 //! ```
 //!
-//! with centred features and targets. The pass of ridge regression accumulates these sums. For
-//! classes, the ideal kernel is 1 if two rows have the same class, else 0. The ±1 codes give the
-//! same centred kernel up to a factor. With nested maps one state gives the alignment at every
-//! rank. *Flops*: p² + pt.
+//! Here Φ (n × p) are the features and Y (n × t) the targets, H = I − 11ᵀ/n centres, and Φ̃ = HΦ
+//! and Ỹ = HY are the centred features and targets. All products except ỸᵀỸ of several targets are
+//! among the moments of ridge regression.
+//!
+//! For classes, the ideal kernel is 1 if two rows have the same class, else 0. The ±1 codes of the
+//! classes give the same centred kernel up to a factor, and ‖ỸᵀỸ‖ follows from the sizes of the
+//! classes. With nested maps one state gives the alignment at every rank. *Flops*: p² + pt.
 //!
 //! References: Cristianini, Shawe-Taylor, Elisseeff, Kandola, "On kernel-target alignment", NIPS
 //! 2001; Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
@@ -18,13 +21,14 @@
 
 use crate::{Error, FoldGram, GramState, Result};
 
-/// Computes the centred alignment of the leading features of each rank with the target, from 0 to
-/// 1, over the rows of all folds; `None` if the features or the target are constant.
+/// Computes for each rank r the centred alignment of the first r features with the target, over the
+/// rows of all folds. The alignment is from 0 to 1, and `None` if the features or the target are
+/// constant.
 ///
 /// `classes` is true if several targets are the ±1 codes of classes.
 ///
 /// # Errors
-/// [`Error::Option`] for several numeric targets, whose products are not among the moments;
+/// [`Error::Option`] for several numeric targets: their ỸᵀỸ is not among the moments.
 /// [`Error::RankTooLarge`].
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
@@ -38,8 +42,8 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
     let largest = ranks.iter().copied().max().unwrap_or(0);
     let moments = CentredProducts::new(gram, largest);
     let target_norm = ideal_kernel_norm(&moments);
-    // contribution of row i of the lower triangle: the squared norm at rank r is the sum of the
-    // first r contributions
+    // squares[i] is what row i and column i add to ‖Φ̃ᵀΦ̃‖²; the sum of the first r is its value at
+    // rank r
     let squares: Vec<f64> = (0..largest)
         .map(|i| 2.0 * (0..i).map(|j| moments.product(i, j).powi(2)).sum::<f64>() + moments.product(i, i).powi(2))
         .collect();
@@ -52,8 +56,8 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
     Ok(ranks.iter().map(alignment_at).collect())
 }
 
-/// Computes ‖ỸᵀỸ‖: for one target its centred square, for codes of classes of sizes n_c
-/// 4‖diag(n_c) − n_c n_d/n‖.
+/// Computes ‖ỸᵀỸ‖. For one target it is the centred sum of squares. For the codes of classes with
+/// n_c rows each, it is 4‖diag(n_c) − (n_c n_d / n)‖.
 fn ideal_kernel_norm(moments: &CentredProducts<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {

@@ -6,16 +6,16 @@ use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{LabelCodes, RowBlock, Workers};
 
-/// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every
-/// 2,048·p² flops, so the addition costs a few per cent. The number is constant, because the bins
-/// determine the order of summation.
+/// Rows of a bin. For each full bin, an f32 Gram update of p features takes 2,048·p² flops, and
+/// then adds p²/2 numbers to the f64 sums. The addition therefore costs a few per cent of the time.
+/// The number is constant, because the bins determine the order of summation.
 pub(crate) const BIN_ROWS: usize = 2048;
 
 /// Targets to learn: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
-    /// Numeric targets, each centred: this makes sums of squares accurate, and changes results by
-    /// rounding only.
+    /// Numeric targets, each minus its centre. The subtraction makes sums of squares accurate, and
+    /// changes results by rounding only.
     Numeric {
         /// The centre subtracted from each target, length t.
         centre: Vec<f64>,
@@ -95,8 +95,8 @@ pub struct FilledBin<'a, T> {
     pub phi: MatRef<'a, T>,
     /// Targets, b x t.
     pub y: MatRef<'a, f64>,
-    /// Row weights, length b, or their square roots after [`Bins::apply_weights`]; `None` if all
-    /// are 1.
+    /// Row weights, length b; after [`Bins::apply_weights`] the square roots of the weights. `None`
+    /// if all weights are 1.
     pub w: Option<&'a [f64]>,
 }
 

@@ -30,18 +30,18 @@ pub struct Certificate {
     /// Rounding level of `trace_error`: ε_T·√(r + 1) + `overshoot` at rank r. A smaller
     /// `trace_error` is rounding.
     ///
-    /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T;
-    /// independent errors sum to about ε_T·√r·k(x, x). The condition number of the landmarks can
-    /// amplify errors further. These errors have both signs equally often, and the overshoot
-    /// measures the negative errors.
+    /// A residual is k(x, x) minus r squares. Each square has a relative rounding error of about
+    /// ε_T, the machine epsilon of the features; independent errors sum to about ε_T·√r·k(x, x).
+    /// The condition number of the kernel matrix of the landmarks can amplify the errors. Errors of
+    /// both signs are equally frequent, and the overshoot measures the negative errors.
     pub floor: f64,
 }
 
 /// Sums of positive and negative residuals at every rank, over the rows so far.
 ///
-/// With nested features the residual at rank j is k(x_i, x_i) − φ_i1² − … − φ_ij², so one sweep
-/// over the columns of phi gives the certificate of every rank. *Cost*: 5 flops per entry of phi.
-/// *Bytes*: 16·p.
+/// With nested features the residual of row i at rank j is k(x_i, x_i) − φ_i1² − … − φ_ij², where
+/// φ_ij is entry (i, j) of `phi`. One sweep over the p columns of `phi` therefore gives the
+/// certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CertificateState {
     /// Number of rows so far, or the sum of their weights.
@@ -52,8 +52,8 @@ pub struct CertificateState {
     pub positive: Vec<f64>,
     /// Sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
     pub negative: Vec<f64>,
-    /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any
-    /// row.
+    /// Largest residual of a row at rank p, a lower bound on the spectral norm of K − K̂; 0 before
+    /// the first row.
     pub max_residual: f64,
     epsilon: f64,
 }
@@ -142,9 +142,9 @@ impl CertificateState {
     /// trusted.
     ///
     /// # Errors
-    /// [`Error::Overshoot`] if the overshoot exceeds the trace error and the expected rounding: the
-    /// features are then not a projection, and a model on them has a larger error than the trace
-    /// error promises.
+    /// [`Error::Overshoot`] if the overshoot exceeds both the trace error and the expected
+    /// rounding. The features are then not a projection, and the error of a model on these features
+    /// is larger than the trace error promises.
     pub fn checked_certificate(&self, rank: usize) -> Result<Certificate> {
         let certificate = self.certificate(rank);
         let Certificate { trace_error, overshoot, floor } = certificate;

@@ -1,5 +1,5 @@
-//! A pass that maps rows to features in bins of a fixed size, and passes every bin to a
-//! [`BinFold`].
+//! A pass that collects rows in bins of a fixed size, maps each full bin to features, and hands the
+//! bin to a [`BinFold`].
 
 use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};
@@ -28,7 +28,7 @@ pub trait BinFold<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that maps rows to features and passes bins of them to a [`BinFold`].
+/// A pass that maps rows to features, and hands bins of rows and features to a [`BinFold`].
 #[derive(Debug)]
 pub struct FeatureFold<'a, T, S> {
     map: &'a dyn FeatureMap<T>,

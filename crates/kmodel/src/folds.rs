@@ -28,8 +28,8 @@ pub enum FoldSpec {
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
-    /// Group K-fold: the values of a column are assigned at random to this many folds, in equal
-    /// numbers: `groups:5:subject`.
+    /// Group K-fold: the values of a column are assigned at random to this many folds, equally many
+    /// values to each fold: `groups:5:subject`.
     Groups(usize, String),
     /// Forward validation: this many blocks of rows are tested in order, each by a fit on the
     /// earlier blocks: `forward:5`.
@@ -119,8 +119,8 @@ impl std::fmt::Display for FoldSpec {
 /// By default each fold is held out once, and all other folds are used for training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldRule {
-    /// If set, only folds before the held-out fold are used for training, without this many folds
-    /// directly before it.
+    /// If set, only folds before the held-out fold are used for training, except for this many
+    /// folds directly before the held-out fold.
     forward_gap: Option<usize>,
     /// A fold that is neither held out nor used for training.
     excluded: Option<usize>,
@@ -256,10 +256,10 @@ impl Folds {
         if let Self::WithRule { rule, .. } = self { *rule } else { FoldRule::default() }
     }
 
-    /// Returns the test fold, which is kept for the final estimate: the last held-out fold. If the
-    /// folds are the values of a column, returns the held-out fold whose fraction of the rows is
-    /// nearest to a fifth. `None` if there are fewer than three folds, or fewer than two held-out
-    /// folds.
+    /// Returns the test fold, which is reserved for the final estimate. It is the last fold that
+    /// the rule holds out. If the folds are the values of a column, it is the fold whose fraction
+    /// of the rows is nearest to a fifth, among the folds that the rule holds out. `None` if there
+    /// are fewer than three folds, or if the rule holds out fewer than two folds.
     pub fn test_fold(&self, sizes: &[usize]) -> Option<usize> {
         let held_out = || (0..sizes.len()).filter(|fold| self.rule().is_held_out(*fold));
         let rows: usize = sizes.iter().sum();

@@ -45,8 +45,8 @@ pub fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 impl FoldGram {
     /// Returns zero moments for p features and t targets.
     pub fn new(p: usize, t: usize) -> Self {
-        // `resize` writes the zeros; pages of `vec![0.0; …]` are read before they are written, and
-        // then fault twice
+        // `resize` writes the zeros at once. With `vec![0.0; …]`, each page is first read and later
+        // written, and causes two page faults
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
@@ -67,9 +67,11 @@ impl FoldGram {
     }
 }
 
-/// The moments G_g = Σ φφᵀ, s_g = Σ φ, b_g = Σ φyᵀ, Σ y and Σ y² of every fold g.
+/// The moments G_g = Σ φφᵀ (p × p), s_g = Σ φ, b_g = Σ φyᵀ (p × t), Σ y and Σ y² of every fold g;
+/// the sums run over the rows of the fold, with features φ and targets y.
 ///
-/// They are mergeable, and suffice for every rank, every lambda and every held-out fold.
+/// Moments of two sets of rows can be added. They suffice for ridge regression at every rank, for
+/// every lambda and every held-out fold.
 ///
 /// Products within a block are computed in the type of the features, sums over blocks in f64. With
 /// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj) for any number of rows.
@@ -331,6 +333,6 @@ fn add_moments<T: Real>(
 }
 
 /// Number of targets from which the product converts phi to f64 first; with fewer targets it reads
-/// phi directly. With one target, conversion and product took a tenth of the time of a fit, and the
-/// direct product takes a fiftieth.
+/// phi directly. With one target, the conversion and the product took a tenth of the time of a fit;
+/// the direct product takes a fiftieth.
 const MIN_TARGETS_TO_WIDEN: usize = 4;

@@ -12,8 +12,8 @@ const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a r
 /// constant at one end or the identity at the other.
 const MAX_FACTOR_RATIO: f64 = 1e6;
 
-/// Largest number of lambdas in a range. The whole range of f64 has 1,264 half decades, so a longer
-/// range is a typing error.
+/// Largest number of lambdas in a range. The positive numbers of f64 span 1,264 half decades, so a
+/// longer list is a typing error.
 const MAX_LAMBDAS: usize = 2_000;
 
 /// Parses regularisation parameters, and returns them ascending and without duplicates: `lambda` of

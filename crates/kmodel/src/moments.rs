@@ -54,8 +54,8 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         Self::over(map, folds, targets, moments)
     }
 
-    /// Replaces the targets in the moments by these features of the targets; `None` keeps the
-    /// targets.
+    /// Replaces the targets in the moments by the features that this map computes from the targets;
+    /// `None` keeps the targets.
     #[must_use]
     pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
         self.bin_fold.target_features = target_features;

@@ -1,13 +1,14 @@
 //! Probabilities from decision values: Platt scaling.
 //!
 //! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy on decision
-//! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so
-//! that few or separable rows give no certainty. Newton's method with step halving solves this
-//! convex problem in two variables. The probability must not fall as the score rises. If the
-//! minimiser has a > 0, which is possible on held-out scores, a is set to 0 and the cross-entropy
-//! is minimised over b alone.
+//! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) for the n₊ rows of
+//! the class and 1/(n₋ + 2) for the n₋ other rows. The probabilities therefore do not reach 0 or 1
+//! if rows are few or separable. Newton's method with step halving solves this convex problem in
+//! two variables. The probability must not fall as the score rises. If the minimiser has a > 0,
+//! which is possible on held-out scores, a is set to 0 and the cross-entropy is minimised over b
+//! alone.
 //!
-//! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for
+//! *Cost*: a few tens of flops per row and step. References: Platt, "Probabilistic outputs for
 //! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for
 //! support vector machines", Machine Learning 68, 2007.
 
@@ -16,7 +17,8 @@ const MAX_STEPS: usize = 100;
 const MIN_STEP_LENGTH: f64 = 1e-10;
 const GRADIENT_TOLERANCE: f64 = 1e-10;
 
-/// Addition to the diagonal of the Hessian per row, which is then definite also for equal values.
+/// Number that each row adds to the diagonal of the Hessian, so that it is definite even if all
+/// values are equal.
 const HESSIAN_RIDGE: f64 = 1e-12;
 
 /// Returns a and b. A row consists of the decision value, a flag that is true for rows of the
@@ -113,7 +115,7 @@ mod tests {
                 })
                 .collect();
             let (a, b) = fit(rows.iter().map(|(f, is)| (*f, *is, 1.0)));
-            // either deviation is about 0.03 here
+            // the standard deviations of a and of b are about 0.03 here
             assert!((a * size - slope).abs() < 0.15 && (b - shift).abs() < 0.15, "{size}: {a} {b}");
             let (positives, negatives) =
                 rows.iter().fold((0.0, 0.0), |(o, r), (_, is)| if *is { (o + 1.0, r) } else { (o, r + 1.0) });

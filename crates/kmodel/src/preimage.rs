@@ -1,16 +1,17 @@
 //! Pre-images: the row whose kernel function is nearest to a row's projection on the components.
 //!
-//! Kernel PCA projects φ(x) on the affine span of the components, P = φ − (reconstruction error),
-//! and P = Σ_l γ_l k(z_l, ·) over the landmarks. In general no row z has k(z, ·) = P; the pre-image
-//! is a minimum of
+//! Kernel PCA projects k(x, ·) on the affine span of the components. The projection is a sum over
+//! the m landmarks z_l, P = Σ_l γ_l k(z_l, ·). In general no row z has k(z, ·) = P; the pre-image
+//! is a minimum over z of
 //!
 //! ```text
 //! ‖k(z, ·) − P‖² = k(z, z) − 2 Σ_l γ_l k(z_l, z) + ‖P‖²
 //! ```
 //!
-//! which L-BFGS finds from the row itself as the start. On noisy rows this denoises. Every kernel
-//! with a gradient has pre-images; for `linear()` they are the reconstructions of ordinary PCA.
-//! *Cost*: 4mr flops per row for γ; m kernel values and 5md flops per step.
+//! L-BFGS finds the minimum; it starts from the row x. The pre-image of a noisy row has less noise.
+//! Every kernel with a gradient has pre-images; for `linear()` they are the reconstructions of
+//! ordinary PCA. *Cost* per row, for r components and d features: 4mr flops for γ, then m kernel
+//! values and 5md flops per step.
 //!
 //! References: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in
 //! feature spaces", NIPS 1998; Bakır, Weston, Schölkopf, "Learning to find pre-images", NIPS 2003,
@@ -28,8 +29,8 @@ use std::{convert::Infallible, sync::Arc};
 /// as rounding.
 const LIMITS: LbfgsLimits = LbfgsLimits { steps: 500, max_step: 1.0, tolerance: 1e-13 };
 
-/// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. Below it z is no nearer to P than
-/// other points, and the descent has failed.
+/// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. If the ratio is smaller, z is no
+/// nearer to P than a point far from all landmarks, and the descent has failed.
 const MIN_BALANCE: f64 = 1e-9;
 
 /// The kernel and landmarks from which the pre-images of a model are computed.
@@ -141,7 +142,8 @@ fn component_distances<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     Some((quadratic, quadratic.feature_coefficients.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
-/// Returns γ, from P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).
+/// Returns γ, from the projection Σ_l γ_l k(z_l, ·): γ = F p, where p = bF − (bV + s) are its
+/// coordinates.
 fn weights<T: Real>(
     quadratic: &Quadratic,
     features: &Mat<f64>,

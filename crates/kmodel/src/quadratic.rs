@@ -1,15 +1,18 @@
 //! Quadratic functions of a model's basis: predictive variances, and distances from a subspace.
 //!
-//! Let b(x) be the m basis functions, F their coefficients in the features, φ(x) = b(x)F. Then
+//! Let b(x) be the m basis functions and φ(x) = b(x)F the r features; F (m x r) are their
+//! coefficients. A quadratic function has the form
 //!
 //! ```text
 //! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
 //! ```
 //!
-//! V is m x q. The last term exists only for projections (maps on landmarks). It measures the
-//! residual of the map: the squared norm of the part of k(x, ·) outside the span of the landmarks,
-//! minus an allowance τ. If F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is
-//! not a projection. *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
+//! V is m x q, s has length q, and c, ρ and τ are numbers. The last term exists only for
+//! projections (maps on landmarks). It measures the residual of the map: the squared norm of the
+//! part of k(x, ·) outside the span of the landmarks, minus an allowance τ. If F has no columns,
+//! all of k(x, x) is residual; if the map is not a projection, ‖φ(x)‖² then replaces k(x, x).
+//!
+//! *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::linalg::dot_products;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
@@ -52,8 +55,8 @@ pub struct Quadratic {
 
 impl Quadratic {
     /// Returns the squared distance of k(x, ·) from the affine space through `mean` that the
-    /// orthonormal `directions` span: the squared distance of φ(x) from this space plus the squared
-    /// distance of k(x, ·) from φ(x).
+    /// orthonormal `directions` span. It is the squared distance of φ(x) from this space, plus the
+    /// squared distance of k(x, ·) from φ(x).
     pub fn distance_from_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
         let p = mean.len();
         let mut factor = Mat::<f64>::identity(p, p);

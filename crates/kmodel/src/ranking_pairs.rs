@@ -1,7 +1,7 @@
 //! Rows in groups with grades, and the pairs of rows that a ranking must order.
 //!
-//! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows
-//! take m ln m steps. A loop visits the rows in the order of their scores, and a tree stores the
+//! A pair is two rows of one group with different grades. Sums over all pairs of a group of m rows
+//! take m ln m steps: a loop visits the rows in the order of their scores, and a tree stores the
 //! sums of the visited rows by grade.
 //!
 //! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
@@ -16,7 +16,7 @@ pub struct Groups {
     rows: Vec<u32>,
     /// Start of each group in `rows`, followed by the number of rows.
     starts: Vec<usize>,
-    /// Grade of each of these rows, as its rank among the distinct grades of its group.
+    /// Grade of each row of `rows`: its rank among the distinct grades of its group.
     grades: Vec<u32>,
 }
 
@@ -78,7 +78,7 @@ impl Groups {
         Self { rows, starts, grades }
     }
 
-    /// Returns the bytes of the groups of n rows, and of one f64 per row.
+    /// Returns the bytes of the groups of n rows and of a score (f64) for each row.
     pub fn bytes(n: usize) -> usize {
         n.saturating_mul(2 * size_of::<u32>() + size_of::<usize>() + size_of::<f64>())
     }
@@ -102,8 +102,9 @@ impl Groups {
         self.starts.windows(2).map(group_at)
     }
 
-    /// Calls `map_group` for every group, with its parts of `values` and of the results, on all
-    /// workers; returns the results, one per row in the order of the groups.
+    /// Calls `map_group` for every group, with the group's part of `values` and of the results. The
+    /// groups are distributed over the workers. Returns the results, one per row in the order of
+    /// the groups.
     pub fn map_groups<V: Sync, R: Send + Default + Clone>(
         &self,
         values: &[V],
@@ -174,9 +175,9 @@ impl Group<'_> {
         }
     }
 
-    /// Computes two pairs (count, sum of `values`) for every row, whose score is s. The first is
-    /// over the rows with lower grades and scores above s − `margin`, the second over the rows with
-    /// higher grades and scores below s + `margin`.
+    /// For every row, of score s, computes (count, sum of `values`) over two sets of rows: first
+    /// the rows with lower grades and scores above s − `margin`, then the rows with higher grades
+    /// and scores below s + `margin`.
     pub fn sums_within_margin(&self, scores: &[f64], values: &[f64], margin: f64, sums: &mut [[(f64, f64); 2]]) {
         let order = argsort(scores);
         let is_within = |better: u32, worse: u32| scores[better as usize] - scores[worse as usize] < margin;

@@ -1,20 +1,32 @@
 //! Recursive least squares: a linear function of features that learns row by row.
 //!
-//! φ is the feature vector of a row, followed by a 1 for the intercept. After i rows w minimises
-//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w − w₀), where w₀ and P₀ are the initial values
-//! and f is the forgetting factor. P⁻¹ = Σ_j f^(i−j) φ_jφ_jᵀ + f^i P₀⁻¹.
+//! φ_j is the feature vector of row j (p features), followed by a 1 for the intercept, and y_j is
+//! its target. After i rows the weights w minimise
 //!
-//! Rows are learned in blocks, with the same w and prediction errors as row by row, up to rounding.
-//! Let the block have b rows X and targets y, row i divided by f^(i/2), and let S = I + XPXᵀ = LLᵀ.
-//! The prediction errors of the rows are the entries of L⁻¹(y − Xw) times the diagonal of L, and
+//! ```text
+//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w − w₀)
+//! ```
+//!
+//! where w₀ and P₀ are the initial values of w and P, and f is the forgetting factor. P is the
+//! inverse of half the Hessian of this sum:
+//!
+//! ```text
+//! P⁻¹ = Σ_j f^(i−j) φ_jφ_jᵀ + f^i P₀⁻¹
+//! ```
+//!
+//! Rows are learned in blocks. Up to rounding, w and the prediction errors are the same as if the
+//! rows were learned one by one. Let a block have b rows X and targets y, where row i of both is
+//! divided by f^(i/2), and let S = I + XPXᵀ = LLᵀ (Cholesky). The prediction errors of the rows are
+//! the entries of L⁻¹(y − Xw) times the diagonal of L, and
 //!
 //! ```text
 //! V = L⁻¹XP,   w += VᵀL⁻¹(y − Xw),   P = (P − VᵀV) / f^b
 //! ```
 //!
-//! The block adds ‖L⁻¹(y − Xw)‖² to the minimum, which gives the noise variance of the target. φᵀPφ
-//! is the variance of wᵀφ in units of the noise variance. Ridge regression with `std` stores P, and
-//! such a model can continue learning: [`Predictor::learn`](crate::predict::Predictor::learn).
+//! The block adds ‖L⁻¹(y − Xw)‖² to the minimum of the sum of squares, from which the noise
+//! variance of the target is estimated. φᵀPφ is the variance of the prediction wᵀφ in units of the
+//! noise variance. A model of ridge regression with `std` stores P, so it can continue learning:
+//! [`Predictor::learn`](crate::predict::Predictor::learn).
 //!
 //! *Flops* per row: 3p². *Bytes*: 24p².
 //!

@@ -28,8 +28,8 @@ pub enum Task {
 pub enum Link {
     /// Scores are log odds: the logistic function of a single score, the softmax of several.
     Logit,
-    /// Platt scaling: 1/(1 + exp(a f + b)) for every score f with its own a and b; several scores
-    /// are divided by their sum.
+    /// Platt scaling: the probability 1/(1 + exp(a f + b)) of a score f, with an a and b for each
+    /// score. If there are several scores, their probabilities are divided by their sum.
     Platt {
         /// The slopes a, one per score; negative if the score is informative.
         a: Vec<f64>,
@@ -63,8 +63,8 @@ impl Link {
         score.is_finite().then_some(score)
     }
 
-    /// Returns −ln of the probability of `class`, computed from the scores: finite even if the
-    /// probability underflows.
+    /// Returns −ln of the probability of `class`. It is computed from the scores, so it is finite
+    /// even if the probability underflows.
     #[doc(hidden)]
     pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
         let mut logs = Vec::new();
@@ -116,8 +116,8 @@ crate::enum_of_words!(
 ///
 /// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k
 /// targets (one-vs-rest), +1 for the class itself and −1 for the other classes. The decision is the
-/// class with the largest score; if several classes have the largest score, the first of these
-/// classes.
+/// class with the largest score. If several classes have the largest score, the decision is the
+/// first of these classes.
 ///
 /// [One-vs-one](Classes::one_vs_one()) classes have a score for every pair, in the order of
 /// [`Classes::pairs()`]: positive for the second class of the pair. The decision is the class that

@@ -44,8 +44,8 @@ fn column_of<'f>(feature: &'f str, coded_columns: &[&'f str]) -> &'f str {
     coded_columns.iter().copied().filter(|name| is_source(name)).max_by_key(|name| name.len()).unwrap_or(feature)
 }
 
-/// Sums the fractions of the features of each column, largest first. The spread over folds of such
-/// a sum is unknown.
+/// Sums, for each column, the fractions of its features, and returns the sums in descending order.
+/// The standard deviation of such a sum over the folds is unknown.
 fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
     coded_columns: &[&'f str],

@@ -184,8 +184,8 @@ pub fn short_lambda(lambda: f64) -> String {
 /// Maximum number of values of a list that are shown.
 const MAX_LISTED: usize = 8;
 
-/// Formats the first values of a list, separated by commas; without decimal points if all are
-/// counts.
+/// Formats the first values of a list, separated by commas. If all values are counts, they have no
+/// decimal points.
 pub fn list(values: &[f64]) -> String {
     // from 0 to 2^53, integers are represented exactly
     let all_counts = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
@@ -245,9 +245,9 @@ pub fn join_with_commas(values: impl IntoIterator<Item = impl ToString>) -> Stri
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats a fraction as a percentage: `3.12 %` for 0.0312. Above one half, the complement has
-/// three digits, so that an accuracy of `99.9667 %` matches an error rate of `0.0333 %`, and only 1
-/// is `100 %`.
+/// Formats a fraction as a percentage: `3.12 %` for 0.0312. If the fraction is above one half, its
+/// complement has three significant digits. An accuracy of `99.9667 %` then matches an error rate
+/// of `0.0333 %`, and only the fraction 1 is `100 %`.
 pub fn percent(fraction: f64) -> String {
     let complement = 1.0 - fraction;
     if fraction.is_nan() {

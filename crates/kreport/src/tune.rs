@@ -95,8 +95,8 @@ pub struct TuneReport {
     /// Solvers and regularisation parameters (contenders) that were compared, with their errors on
     /// the folds. A single contender is not tried.
     pub contenders: Vec<ContenderReport>,
-    /// Error on the test rows of the sample, of the winner fitted on the other rows of the sample;
-    /// `None` if there are fewer than three folds.
+    /// Error of the winner on the test rows of the sample, after a fit on the other rows of the
+    /// sample; `None` if there are fewer than three folds.
     pub test: Option<HeldOutScore>,
     /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,

@@ -1,17 +1,19 @@
 //! Coordinates of objects that are described only by their pairwise kernel values or distances.
 //!
 //! Row i of the table holds the kernel values, or distances, of object i to all objects. Randomly
-//! pivoted Cholesky ([`kapprox::matrix`]) selects a few columns, which give coordinates F, n x r,
-//! with FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H, where H = I −
-//! 11ᵀ/n. Any solver with a linear kernel can then learn from the columns of F, up to the trace
-//! error of FFᵀ.
+//! pivoted Cholesky ([`kapprox::matrix`]) selects r columns (the pivots), from which it computes
+//! coordinates F (n x r) with FFᵀ close to the n x n kernel matrix K. If the table holds distances,
+//! K = −½HD²H, where D² are the squared distances and H = I − 11ᵀ/n. Any solver with a linear
+//! kernel can then learn from the columns of F. It learns with the kernel matrix FFᵀ, which differs
+//! from K by the trace error.
 //!
-//! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots. A
+//! The coordinates are a function of the row: F_i = L⁻¹k, where k are the r kernel values of object
+//! i with the pivots and L (r x r) is the Cholesky factor of the kernel matrix of the pivots. A
 //! model therefore computes the coordinates of a new object from its kernel values or distances to
 //! the same objects.
 //!
-//! *Passes*: one. *Flops*: nr², and 4n²r for the check of every entry and for the model. *Bytes*:
-//! 8n² + 24nr.
+//! *Passes*: one. *Flops*: nr² for F, and 4n²r to check every entry of FFᵀ and to compute the
+//! model. *Bytes*: 8n² + 24nr.
 //!
 //! References: Torgerson, "Multidimensional scaling", Psychometrika 17, 1952; Gower, "Some distance
 //! properties of latent root and vector methods", Biometrika 53, 1966; and the references of
@@ -59,8 +61,8 @@ pub struct CoordinateModel {
     pub model: Model<f64>,
     /// Indices of the pivot objects, in the order of selection.
     pub pivots: Vec<u64>,
-    /// Trace of the residual of the kernel matrix, relative to its trace; for distances, an upper
-    /// bound.
+    /// Trace of the residual K − FFᵀ, relative to the trace of the kernel matrix K; for distances,
+    /// an upper bound of this ratio.
     pub trace_error: f64,
 }
 
@@ -204,12 +206,13 @@ fn load(
 /// Number of rows that are read at once.
 const TILE: usize = 256;
 
-/// Largest accepted difference of the entries (i, j) and (j, i), relative to the largest entry: the
-/// rounding of numbers written in f32.
+/// Largest accepted difference of the entries (i, j) and (j, i), relative to the largest entry. It
+/// allows for the rounding of numbers that were written in f32.
 const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
-/// Returns a model that computes the coordinates from the row. Kernel sections at unit vectors
-/// select the columns of the pivots and, for distances, also the column of the first object.
+/// Returns a model that computes the coordinates of an object from its row of the matrix. Its
+/// kernel sections are at unit vectors: they select the columns of the pivots and, for distances,
+/// also the column of the first object.
 fn model(
     selected: &SelectedTable,
     &CoordinateOptions { kind, tolerance, seed, .. }: &CoordinateOptions,
@@ -218,7 +221,8 @@ fn model(
 ) -> Model<f64> {
     let (n, r) = (selected.shape().inputs, cholesky.pivots.len());
     let mut inverse = Mat::<f64>::identity(r, r);
-    // for centred coordinates, the rows of L are the rows of the pivots plus the means
+    // if the coordinates are centred, the rows of L are the coordinates of the pivots plus the
+    // means
     let lower = match &means {
         Some(means) => Mat::from_fn(r, r, |i, j| cholesky.factor[(cholesky.pivots[i] as usize, j)] + means[j]),
         None => cholesky.lower(),

@@ -1,9 +1,9 @@
 //! The command line: options shared by several subcommands, and help that fits one screen. Scripts
 //! rely on it, so it must stay stable.
 //!
-//! The types here hold the options as typed; the options of a single subcommand are defined in its
-//! file. That file turns them into a job ([`ksolve::job::Fit`]) and checks options that depend on
-//! each other.
+//! The types here hold the options as the user typed them. The options of a single subcommand are
+//! defined in the file of the subcommand. That file turns the options into a job
+//! ([`ksolve::job::Fit`]) and checks options that depend on each other.
 
 pub(crate) mod data;
 pub(crate) mod foreign_names;
@@ -74,8 +74,8 @@ fn in_two_sections(command: Command) -> Command {
     ))
 }
 
-/// Makes a subcommand accept `--rank` for `--ranks` and vice versa. If the subcommand has both
-/// options, they stay separate.
+/// Makes a subcommand accept `--rank` for `--ranks` and vice versa, unless the subcommand has both
+/// options.
 fn accept_plurals(subcommand: Command) -> Command {
     let names: Vec<String> = subcommand.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
     subcommand.mut_args(|arg| {
@@ -128,8 +128,8 @@ fn with_full_help(subcommand: Command) -> Command {
     verb.after_help(examples).after_long_help(None)
 }
 
-/// Returns a help text up to its first semicolon, bracket or parenthesis; skips these characters in
-/// a formula.
+/// Returns a help text up to its first semicolon, bracket or parenthesis; these characters do not
+/// count within a formula.
 fn first_phrase(text: &str) -> String {
     let starts_formula =
         |start: usize| text[start + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));

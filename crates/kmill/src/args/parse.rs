@@ -9,12 +9,12 @@ use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::TimeFeatures};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
-/// Maximum number of threads: at least the number of cores of common machines, and few enough to
+/// Maximum number of threads. Common machines do not have more cores, and this many threads still
 /// start quickly.
 const MAX_THREADS: usize = 1024;
 
-/// Maximum number of repeats of a comparison. Each is a run of every method, and a thousand
-/// determine the quartiles to a hundredth.
+/// Maximum number of repeats of a comparison. Each repeat is a run of every method. A thousand
+/// repeats determine which fraction of the results lies below a quartile to about a hundredth.
 const MAX_REPEATS: u64 = 1_000;
 
 /// Maximum number of permutations: they resolve p-values of one in a million.

@@ -68,8 +68,8 @@ fn open_and_run<T: Real>(
     report
 }
 
-/// Executes the runs without cells, together with other processes if there is an engine, and writes
-/// the outputs.
+/// Executes the runs that have no cells yet, and writes the outputs. If there is an engine, other
+/// processes share the passes.
 fn run_and_write<T: Real>(
     request: &Request,
     run: &RunSettings,

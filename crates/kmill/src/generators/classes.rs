@@ -34,8 +34,8 @@ pub(super) static BLOBS: Generator = Generator::undescribed("blobs", 2, Target::
 .noise(1.0)
 .about("three classes: Gaussian clusters with centres uniform in (-10, 10)^d");
 
-/// (t, t² + class), t uniform in (-2, 2): not linearly separable, but separable by a quadratic
-/// function.
+/// Points (t, t² + class) with t uniform in (-2, 2). The classes are not linearly separable, but a
+/// quadratic function separates them.
 pub(super) static PARABOLAS: Generator = Generator::undescribed("parabolas", 2, Target::Class, |recipe, row, x| {
     let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
     let t = 4.0 * recipe.uniform(1, row) - 2.0;

@@ -10,8 +10,8 @@ use std::f64::consts::TAU;
 /// parts from 0 to 3.
 ///
 /// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4). The mouth has ⌈n/10⌉
-/// points, x evenly spaced over [−5, 5], y = x²/16 − 5. The remaining points lie on the circle of
-/// radius 10, at evenly spaced angles over [0, 2π].
+/// points (x, x²/16 − 5) with x evenly spaced over [−5, 5]. The remaining points lie on the circle
+/// of radius 10, at evenly spaced angles over [0, 2π].
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     min_rows: 7,
@@ -46,8 +46,8 @@ fn smile(recipe: &Recipe, row: u64, x: &mut [f64]) -> f64 {
     part
 }
 
-/// t = s⁶ for s evenly spaced over [0, 2], largest first; points e^{0.2 t} (cos t, sin t); the
-/// target is t.
+/// A spiral: the points e^{0.2 t} (cos t, sin t) with t = s⁶, where s is evenly spaced over [0, 2]
+/// and the largest s is first. The target is t.
 pub(super) static ROBSPIRAL: Generator = Generator::undescribed("robspiral", 2, Target::Number, |recipe, row, x| {
     let t = evenly_spaced(row, recipe.rows, 2.0, 0.0).powi(6);
     let radius = (0.2 * t).exp();

@@ -4,8 +4,8 @@
 use super::{Generator, Recipe, Target};
 use std::f64::consts::PI;
 
-/// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1): an
-/// interaction, and irrelevant features.
+/// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, with every feature uniform in (0, 1).
+/// The first two features interact, and the features after x4 are irrelevant.
 ///
 /// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991),
 /// section 4.3.
@@ -18,9 +18,9 @@ pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10,
 .noise(1.0)
 .about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
-/// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, every feature uniform in (−2, 2). No
-/// feature is correlated with y. A kernel of the distance in all features fails; a kernel with a
-/// learned metric succeeds.
+/// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, with every feature uniform in (−2, 2). No
+/// feature is correlated with y. A kernel that depends on the distance in all features predicts y
+/// badly; a kernel with a learned metric predicts it well.
 pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Target::Number, |recipe, row, x| {
     recipe.fill_uniform(row, x);
     x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);

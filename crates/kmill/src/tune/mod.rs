@@ -108,8 +108,8 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     }
     let any_solver = args.solver == ANY_SOLVER;
     let select = &args.data.select;
-    // an indicator costs one feature, only in columns with missing values; the alternatives lose
-    // rows, or the information in a missing value
+    // an indicator adds one feature for each column with missing values. The alternatives lose
+    // rows, or lose the information that a value is missing
     let missing = select.missing.unwrap_or(Missing::Indicator);
     let rows = Selection { missing, ..open::training_selection(&args.data) };
     let solver = if any_solver { "ridge" } else { &args.solver };

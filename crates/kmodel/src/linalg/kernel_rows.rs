@@ -1,8 +1,9 @@
-//! Products of a kernel matrix and its transpose with vectors, from one read of every row.
+//! Products of a kernel matrix K_nm (n rows, m landmarks) and of its transpose with vectors, where
+//! every row of the matrix is read only once.
 //!
-//! An iteration of conjugate gradient multiplies by K_nm and by its transpose. Separate products
-//! would read the matrix twice, and reading dominates their cost. Here a few rows at a time are
-//! read from memory, and both products are computed while these rows are in cache.
+//! An iteration of conjugate gradient multiplies by K_nm and by K_nmᵀ. Separate products would read
+//! the matrix twice, and reading dominates their cost. Here a few rows at a time are read from
+//! memory, and both products are computed while these rows are in cache.
 //!
 //! Rows are contiguous; numbers have type `T`, sums are in f64. Strips of a fixed number of rows
 //! are distributed over the threads. Each strip has its own sums, which are added in the order of
@@ -14,8 +15,8 @@ use kapprox::map::{contiguous, contiguous_mut};
 use kapprox::{KernelFunction, Real, map::nystrom::STRIP_ROWS};
 use kstore::Workers;
 
-/// Rows that are multiplied together, so that an entry of the vector is loaded once for all of
-/// them. Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
+/// Rows that are multiplied together: each entry of the vector is loaded once for all these rows.
+/// Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
 const GROUP_ROWS: usize = 8;
 
 /// Number of partial sums of a row: an AVX-512 vector in f64.
@@ -90,8 +91,8 @@ impl<T: Real> KernelBlock<'_, T> {
         let (m, t) = (self.m, v.ncols());
         for_each_strip(workers, s, STRIP_ROWS * t, |strip, s| {
             let k = &self.k[strip * STRIP_ROWS * m..][..s.len() / t * m];
-            // loops instead of iterator closures, here and below: a closure passed to a function
-            // would be compiled for the oldest CPU
+            // here and below, loops replace iterator closures: a closure passed to a function would
+            // be compiled for the oldest supported CPU, without AVX
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
                     dots(k, v, s);
@@ -100,8 +101,8 @@ impl<T: Real> KernelBlock<'_, T> {
         });
     }
 
-    /// Computes `out` (m x t) += Kᵀ s for `s` b x t row-major. With `product` (v, shift), `s` is
-    /// first set to K v − 1 shiftᵀ in the same pass over K. 2bmt flops for each product.
+    /// Computes `out` (m x t) += Kᵀ s for `s` (b x t row-major). If `product` is (v, shift), the
+    /// same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt flops.
     pub fn add_transposed(
         &self,
         product: Option<(MatRef<'_, f64>, &[f64])>,

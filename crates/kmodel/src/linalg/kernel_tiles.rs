@@ -2,13 +2,14 @@
 //! to a memory limit.
 //!
 //! The points are cut into strips; a pair of strips is a tile. Every block of 288 x 288 values of a
-//! tile is computed once and used twice, for K_IJ v_J and K_JIᵀ v_I. This halves the kernel values,
-//! and makes the matrix exactly symmetric. Two threads must not add to the same strip, and sums
-//! must not depend on the timing. The pairs are therefore scheduled as a round-robin tournament
-//! (circle method): in each round every strip is in at most one pair.
+//! tile is computed once and used twice, for K_IJ v_J and for K_IJᵀ v_I = K_JI v_I. This halves the
+//! number of kernel evaluations, and makes the matrix exactly symmetric. Two threads must not add
+//! to the same strip, and sums must not depend on the timing. The pairs of strips are therefore
+//! scheduled as a round-robin tournament (circle method): in each round every strip is in at most
+//! one pair.
 //!
-//! *Cost*: n²/2 kernel values unless cached, 4·n²/2·t flops.
-//! *Bytes*: the points, one block per thread, and the cached blocks.
+//! *Cost* of a product with t columns: n²/2 kernel values, except for cached blocks, and 4·n²/2·t
+//! flops. *Bytes*: the points, one block per thread, and the cached blocks.
 
 use crate::linalg::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -18,12 +19,12 @@ use kstore::Workers;
 use std::array::from_fn;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Rows and columns of a block: a block has as many rows as a tile of the kernels, and its values
-/// in f64 (650 KiB) stay in L2.
+/// Rows and columns of a block: a block has as many rows as a tile inside
+/// [`KernelFunction::block`], and its values in f64 (650 KiB) stay in L2.
 const BLOCK_SIDE: usize = 288;
 
-/// Largest number of strips: a round has enough pairs for the threads of a large machine, and each
-/// pair has enough work.
+/// Largest number of strips. With 64 strips a round has enough pairs for the threads of a large
+/// machine, and each pair has enough work.
 const MAX_STRIPS: usize = 64;
 
 /// The kernel matrix K of n points, in tiles.
@@ -33,7 +34,7 @@ pub struct KernelTiles<'a, T: Real> {
     x: MatRef<'a, T>,
     workers: &'a Workers,
     strip_rows: usize,
-    /// Cached blocks of the lower triangle, row by row of blocks, computed at the first use.
+    /// Blocks of the lower triangle, ordered by block row; each is computed at its first use.
     cache: Vec<OnceLock<Vec<T>>>,
 }
 
@@ -93,7 +94,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         strip * self.strip_rows..((strip + 1) * self.strip_rows).min(self.x.nrows())
     }
 
-    /// Adds the products with the blocks of a strip with itself.
+    /// Adds to `out` the products with the diagonal tile of a strip.
     fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
         let rows = self.rows(i);
         for a in rows.clone().step_by(BLOCK_SIDE) {
@@ -118,7 +119,7 @@ impl<'a, T: Real> KernelTiles<'a, T> {
         }
     }
 
-    /// Adds the products with the blocks of two strips.
+    /// Adds to the outputs of two strips the products with their tile.
     fn pair(
         &self,
         i: usize,
@@ -194,8 +195,8 @@ fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: Ma
 /// Number of partial sums: two AVX-512 vectors in f64.
 const PARTIAL_SUMS: usize = 16;
 
-/// Computes `sums` += `weight`·`k` and returns Σ k·`right`, in f64: one pass over a column for both
-/// uses.
+/// Computes `sums` += `weight`·`k` and returns Σ k·`right`, in f64, in one pass over the column
+/// `k`.
 fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
     kapprox::vectorised!({
         let mut partial = [0.0; PARTIAL_SUMS];
@@ -203,7 +204,8 @@ fn axpy_and_dot<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) 
         let (right_whole, right_tail) = right.as_chunks::<PARTIAL_SUMS>();
         let (sums_whole, sums_tail) = sums.as_chunks_mut::<PARTIAL_SUMS>();
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
-            // a loop over lanes would store between two loads and prevent vectorisation
+            // in a single loop over lanes, each store to `sums` would precede the next load, which
+            // prevents vectorisation
             let k: [f64; PARTIAL_SUMS] = from_fn(|lane| k[lane].to_f64());
             partial = from_fn(|lane| partial[lane] + k[lane] * right[lane]);
             *sums = from_fn(|lane| sums[lane] + k[lane] * weight);
@@ -255,7 +257,8 @@ mod tests {
     #[test]
     fn products_equal_the_dense_matrix_for_any_threads() {
         let kernel = Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
-        // less than a block, more than a block, and several blocks in each of many strips
+        // numbers of rows: less than a block, more than a block, and several blocks in each of many
+        // strips
         for n in [5, 300, 1000, 20_000] {
             let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
             let x = MatRef::from_row_major_slice(&x, n, 2);
@@ -268,7 +271,7 @@ mod tests {
                 result
             };
             let sequential = product(1, 0);
-            // with no, some and all blocks cached
+            // with no, some and, for small n, all blocks cached
             for (threads, room) in [(3, 0), (1, 1 << 21), (3, KernelTiles::<f64>::full_cache_bytes(n).min(1 << 24))] {
                 assert!(sequential == product(threads, room), "{n} {threads} {room}");
             }

@@ -2,10 +2,10 @@
 //!
 //! The direction comes from the two-loop recursion of Nocedal (1980), the step length from a
 //! bisection for the weak Wolfe conditions (Nocedal, Wright, *Numerical Optimization*, 2006,
-//! sections 3.1 and 7.2; Lewis, Overton, 2013, for the bisection). A variable on a bound stays
-//! fixed for the step if the descent would cross the bound, and trial points are projected on the
-//! box. A trial with an infinite or NaN value counts as too long. Sequential, hence bitwise
-//! reproducible.
+//! sections 3.1 and 7.2; Lewis, Overton, 2013, for the bisection). If a variable is on a bound and
+//! the descent would cross the bound, the variable stays fixed in this step. Trial points are
+//! projected on the box. If the function is infinite or NaN at a trial point, the step counts as
+//! too long. The method runs on one thread, hence it is bitwise reproducible.
 
 use std::collections::VecDeque;
 
@@ -97,8 +97,8 @@ fn projected_gradient(current: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
     each.map(|((x, g), bound)| if leaves_box(*x, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
-/// Returns −H·slope, scaled down to at most `max_step` in any variable; H is the inverse curvature
-/// of the pairs.
+/// Returns −H·`gradient`, scaled down so that no variable changes by more than `max_step`. H is the
+/// approximation of the inverse Hessian by the stored pairs (step, change of the gradient).
 fn direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, max_step: f64) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut alphas = Vec::with_capacity(pairs.len());
@@ -157,8 +157,8 @@ fn line_search<E>(
     Ok(best)
 }
 
-/// Stores the pair of a step and its gradient change if the function has positive curvature along
-/// it.
+/// Stores the pair of a step and its gradient change, if the function has positive curvature along
+/// the step.
 fn store_pair(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, from: &Point, to: &Point) {
     let difference = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
     let (step, change) = (difference(&to.x, &from.x), difference(&to.gradient, &from.gradient));

@@ -23,14 +23,14 @@ pub enum Basis<T> {
     /// Features of a data-independent map. The file stores its options and seed, and the map is
     /// rebuilt.
     Features {
-        /// Features of the map at one point, length m; other values after a load mean that this
-        /// version draws different random numbers.
+        /// Features of the map at one point, length m. If the rebuilt map gives other values after
+        /// a load, this version draws different random numbers.
         probe: Vec<f64>,
     },
 }
 
-/// Largest difference of the features at the probe between instruction sets, relative to the
-/// largest feature.
+/// Largest allowed difference between stored and recomputed features at the probe, relative to the
+/// largest feature: rounding differs between instruction sets.
 const PROBE_TOLERANCE: f64 = 1e-4;
 
 impl<T: Real> Basis<T> {
@@ -149,10 +149,11 @@ const MAX_ROUNDING: f64 = 1e-3;
 /// Returns true if Σ_i a_i k(z_i, x) needs kernel values in f64.
 ///
 /// Kernel values in `T` have independent rounding errors of ε/2 relative to the diagonal. They are
-/// too large if their sum exceeds 1e-3 of `target_scales[j]` for a target j. The size is the root
-/// mean squared error of a fit, whose error then changes by at most a millionth, or the standard
-/// deviation of the target. The bound is ε/2·‖a‖ for kernel values up to 1; for a kernel of another
-/// scale, the coefficients scale inversely.
+/// too large if the error of the sum exceeds 1e-3 of `target_scales[j]` for a target j. The scale
+/// is the root mean squared error of the fit, whose mean squared error then changes by at most a
+/// millionth, or the standard deviation of the target. For kernel values up to 1, the error of the
+/// sum is about ε/2·‖a‖. For a kernel of another scale, the coefficients scale inversely, so the
+/// bound also holds.
 #[doc(hidden)]
 pub fn needs_f64_for<T: Real>(a: MatRef<'_, f64>, target_scales: &[f64]) -> bool {
     let rounding_error = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();

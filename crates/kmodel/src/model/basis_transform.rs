@@ -1,7 +1,8 @@
 //! The transformation of the basis functions of a model before their product with the coefficients.
 //!
-//! Every model is linear in the kernel functions (or features) b(x), in the normalised functions
-//! b(x)/(b(x)·a), or in functions of the nearest nodes of a graph.
+//! Every model is linear in one of three bases: in the kernel functions (or features) b(x), in the
+//! normalised functions b(x)/(b(x)·a) with a stored vector a, or in functions of the nearest nodes
+//! of a graph.
 
 use crate::neighbours::NeighbourFunctions;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -76,7 +77,7 @@ impl BasisTransform {
     }
 }
 
-/// The functions of another map, divided by a degree that is linear in them.
+/// The functions of another map, divided by a degree that is a linear function of these functions.
 #[derive(Debug)]
 struct DegreeNormalised<T: Real> {
     basis: Box<dyn FeatureMap<T>>,

@@ -4,11 +4,12 @@
 //! f(x) = f₀(x) + Σ_l w_l(x) Σ_{i in leaf l} α_i k(x_i, x)
 //! ```
 //!
-//! Node j of a complete binary tree has the function s_j(x) = a_jᵀb(x) + c_j of the basis of f₀ and
-//! a half-width h_j. The node passes the fraction (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to
-//! the second child 2j + 2 and the remaining fraction to the first child 2j + 1. The weight w_l is
-//! the product of the fractions on the path to leaf l. The weights of a row sum to 1, most rows are
-//! in one leaf, and f is continuous.
+//! Here f₀ is the model of all rows with basis functions b(x), and w_l(x) is the weight of leaf l.
+//! Node j of a complete binary tree has a function s_j(x) = a_jᵀb(x) + c_j of the basis and a
+//! half-width h_j. The node passes the fraction (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to the
+//! second child 2j + 2 and the remaining fraction to the first child 2j + 1. The weight w_l is the
+//! product of the fractions on the path to leaf l. The weights of a row sum to 1, most rows are in
+//! one leaf, and f is continuous.
 //!
 //! *Flops* per row: f₀, 2m per node, and the kernel values of the leaves with a positive weight.
 //! *Bytes*: the rows of all leaves.

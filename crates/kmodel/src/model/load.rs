@@ -18,7 +18,7 @@ use std::{fs::File, path::Path, sync::Arc};
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 impl AnyModel {
-    /// Reads a model of either precision.
+    /// Reads a model in f32 or f64.
     ///
     /// # Errors
     /// [`Error::UnknownKernel`], [`Error::NotSafetensors`], [`Error::NotKmill`],

@@ -25,8 +25,8 @@ pub struct ModelMetadata {
     /// Second of two views, whose kernel functions come last; absent for one view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<SecondView>,
-    /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks
-    /// require it.
+    /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks are
+    /// so close to each other that f32 is too inaccurate.
     pub precision: String,
     /// Feature map, as an expression that can be parsed.
     pub map: String,

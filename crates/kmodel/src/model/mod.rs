@@ -1,11 +1,11 @@
 //! A trained model: basis functions, coefficients and all settings of its predictions, in one
 //! safetensors file.
 //!
-//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its
-//! [`BasisTransform`], α their coefficients (m x t) and c the intercepts. A novelty model with a
-//! [`quadratic`] function subtracts it from f.
-//! Maps in the span of landmarks are stored as kernel functions of the landmarks, so predictions
-//! need no matrix factor. The module `file` documents the format.
+//! f(x) = b(x)·α + c, where b(x) (length m) are the values of the model's [`Basis`] at x after its
+//! [`BasisTransform`], α (m x t) are the coefficients, and c (length t) the intercepts. If a
+//! novelty model has a [`quadratic`] function g, its score is f(x) − g(x). A map whose features lie
+//! in the span of landmarks is stored as kernel functions of the landmarks, so predictions need no
+//! matrix factor. The module `file` documents the format.
 
 mod basis;
 mod basis_transform;
@@ -80,7 +80,7 @@ pub struct Model<T> {
     pub leaves: Option<Leaves<T>>,
 }
 
-/// A model of either precision, as read from a file.
+/// A model in f32 or f64, as read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnyModel {
     /// A model whose rows are in f32.
@@ -89,8 +89,8 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
-/// Evaluates an expression for the content of an enum of either precision; after `to`, wraps the
-/// value in the same precision of another enum.
+/// Evaluates an expression for the f32 or f64 variant of an enum. If `to` names another enum, wraps
+/// the value in its variant of the same precision.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! either {
@@ -136,8 +136,8 @@ impl<T: Real> Model<T> {
     }
 
     /// Converts the model to one that predicts in f64. If landmarks are very close to each other,
-    /// the coefficients are large with both signs, and would amplify the rounding of kernel values
-    /// in f32 ([`kapprox::NystromMap::needs_f64`]).
+    /// there are large coefficients of both signs, which would amplify the rounding of kernel
+    /// values in f32 ([`kapprox::NystromMap::needs_f64`]).
     #[must_use]
     #[doc(hidden)]
     pub fn into_f64(self) -> Model<f64> {
@@ -217,9 +217,8 @@ impl<T: Real> Model<T> {
     /// The basis is computed in `T`. Its product with α is accumulated in f64, because dual
     /// coefficients are large and cancel. A few rows are predicted as in
     /// [`predict_with`](Self::predict_with). Strips of 256 rows are distributed over the workers,
-    /// so the result does not depend on the number of threads. Given its basis values, the
-    /// prediction of a row does not depend on other rows either.
-    /// *Cost*: the basis, and 2·m·t flops per row.
+    /// so the result does not depend on the number of threads. The prediction of a row depends only
+    /// on its basis values, not on other rows. *Cost*: the basis, and 2·m·t flops per row.
     ///
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model; an unknown kernel.

@@ -37,12 +37,12 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Computes `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function by
-/// function.
+/// Computes `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), one basis
+/// function after the other.
 ///
-/// The loop runs along rows, so every row is summed in the order of the functions, independently of
-/// the other rows. A matrix product would choose its kernel, and so the order of the sums, by the
-/// number of rows.
+/// The inner loop runs over the rows. The sum of every row therefore runs in the order of the
+/// functions, independently of the other rows. A matrix product would choose its algorithm, and
+/// with it the order of the sums, by the number of rows.
 pub(super) fn linear_scores<T: Real>(
     coefficients: &Mat<f64>,
     intercept: &[f64],

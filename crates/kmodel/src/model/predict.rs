@@ -109,7 +109,7 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes scores as [`few_scores`](Self::few_scores) does, `COUNT` scores together. If fewer
+    /// Computes scores as [`few_scores`](Self::few_scores) does, `COUNT` scores at a time. If fewer
     /// scores remain, the last score is repeated.
     #[inline(always)]
     fn interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
@@ -128,8 +128,8 @@ impl<T: Real> Model<T> {
                         *product = value.to_f64() * alpha;
                     }
                 }
-                // one addition to every score in turn: the order of each sum is fixed, and no
-                // addition waits for the previous one of its sum
+                // the loop adds one term to every score in turn. The order of each sum is then
+                // fixed, and an addition need not wait for the previous addition to the same score
                 for l in 0..CHUNK_FUNCTIONS.min(m - from) {
                     for (score, products) in scores.iter_mut().zip(&products) {
                         *score += products[l];

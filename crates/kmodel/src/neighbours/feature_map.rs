@@ -11,10 +11,11 @@ const STRIP_ROWS: usize = 64;
 
 /// Functions of the k nearest nodes of a row x.
 ///
-/// Without paths, function j is the weight of node j in the reconstruction of x, 0 unless node j is
-/// among the neighbours of x. With paths, function l is the squared length of the shortest path to
-/// landmark l, min over the neighbours j of (‖x − x_j‖ + g_lj)².
-/// *Cost*: 3Nd flops per row, plus k³/3 + k²d or km.
+/// Without paths, function j is the weight of node j in the reconstruction of x; it is 0 unless
+/// node j is among the k neighbours of x. With paths, function l is the squared length of the
+/// shortest path from x to landmark l: the minimum over the neighbours j of (‖x − x_j‖ + g_lj)²,
+/// where g_lj is the length of the path from node j to landmark l. *Cost* per row, for N nodes of d
+/// features: 3Nd flops, plus k³/3 + k²d without paths, or km for m landmarks with paths.
 #[derive(Debug)]
 pub struct NeighbourFunctions {
     nodes: Nodes,

@@ -2,9 +2,9 @@
 //! from its neighbours.
 //!
 //! Distances are Euclidean, between scaled rows (after the metric, if any). They are sums of
-//! squared differences in f64, which avoid the cancellation of inner products. Every search is
-//! exhaustive over all N nodes: 3Nd flops per row, with the same neighbours for any number of
-//! threads. Ties go to the first node.
+//! squared differences in f64, which avoid the cancellation of inner products. Every search
+//! compares a row with all N nodes, in 3Nd flops, and finds the same neighbours for any number of
+//! threads. If two nodes are equally near, the first one counts as nearer.
 
 mod feature_map;
 mod graph;
@@ -64,8 +64,8 @@ impl Nodes {
     }
 }
 
-/// Writes the k nearest nodes by these squared distances to `neighbours`, nearest first, excluding
-/// node `excluded`.
+/// Writes to `neighbours` the k nodes with the smallest squared distances `squares`, the nearest
+/// first, without node `excluded`.
 pub fn nearest(squares: &[f64], k: usize, excluded: Option<usize>, neighbours: &mut Vec<Neighbour>) {
     neighbours.clear();
     let mut farthest = f64::INFINITY;

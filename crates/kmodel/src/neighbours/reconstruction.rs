@@ -2,13 +2,16 @@
 //!
 //! For a point x with k neighbours z_j the weights w, of sum 1, minimise ‖x − Σ_j w_j z_j‖² + r‖w‖²
 //! with r = 1e-3 tr C and C_ij = (z_i − x)ᵀ(z_j − x). At the minimum all entries of (C + rI)w are
-//! equal. The penalty term makes the solution unique if there are more neighbours than features.
+//! equal. If there are more neighbours than features, C is singular; the penalty r‖w‖² makes the
+//! solution unique.
 //!
-//! For new rows ([`Reconstruction::for_rows`]), the penalty of a neighbour that is much nearer than
-//! the other neighbours decreases with its squared distance. A row equal to a node is then
-//! reconstructed from this node alone. With a uniform penalty it would be a mixture of its
-//! neighbours, up to a tenth of the embedding away from the node. Nodes use a uniform penalty:
-//! otherwise two equal nodes would be reconstructed only from each other.
+//! For new rows ([`Reconstruction::for_rows`]), the penalty is r Σ_j s_j w_j² with a factor s_j ≤ 1
+//! for each neighbour. If a neighbour is much nearer than the others, its factor is proportional to
+//! its squared distance: the nearer the neighbour, the smaller its penalty. A row equal to a node
+//! is then reconstructed from this node alone. With a uniform penalty the row would be a mixture of
+//! its neighbours, and its image would be up to a tenth of the width of the embedding away from the
+//! node. Nodes use a uniform penalty: otherwise two equal nodes would be reconstructed only from
+//! each other.
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000; scikit-learn uses the same penalty.
@@ -18,10 +21,12 @@ use super::{Neighbour, Nodes};
 /// Penalty r as a fraction of tr C.
 const RIDGE_FRACTION: f64 = 1e-3;
 
-/// A neighbour is much nearer if its squared distance is below this fraction of the mean.
+/// A neighbour counts as much nearer than the others if its squared distance to the point is below
+/// this fraction of the mean squared distance of the k neighbours.
 const NEAR_FRACTION: f64 = 1e-6;
 
-/// Smallest factor of a reduced penalty; with it, neighbours equal to the point get equal weights.
+/// Smallest factor of a reduced penalty. It is not 0, so that several neighbours equal to the point
+/// share the weight equally.
 const MIN_RIDGE_FACTOR: f64 = 1e-9;
 
 /// Buffers for the weights of one point at a time.
@@ -29,10 +34,10 @@ const MIN_RIDGE_FACTOR: f64 = 1e-9;
 pub struct Reconstruction {
     /// Differences z_j − x, k x d.
     differences: Vec<f64>,
-    /// (C + rI) / tr C, then its Cholesky factor, k x k row-major, lower triangle.
+    /// C / tr C plus the diagonal of penalties, then its Cholesky factor, k x k row-major, lower
+    /// triangle.
     gram: Vec<f64>,
-    /// A neighbour is much nearer if its squared distance is below this fraction of the mean; 0
-    /// disables the test.
+    /// [`NEAR_FRACTION`], or 0 for a uniform penalty.
     near_fraction: f64,
 }
 
@@ -59,7 +64,7 @@ impl Reconstruction {
             for j in 0..=i {
                 self.gram[i * k + j] = dot(i, j) / scale;
             }
-            // C_ii over `near_fraction` times the mean, tr C/k
+            // C_ii / (near_fraction · tr C/k)
             let ridge_factor = self.gram[i * k + i] * k as f64 / self.near_fraction;
             let ridge_factor = if trace >= f64::MIN_POSITIVE && self.near_fraction > 0.0 {
                 ridge_factor.clamp(MIN_RIDGE_FACTOR, 1.0)
@@ -72,7 +77,7 @@ impl Reconstruction {
         weights.resize(k, 1.0);
         factor(&mut self.gram, k);
         solve(&self.gram, k, weights);
-        // the sum 1ᵀ(C + rI)⁻¹1 is positive: at least k/(1 + r)
+        // 1ᵀA⁻¹1 ≥ k/‖A‖ > 0 for the matrix A of `gram`, with ‖A‖ ≤ 1 + RIDGE_FRACTION
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|w| *w /= sum);
     }

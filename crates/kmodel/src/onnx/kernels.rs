@@ -19,8 +19,9 @@ impl KernelPoints<'_> {
     }
 }
 
-/// Returns the matrix of k(x_i, z_j), N x m; without points the k(x_i, x_i), N x 1 or one number
-/// for all rows. The error is the part of the expression that ONNX operations cannot express.
+/// Returns the matrix of k(x_i, z_j), N x m. Without points, returns the k(x_i, x_i), N x 1, or one
+/// number if it is the same for all rows. The error is the part of the kernel expression that ONNX
+/// operations cannot express.
 pub(super) fn values<'g>(
     expression: &Expression,
     x: &Value<'g>,
@@ -148,8 +149,9 @@ impl<'g> KernelArguments<'_, 'g> {
         square.apply_binary("Add", &z_squares).apply_binary("Sub", &doubled_products).apply_number("Max", 0.0)
     }
 
-    /// Returns ‖x − z‖ in units of the length scale, from differences: the root of a cancelled
-    /// square would lose half of its digits. Needs N x m x d numbers.
+    /// Returns ‖x − z‖ in units of the length scale, computed from the differences x − z, which
+    /// need N x m x d numbers. If the square ‖x‖² − 2xᵀz + ‖z‖² cancels, its root has lost half of
+    /// the digits.
     fn distances(&self) -> Value<'g> {
         let Some(difference) = self.differences() else { return self.zero() };
         row_sums(&difference.apply_binary("Mul", &difference), 2, false).apply_unary("Sqrt")

@@ -81,8 +81,9 @@ const MAX_CURVE_POINTS: usize = 60;
 /// Probabilities marked on the curves.
 const MARKED_PROBABILITIES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// A warning names the rows with the largest errors: their number, the minimum number of rows of
-/// the table, and the fraction of the squared error that these rows must cause.
+/// Conditions of the warning that names the rows with the largest errors: the number of these rows,
+/// the minimum number of rows of the table, and the fraction of the squared error that the named
+/// rows must cause.
 const WORST_ROWS: usize = 3;
 const MIN_ROWS_TO_WARN: u64 = 300;
 const MIN_ERROR_FRACTION: f64 = 0.25;
@@ -162,8 +163,8 @@ impl Predictor {
     /// with the grades in its target. `top` places per group are scored, 10 by default. If there is
     /// no group column, all rows are one group.
     ///
-    /// *Cost*: one pass, with one prediction per row, and n ln n.
-    /// *Bytes*: as [`Predictor::scores`], and 60 per row.
+    /// *Cost*: one pass, with one prediction per row, and n ln n steps to sort the n scores.
+    /// *Bytes*: as [`Predictor::scores`], and 60 bytes per row.
     ///
     /// # Errors
     /// A model with several outputs, or with classes; several targets; row weights; errors of
@@ -185,8 +186,8 @@ impl Predictor {
             RankingRows::bytes(usize::try_from(rows).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
-        // 64-bit digests replace labels, which may be long: a million labels collide with a
-        // probability of one in thirty million
+        // 64-bit digests replace the labels, which may be long. The probability that two of a
+        // million labels have the same digest is one in thirty million
         let (mut ranking_rows, mut codes) = (RankingRows::default(), HashMap::<u64, u32>::new());
         self.scores(selected, Extras::default(), vec![plan_term], run, |block| {
             for (i, (score, grade)) in block.scores.iter().zip(&block.y).enumerate() {

@@ -1,12 +1,14 @@
 //! Explanations of anomalies: the columns that make a row anomalous, and normal values for them.
 //!
-//! A greedy search changes the column whose change makes the row most normal, then a second and a
-//! third column, until the row is normal or the gain is small. Landmarks supply the trial values.
-//! The search needs only scores, so it works with every kernel, map and solver. A gradient gives
-//! only a local direction, and vanishes far from all rows. Fixed-point iteration for the nearest
-//! point exists for Gaussians only, and changes all columns at once.
+//! A greedy search first changes the column whose change makes the row most normal, then a second
+//! and a third column. It ends when the row is normal or the gain of a change is small. The values
+//! that the search tries in a column are values of landmarks; if the model has no landmarks, they
+//! are up to two standard deviations from the mean. The search needs only scores, so it works with
+//! every kernel, map and solver. A search along the gradient of the score would have only a local
+//! direction, and the gradient vanishes far from all rows. A fixed-point iteration for the nearest
+//! normal point exists for Gaussian kernels only, and changes all columns at once.
 //!
-//! *Cost* per row: 32d predictions for each reason.
+//! *Cost* per row: 32d predictions for each reason (d columns, 32 trial values).
 //!
 //! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black
 //! box", 2017: the nearest row with another decision.
@@ -17,8 +19,8 @@ use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
 use std::sync::Arc;
 
-/// Maximum number of reasons per row and of trial values per column, and the smallest gain of a
-/// change relative to the gain of the previous changes.
+/// Limits of the search: the maximum number of reasons per row, the maximum number of trial values
+/// per column, and the smallest gain of a change relative to the gain of all previous changes.
 pub(super) const MAX_REASONS: usize = 3;
 const MAX_TRIAL_VALUES: usize = 32;
 const MIN_RELATIVE_GAIN: f64 = 0.1;

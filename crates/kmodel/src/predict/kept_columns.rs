@@ -1,8 +1,8 @@
 //! Kept columns of a prediction file, read separately from the features, tile by tile.
 //!
-//! The scores of a segment wait in memory until the segments before it are written. Kept texts have
-//! no maximum length, so they must not wait too: a separate cursor reads the kept columns when the
-//! scores are written.
+//! The scores of a segment wait in memory until the segments before it are written. Texts of kept
+//! columns have no maximum length, so they must not wait in memory, too. A separate cursor reads
+//! the kept columns when the scores are written.
 
 use crate::{Error, Result};
 use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};

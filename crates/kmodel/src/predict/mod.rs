@@ -155,7 +155,8 @@ impl Predictor {
             Some(link) => link.score_at(if second_is_positive { threshold } else { 1.0 - threshold })?,
             None => Some(orient_score(threshold, self.1.positive_class)).filter(|score| score.is_finite())?,
         };
-        // a score at the threshold is not positive, also if the positive class is the first
+        // a score equal to the threshold is not positive, even if the positive class is the first
+        // class
         Some(if second_is_positive { score } else { score.next_down() })
     }
 

@@ -1,13 +1,15 @@
 //! Online learning from the end of a fit: every row is predicted first and then learned.
 //!
 //! A model that stores the variance of its predictions contains the state of recursive least
-//! squares. With the features φ = bF the variance is ‖φR + s‖² + c in units of the noise variance.
-//! Hence P is (R, s)(R, s)ᵀ, with c added to its last entry, which belongs to the intercept. R and
-//! the weights w follow from FR and Fw, the coefficients on the basis, by a QR factorisation of F.
-//! The new model has the basis of the old model.
+//! squares. Let b(x) be the m basis functions and φ = bF the r features (F is m × r). In units of
+//! the noise variance, the variance of a prediction is ‖φR + s‖² + c. Let B be the matrix R with
+//! the row s below it. The matrix P of recursive least squares (see `recursive_least_squares`) is
+//! BBᵀ, plus c in the last diagonal entry, which belongs to the intercept. The model stores the
+//! coefficients FR and Fw on the basis; a QR factorisation of F recovers R and the weights w. The
+//! new model has the basis of the old model.
 //!
-//! *Flops*: the features of every row and 3r²; QR factorisation, 2mr².
-//! *Bytes*: as [`Predictor::scores`] for r outputs, plus about 40mr.
+//! *Flops*: for every row, the features and 3r²; once, 2mr² for the QR factorisation. *Bytes*: as
+//! [`Predictor::scores`] for r outputs, plus about 40mr.
 
 use super::{AnyTypedModel, Predictor, typed_model::TypedModel};
 use crate::model::{FEATURES_SOLVER, Intercept, either};
@@ -37,9 +39,10 @@ impl Predictor {
     /// Learns the rows of a table, in their order, by recursive least squares from the end of the
     /// fit.
     ///
-    /// With every new row, the weight of past rows is multiplied by `forgetting`. With 1 the model
-    /// has the coefficients of ridge regression on the rows of the fit and of the table, with
-    /// regularisation parameter lambda·n and the basis and scaling of the fit.
+    /// With every new row, the weights of past rows are multiplied by `forgetting`. If `forgetting`
+    /// is 1, the model has the coefficients of ridge regression on the rows of the fit and of the
+    /// table together, with regularisation term lambda·n‖w‖² for the n rows of the fit, and the
+    /// basis and scaling of the fit.
     ///
     /// The certificate remains the certificate of the fit.
     ///

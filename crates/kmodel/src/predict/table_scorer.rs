@@ -84,8 +84,9 @@ pub struct Scores {
     pub incomplete: Vec<bool>,
 }
 
-/// Maximum bytes of the numbers of a segment, absolute and as a divisor of the memory; a segment
-/// has fewer rows if rows have many outputs. The numbers of a row do not depend on its segment.
+/// Maximum bytes of the numbers of a segment: the first number, and the memory divided by the
+/// second number. If rows have many outputs, a segment has fewer rows. The numbers of a row do not
+/// depend on its segment.
 const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
 
 pub(super) struct TableScorer<'a, T: Real> {

@@ -1,4 +1,4 @@
-//! The values of category and time columns, collected before the job that reads them.
+//! The values of category and time columns, collected before the job that reads these columns.
 
 use super::Run;
 use super::StageObserver;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 #[doc(hidden)]
 pub const TEXT_COPIES: usize = 6;
 
-/// Bytes up to which the first inspection of the columns needs no memory plan, so that `plan` can
-/// report the memory of a fit for any budget.
+/// If the first inspection of the columns takes at most this many bytes, it needs no memory plan.
+/// `plan` can then report the memory of a fit for any budget.
 const UNPLANNED_INSPECTION_BYTES: usize = 16 << 20;
 
 /// Remedy if the values do not fit in memory.
@@ -53,7 +53,7 @@ impl Run<'_> {
             .and_then(|table| table.table().note())
             .into_iter()
             .for_each(|note| self.stage_observer().warn(note));
-        // a comparison of several tables keeps numeric columns numeric in all of them
+        // if several tables are compared, a numeric column stays numeric in all tables
         let tables: Vec<SelectedTable> = match tables {
             [one] if one.is_uninspected() => {
                 let bytes = one.inspection_bytes();
@@ -80,8 +80,8 @@ impl Run<'_> {
         self.apply_search(with_effects, SelectedTable::entry_search)
     }
 
-    /// Applies the combined result of a search in all selections to each of them, if there is
-    /// anything to search for.
+    /// Searches all selections, combines the results, and applies the combined result to each
+    /// selection. Does nothing if there is nothing to search for.
     fn apply_search<S: Search>(
         &self,
         tables: Vec<SelectedTable>,

@@ -53,8 +53,8 @@ impl Default for Run<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// Returns the default resources: half of the memory of the machine or its control group, all
-    /// cores, no scratch folder and no observer.
+    /// Returns the default resources: half of the memory (of the control group, if it limits the
+    /// memory, otherwise of the machine), all cores, no scratch folder and no observer.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {

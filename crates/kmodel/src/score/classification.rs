@@ -24,14 +24,16 @@ pub struct ClassificationScores {
     pub confusion: Vec<Vec<f64>>,
     /// Mean recall over the classes that have rows.
     pub balanced_accuracy: Option<f64>,
-    /// F1 score 2 tp / (2 tp + fp + fn) of the positive class, for two classes; macro average over
-    /// all classes that occur in the data or the predictions, for more.
+    /// F1 score 2 tp / (2 tp + fp + fn). For two classes it is the score of the positive class; for
+    /// more classes, the mean over all classes that occur in the data or the predictions (macro
+    /// average).
     pub f1: Option<f64>,
     /// Precision, recall and F1 of each class, in the order of `classes`.
     pub by_class: Vec<ClassScores>,
-    /// Matthews correlation coefficient of truth and prediction: 1 for perfect, 0 for independent
-    /// predictions. For more than two classes the coefficient R_K of Gorodkin, "Comparing two
-    /// K-category assignments by a K-category correlation coefficient", 2004.
+    /// Matthews correlation coefficient of truth and prediction: 1 for perfect predictions, 0 for
+    /// predictions that are independent of the truth. For more than two classes it is the
+    /// coefficient R_K of Gorodkin, "Comparing two K-category assignments by a K-category
+    /// correlation coefficient", 2004.
     pub matthews: Option<f64>,
     /// Area under the ROC curve, for two classes; null if one of them has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,9 +45,9 @@ pub struct ClassificationScores {
     /// precision-recall curve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_precision: Option<f64>,
-    /// Brier score: mean squared difference between the probability of the second of two classes
-    /// and its indicator (1 or 0); for more classes the sum of the squares over all classes. Only
-    /// for models with probabilities.
+    /// Brier score, only for models with probabilities. For two classes it is the mean squared
+    /// difference between the probability of the second class and the indicator of this class (1 or
+    /// 0). For more classes it is the mean of the sum of these squares over all classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brier: Option<f64>,
     /// Mean of −ln of the probability of the true class, over the rows of known classes; only for
@@ -365,7 +367,8 @@ mod tests {
         );
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
         assert!(near(matthews, (tp * tn - fp * fne) / root));
-        // one more false positive for every row of an unknown class predicted as the second
+        // every row of an unknown class that is predicted as the second class adds one false
+        // positive
         assert!(near(scores(&[3.0, 10.0]).f1, 60.0 / 140.0));
     }
 
@@ -415,7 +418,7 @@ mod tests {
 
     #[test]
     fn two_classes_have_an_auc() {
-        // pairs: .9 beats both, .4 ties once and wins once: 3.5 of 4
+        // of the 4 pairs (positive, negative), .9 wins both, .4 wins one and ties in one: 3.5 of 4
         let json = serde_json::to_value(scores(2, &[(&[0.9], 1), (&[0.4], 0), (&[0.4], 1), (&[-0.2], 0)])).unwrap();
         assert_eq!((json["auc"].as_f64(), json["accuracy"].as_f64()), (Some(0.875), Some(0.75)));
         assert!(serde_json::to_value(scores(2, &[])).unwrap()["auc"].is_null());

@@ -2,10 +2,11 @@
 
 use super::roc::{bin, bin_count, middle_of_bin};
 
-/// Number of values that are stored; beyond it, a histogram counts them.
+/// Maximum number of values that are stored. If there are more values, a histogram counts them.
 const MAX_EXACT_VALUES: usize = 1 << 16;
 
-/// A running median of nonnegative numbers: exact up to 65,536 of them, within 0.1 % beyond.
+/// A running median of nonnegative numbers: exact for up to 65,536 numbers, and within 0.1 % for
+/// more numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RunningMedian {
     /// Numbers with their weights.

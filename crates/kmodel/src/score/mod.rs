@@ -92,7 +92,7 @@ pub struct RegressionMetrics {
     pub rmse: Option<f64>,
     /// Mean absolute error.
     pub mae: Option<f64>,
-    /// Median of the absolute errors: exact up to 65,536 rows, within 0.1 % beyond.
+    /// Median of the absolute errors: exact for up to 65,536 rows, and within 0.1 % for more rows.
     pub median_error: Option<f64>,
     /// Mean absolute percentage error as a fraction, mean |e/y|; null if any y is 0.
     pub mape: Option<f64>,

@@ -18,7 +18,7 @@ pub struct RankingScores {
     /// 1)/log₂(1 + place), divided by its value for the best order. Null if a grade is below 0 or
     /// above 30.
     pub ndcg: Option<f64>,
-    /// The same for the first `top` places.
+    /// The normalised discounted cumulative gain of the first `top` places only.
     pub ndcg_at: Option<f64>,
     /// Number of places in `ndcg_at`.
     pub top: u64,

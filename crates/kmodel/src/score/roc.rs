@@ -17,9 +17,9 @@ pub(crate) struct Auc {
 
 /// Scores of negatives and positives: stored up to a number of rows, then counted in a histogram.
 ///
-/// The number of rows alone decides between the two. The histogram treats scores in one bin as
-/// equal: pairs within a bin count ½ instead of 0 or 1. The error is at most half the fraction of
-/// such pairs, and this bound is reported.
+/// Only the number of rows decides between the two. The histogram treats scores in one bin as
+/// equal: a pair of a negative and a positive row in the same bin counts ½ instead of 0 or 1. The
+/// error of the area is at most half the fraction of such pairs, and this bound is reported.
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
     exact_rows: usize,
@@ -34,8 +34,8 @@ impl RankedScores {
         Self { exact_rows, scored_rows: Vec::new(), histogram: Vec::new() }
     }
 
-    /// Returns the peak memory in bytes: a growing vector may have twice the capacity, is copied
-    /// for sorting, and is replaced by a histogram.
+    /// Returns the peak memory in bytes. A growing vector may have twice the capacity that it
+    /// needs, is copied for sorting, and may be replaced by a histogram.
     pub(crate) fn bytes(exact_rows: usize) -> usize {
         // a ranking also has a score and two weights per row
         (72 * exact_rows).saturating_add(40 << BIN_BITS)
@@ -151,9 +151,9 @@ impl Ranking {
         Some(points)
     }
 
-    /// Returns the average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision
-    /// P and recall R: the area under the precision-recall curve without interpolation. `None` if
-    /// there are no positive rows.
+    /// Returns the average precision Σ (R_i − R_{i−1}) P_i. The sum runs over the thresholds in
+    /// descending order, with precision P_i and recall R_i at threshold i. It is the area under the
+    /// precision-recall curve without interpolation. `None` if there are no positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let each = self.weights_by_score.iter().zip(self.cumulative_weights());
         let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();

@@ -132,9 +132,9 @@ pub(super) struct CurvePoint {
     pub(super) error: Quartiles,
 }
 
-/// Returns 1, 2 and 5 times powers of ten, from the first number that is at least `low` to the
-/// first number that is at least `high`. Thins them to at most [`MAX_BUDGETS`] numbers, and keeps
-/// the last.
+/// Returns numbers of the form 1, 2 or 5 times a power of ten, from the first number that is at
+/// least `low` to the first number that is at least `high`. Drops some of the numbers if there are
+/// more than [`MAX_BUDGETS`], but never the last.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
@@ -212,8 +212,8 @@ impl CurveReport {
     }
 
     /// For several budgets, returns the lowest median error of each method among the ranks whose
-    /// median cost is within the budget. `None` if no method has this cost; for example, random
-    /// features need no kernel evaluations.
+    /// median cost is within the budget. `None` if no method has a cost of this kind; for example,
+    /// random features need no kernel evaluations.
     pub(super) fn budget_grid(&self, measure: ErrorMeasure, cost: Cost) -> Option<Grid> {
         let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, measure, cost)).collect();
         let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
@@ -237,8 +237,8 @@ impl CurveReport {
         if self.rows.iter().any(|row| row.test_error.is_some()) { ErrorMeasure::Test } else { ErrorMeasure::Frobenius }
     }
 
-    /// Describes the rows whose spectrum gives the floor, the minimum error of any approximation of
-    /// a rank.
+    /// Describes the rows whose spectrum gives the floor, which is the smallest error that an
+    /// approximation of a given rank can have.
     pub(super) fn floor_rows(&self) -> Option<String> {
         let rows = self.floor.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {

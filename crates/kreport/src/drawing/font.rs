@@ -28,8 +28,8 @@ impl Font {
         Self(GLYPHS.lines().filter_map(parse_glyph).collect())
     }
 
-    /// Returns the advance and outline of a glyph, its relative size and its height above the
-    /// baseline.
+    /// Returns the advance and the outline of a glyph, its size relative to the font size, and its
+    /// height above the baseline.
     fn glyph(&self, letter: char) -> (f32, &'static str, f32, f32) {
         let (letter, size, height) = match superscript_digit(letter) {
             Some(digit) => (digit, EXPONENT_SIZE, EXPONENT_HEIGHT),

@@ -153,8 +153,8 @@ pub(super) fn confusion_grid(scores: &ClassificationScores) -> Grid {
     }
 }
 
-/// Returns a table of the classes: rows, precision, recall and F1 of each, and the class with which
-/// it is confused most often.
+/// Returns a table of the classes. For each class it has the number of rows, precision, recall and
+/// F1, and the other class with which the model confuses it most often.
 pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
     let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
     let mut table = AlignedTable::new(heads.into_iter().chain([("most often confused with", Align::Left)]));

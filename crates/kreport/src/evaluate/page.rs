@@ -94,8 +94,8 @@ fn residual_charts(report: &RegressionScores, details: &ChartData) -> Option<Str
 /// Half-width of the histogram around the mean, in standard deviations.
 const HALF_WIDTH: f64 = 4.0;
 
-/// Returns the histogram of truth − prediction; the first and the last bar include all values
-/// beyond.
+/// Returns the histogram of truth − prediction. The first bar includes all smaller values, and the
+/// last bar all larger values.
 fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let n = residuals.len() as f64;
     let mean = residuals.iter().sum::<f64>() / n.max(1.0);
@@ -202,8 +202,8 @@ fn ranking_curves(details: &ChartData) -> Option<Section> {
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))
 }
 
-/// Returns the confusion matrix as HTML, as fractions of each true class; the largest ones have the
-/// strongest colour.
+/// Returns the confusion matrix as HTML, as fractions of the rows of each true class. The largest
+/// fractions have the strongest colour.
 fn confusion_heat_map(report: &ClassificationScores) -> String {
     let fraction = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
     let scores = report.confusion.iter().map(|row| row.iter().map(|n| fraction(row, *n)).collect());

@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// The plan of a fit: the stages, each with its memory and passes, and whether the plan fits the
-/// memory budget.
+/// The plan of a fit: the stages, each with its memory and its passes, and whether the fit stays
+/// within the memory budget.
 #[derive(Clone, Debug)]
 pub struct PlanReport(pub Forecast);
 

@@ -1,4 +1,5 @@
-//! The surface of a fit: the cross-validated errors over rank x lambda, and per fold.
+//! The surface of a fit: the cross-validated errors for every rank and lambda, and the errors of
+//! each fold.
 
 use super::FitReport;
 use crate::table::{Grid, optional_number, short_lambda};
@@ -38,8 +39,9 @@ impl FitReport {
         self.lambdas().iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
     }
 
-    /// Returns a grid of the errors of every fold at the best lambda of each rank, with the chosen
-    /// rank marked. Also returns the values of the grid. `None` if there are no folds.
+    /// Returns a grid of the errors of every fold, at every rank with the best lambda of this rank;
+    /// the chosen rank is marked. Also returns the values of the grid. `None` if there are no
+    /// folds.
     pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best_cell = |rank: &usize| {
             let of_rank = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
@@ -109,7 +111,8 @@ mod tests {
         assert_eq!(grid.rows[0], ("250, 1e-7".to_string(), ["2.000", "–", "0.5000"].map(str::to_string).to_vec()));
         assert_eq!(scores[1], [Some(5.0), None, Some(0.5)]);
         assert_eq!(grid.marked, Some((1, 0)), "the worst fold of the model");
-        // the model's cell, although another cell of its rank has a smaller squared error
+        // the cell of the model is marked, although another cell of the same rank has a smaller
+        // squared error
         report.fit.lambda = Some(1e-8);
         assert_eq!(report.folds_grid().unwrap().1, [[Some(2.0), None, Some(0.5)], [Some(3.0), None, Some(0.5)]]);
     }

@@ -12,8 +12,8 @@ use ksolve::Certificate;
 use kstore::{budget::bytes, shown};
 use std::fmt;
 
-/// If the surface has more than [`MAX_WHOLE_SURFACE`] rows, the number of rows that are shown above
-/// and below the chosen row.
+/// Number of rows that are shown above and below the chosen row, if the surface has more than
+/// [`MAX_WHOLE_SURFACE`] rows.
 const ROWS_AROUND: usize = 1;
 const MAX_WHOLE_SURFACE: usize = 4;
 

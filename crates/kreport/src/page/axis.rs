@@ -27,8 +27,8 @@ const MAX_TICKS: usize = 7;
 const MARGIN: f64 = 0.04;
 
 impl Axis {
-    /// Returns an axis for these values; `None` if none of them can be shown, such as 0 on a
-    /// logarithmic scale.
+    /// Returns an axis for these values. `None` if the axis can show none of them; a logarithmic
+    /// axis, for example, cannot show 0.
     pub(crate) fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let (low, high) = extent(values.into_iter().filter(fits));
@@ -68,8 +68,8 @@ impl Axis {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Returns the position of a value on an axis from `from` to `to`; `None` if it has no
-    /// position on this scale.
+    /// Returns the position of a value on an axis that is drawn from `from` to `to`; `None` if the
+    /// value has no position on this scale.
     pub(crate) fn position(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
@@ -101,8 +101,9 @@ fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     }
 }
 
-/// Returns the ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone, or
-/// every second power, and so on, as many as fit.
+/// Returns the ticks of a logarithmic axis: 1, 2 and 5 times every power of ten. If these ticks are
+/// too many, returns only the powers of ten; if these are still too many, only every second power,
+/// and so on.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let is_inside = |value: &f64| (low..=high).contains(value);
@@ -117,8 +118,8 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .unwrap_or_default()
 }
 
-/// Returns mantissa·10^exponent, correctly rounded by parsing decimal text: 5e-3 is exactly the
-/// literal 0.005.
+/// Returns mantissa·10^exponent. The number is parsed from decimal text and therefore correctly
+/// rounded: 5 and −3 give exactly the literal 0.005.
 fn power(mantissa: f64, exponent: i32) -> f64 {
     format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
 }

@@ -15,8 +15,8 @@ const PLOT_EDGES: Edges = Edges { left: 66.0, right: CHART_SIZE.0 - 14.0, top: 1
 /// Number of series with solid lines and distinct marks; the lines of further series are dashed.
 const SOLID_LINES: usize = 7;
 
-/// Distance below which the mark of one line hides the mark of another line, in units of the
-/// drawing.
+/// If the marks of two lines are nearer than this distance, in units of the drawing, one mark hides
+/// the other.
 const OVERLAP_DISTANCE: f64 = 2.0;
 
 /// The edges of a plot area, in units of the drawing.

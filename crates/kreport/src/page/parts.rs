@@ -54,10 +54,11 @@ pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) ->
     table_html(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-/// Formats a grid as HTML, with cells shaded by their scores, row by row. Smaller scores are
-/// lighter, and a cell without a score is blank. Linear shading, for fractions, ranges from 0 to
-/// the largest score. Logarithmic shading, for errors, ranges from the smallest to the largest
-/// score; if a score is not positive, it is linear between them.
+/// Formats a grid as HTML, with each cell shaded by its score (`scores` holds one list for each row
+/// of the grid). Cells with smaller scores are lighter, and a cell without a score is blank. A
+/// linear shading, for fractions, ranges from 0 to the largest score. A logarithmic shading, for
+/// errors, ranges from the smallest to the largest score; if one of the scores is not positive,
+/// this shading is linear from the smallest to the largest score.
 pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
     let finite_scores = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
     let is_log = shading == Scale::Log && finite_scores().all(|score| score > 0.0);

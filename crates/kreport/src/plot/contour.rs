@@ -1,9 +1,10 @@
 //! Contour lines of a function on a grid: marching squares.
 //!
-//! A contour crosses the edge of a square of four neighbouring grid points if the level lies
-//! between the values at its ends, at the position found by linear interpolation. In the saddle
-//! case, with two opposite corners above and two below, the mean of the corners decides the
-//! connection.
+//! Four neighbouring grid points form a square. The contour of a level crosses an edge of the
+//! square if the level lies between the values at the two ends of the edge; linear interpolation
+//! gives the position of the crossing. In the saddle case, two opposite corners are above the level
+//! and two below, and all four edges are crossed. The mean of the corners then decides which
+//! crossings are connected.
 //!
 //! Reference: Maple, "Geometric design and space planning using the marching squares and marching
 //! cube algorithms", 2003.

@@ -53,11 +53,11 @@ pub(super) fn draw_shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, n
     }
 }
 
-/// Returns the cell of each region where a name has most room, as column and row of the grid;
-/// regions that are too narrow are left out.
+/// Returns, for each region of a class, the grid cell where the name of the class has most room, as
+/// column and row. Regions that are too narrow are left out.
 ///
-/// The room of a cell is the number of steps to the nearest cell of another class, computed in two
-/// passes over the grid: Rosenfeld and Pfaltz, "Sequential operations in digital picture
+/// The room of a cell is the number of steps to the nearest cell of another class. Two passes over
+/// the grid compute it. Reference: Rosenfeld and Pfaltz, "Sequential operations in digital picture
 /// processing", 1966.
 pub(super) fn label_positions(regions: &[usize], width: usize, classes: usize) -> Vec<(usize, (usize, usize))> {
     let height = regions.len() / width.max(1);

@@ -23,8 +23,8 @@ struct LinePlot<'a> {
     /// Palette index and values at equal steps of each output that is drawn.
     functions: Vec<(usize, Vec<f64>)>,
     points: &'a Points,
-    /// Decision boundary: equal scores, the boundary between inliers and outliers, or probability
-    /// ½.
+    /// Value of the function at the decision boundary. At the boundary two classes have equal
+    /// scores, inliers border on outliers, or the probability is ½.
     boundary: Option<f64>,
 }
 

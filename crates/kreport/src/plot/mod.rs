@@ -2,10 +2,10 @@
 //! the rows alone.
 //!
 //! The model is evaluated on a grid over the two features; all other features are set to their
-//! means over the training rows. Classes are drawn as regions, with the line of equal scores.
-//! Numbers and components are drawn as shades, with contour lines. A model with one feature is
-//! drawn as a line. Clusters are the colours of the rows, and regions if the model has no other
-//! features.
+//! means over the training rows. Classes are drawn as regions, with the lines on which two classes
+//! have equal scores. Numbers and components are drawn as shades, with contour lines. A model with
+//! one feature is drawn as a line. Clusters are drawn as the colours of the rows; if the model has
+//! no other features, they are also drawn as regions.
 
 mod contour;
 mod legend;
@@ -204,7 +204,8 @@ fn write_grid_plot(
     let metadata = predictor.metadata();
     let regions = match (predictor.classes(), metadata.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
-        // at the mean of the other features, regions would not show the clusters of the rows
+        // regions are evaluated at the mean of the other features, and would not show the clusters
+        // of the rows
         (None, Task::Clusters) if metadata.features.len() == 2 => Some(scores.chunks(outputs).map(argmax).collect()),
         _ => None,
     };

@@ -110,9 +110,9 @@ impl Points {
         })
     }
 
-    /// Reads rows of a table that are coloured by a column. Text and Boolean values have a colour
-    /// per value, and so do numbers if they are a few distinct integers. Other numbers are shaded
-    /// by size.
+    /// Reads rows of a table that are coloured by a column. Each distinct text or Boolean value has
+    /// a colour. If the numbers of a column are a few distinct integers, each integer has a colour,
+    /// too. Other numbers are shaded by their size.
     pub(super) fn coloured_by(
         table: &Table,
         plot: &Plot,

@@ -52,8 +52,9 @@ fn axis_columns(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[Str
     Ok([x, y])
 }
 
-/// Returns the two requested components, by their names in predictions; by default the first two,
-/// for a model with more than two features or if a colour is requested.
+/// Returns the two requested components, which are requested by their names in predictions. If none
+/// is requested, returns the first two components, provided that the model has more than two
+/// features or a colour is requested.
 pub(super) fn requested_components(predictor: &Predictor, plot: &Plot) -> Option<[usize; 2]> {
     let (metadata, outputs) = (predictor.metadata(), predictor.outputs());
     let component_index = |name: &Option<String>| {

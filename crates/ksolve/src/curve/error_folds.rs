@@ -11,9 +11,9 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Fold, LabelCodes, RowBlock, Workers};
 use std::time::Instant;
 
-/// The measuring pass. *Cost per row*: the features, c kernel evaluations and 2cp flops for c
-/// columns, and p² flops for the Gram matrix. Each worker lane stores a tile of features, once in
-/// `T` and once in f64.
+/// The measuring pass. *Cost per row*, for p features and c sampled columns of the kernel matrix:
+/// the features, c kernel evaluations, 2cp flops for the errors, and p² flops for the Gram matrix.
+/// Each worker lane stores a tile of features, once in `T` and once in f64.
 pub(super) struct MeasuringFold<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     pub(super) columns: &'a ColumnFold<'a, T>,
@@ -83,8 +83,9 @@ impl<T: Real> Fold<T> for MeasuringFold<'_, T> {
 /// Number of rows that one thread scores at once: 256 x 2,000 features in f64 take 4 MB.
 const STRIP_ROWS: usize = 256;
 
-/// The test pass, which scores linear heads. *Cost per row*: the features, and 2·rank·t flops per
-/// head. Each worker lane stores a tile of features, and each thread a strip of the tile in f64.
+/// The test pass, which scores linear heads (weights on the leading features). *Cost per row*: the
+/// features, and 2·rank·t flops per head for t targets. Each worker lane stores a tile of features,
+/// and each thread a strip of the tile in f64.
 pub(super) struct TestErrorFold<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Linear heads, each on some leading features.
@@ -168,7 +169,7 @@ impl<T: Real> TestErrorFold<'_, T> {
                 let y = &block.y[row * block.t..(row + 1) * block.t];
                 scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
             }
-            // a row whose label no training row has always counts as misclassified
+            // if no training row has the label of a row, the row counts as misclassified
             Targets::Classes(classes) => {
                 let code = block.classes.as_ref().map_or(LabelCodes::UNKNOWN, |coded| coded.codes[row]);
                 let is_wrong = code == LabelCodes::UNKNOWN || classes.decide(scores) != code as usize;

@@ -17,16 +17,16 @@ use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// Minimum number of features for which the measuring pass also times the computation of the
-/// features. With fewer features, a separate pass for the time is cheap. The time excludes the
-/// decoding of rows that overlaps with the other work of the measuring pass; decoding takes far
-/// less time.
+/// From this number of features on, the measuring pass also times the computation of the features.
+/// With fewer features, a separate pass for the time is cheap. In the measuring pass, rows are
+/// decoded while other work runs, so the measured time excludes the decoding, which takes far less
+/// time than the features.
 const MIN_TIMED_FEATURES: usize = 512;
 
 /// A map, and the cost of its features at each rank of the run.
 struct TimedMap<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Cost at each rank. The last `full_ranks` ranks use all features; for them the cost of
+    /// Cost at each rank. The last `full_ranks` ranks use all features; for these ranks the cost of
     /// computing the features is added later.
     costs: Vec<Cost>,
     full_ranks: usize,

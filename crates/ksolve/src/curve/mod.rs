@@ -1,7 +1,7 @@
 //! Error against rank: the errors and the costs of landmark schemes and maps on the same rows.
 //!
-//! With K the kernel matrix of n rows and K̂ = ΦΦᵀ the kernel matrix of a map with r features, a
-//! [`CurveCell`] holds, for one method, rank and seed,
+//! Let K be the kernel matrix of n rows, and K̂ = ΦΦᵀ the kernel matrix of a map with r features Φ
+//! (n x r). For one method, rank and seed, a [`CurveCell`] holds
 //!
 //! | quantity | definition |
 //! |---|---|
@@ -16,8 +16,9 @@
 //! rows. For more rows, the iteration uses [`SPECTRAL_ROWS`] of them; the reported interval holds
 //! for all rows.
 //!
-//! All methods use the same rows, scaling and kernel (a median is computed once) and the same
-//! sampled columns, so that differences between cells are differences between methods.
+//! All methods use the same rows, the same scaling, the same kernel (a length scale that is a
+//! median distance is computed once) and the same sampled columns of K. Differences between cells
+//! are therefore differences between methods.
 //!
 //! A scheme with nested landmarks runs once, at the largest rank. The first r landmarks are the
 //! selection for rank r, and their cost is the cost of the run up to the r-th landmark. Every other
@@ -61,8 +62,8 @@ pub const EXACT_ROWS: u64 = 5_000;
 pub(crate) const SAMPLED_COLUMNS: usize = 500;
 
 /// Number of sampled rows on which the spectral error of a larger table is estimated. The interval
-/// of the estimate holds for all rows. A residual with a flat spectrum has a smaller relative norm
-/// on more rows, so the estimate is biased upwards.
+/// of the estimate holds for all rows. If the residual K − K̂ has a flat spectrum, its relative
+/// norm is smaller on more rows, so the estimate is biased upwards.
 pub const SPECTRAL_ROWS: usize = 1_000;
 
 /// Maximum number of rows whose spectrum gives the minimum errors: 4,000 rows take 128 MB for the
@@ -88,7 +89,8 @@ pub struct CurveOptions {
     pub kernel: Kernel,
     /// Regression or classification, for the test error.
     pub task: Task,
-    /// Regularisation parameter of the test error, per row: (1/n)Σ loss + lambda‖w‖².
+    /// Regularisation parameter lambda of the ridge regression for the test error: (1/n)Σ loss +
+    /// lambda‖w‖².
     pub lambda: f64,
     /// Treatment of the intercept.
     pub intercept: Intercept,

@@ -62,7 +62,8 @@ pub(super) fn plan<T: Real>(
     plans.extend(learned);
     plans.push(spectrum(&size, options, budget));
     if let Some(rows) = sample {
-        // two copies in key order while sampling, one copy in row order, and the targets
+        // while sampling, there are two copies of the rows in key order; then one copy in row
+        // order, and the targets
         let bytes = 3 * rows as usize * (size.d * size.element_bytes + 40) + 8 * rows as usize * size.t;
         plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     }
@@ -81,8 +82,8 @@ pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
 }
 
 /// Returns the plan of the measuring pass and of the spectral errors after it. The memory holds the
-/// Gram matrix (if there are targets), stored columns with their features, sums over the columns,
-/// and a tile of features in both precisions.
+/// Gram matrix (if there are targets), the sampled columns with their features, sums over these
+/// columns, and a tile of features in both precisions.
 fn plan_errors<T: Real>(
     size: &ProblemSize,
     options: &CurveOptions,

@@ -26,8 +26,8 @@ const NORM_RANK: usize = 256;
 /// The minimum error of any matrix of a given rank.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MinimumErrors {
-    /// Number of rows of the matrix whose spectrum was computed. With fewer than all rows, the
-    /// errors are estimates, too low for ranks close to this number.
+    /// Number of rows of the kernel matrix whose spectrum was computed. If these are not all rows,
+    /// the errors are estimates, and are too low at ranks close to this number.
     pub rows: usize,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
@@ -53,8 +53,8 @@ pub enum TestErrorKind {
 pub struct Setting<'a, T: Real> {
     pub(super) options: &'a CurveOptions,
     pub(super) resources: &'a Resources<'a>,
-    /// Resources of passes over the rows; without a journal for rows in memory, which every process
-    /// has and whose passes are not shared.
+    /// Resources of passes over the rows. If the rows are in memory, the resources have no journal:
+    /// every process has these rows, and the passes over them are not shared.
     pub(super) row_resources: Resources<'a>,
     pub(super) selected: &'a SelectedTable,
     survey: Survey,

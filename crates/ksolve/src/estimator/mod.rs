@@ -1,13 +1,14 @@
 //! Solvers as types: [`Ridge`], [`Svm`], [`Svr`], [`OneClassSvm`], [`Logistic`], [`KernelPca`],
 //! [`Fisher`] and [`KernelKMeans`].
 //!
-//! Each is a builder of a [`Fit`](crate::job::Fit) with the defaults of the command. It accepts
-//! rows in memory or tables:
+//! Each type is a builder of a [`Fit`](crate::job::Fit) with the defaults of the command. It
+//! accepts rows in memory or tables:
 //!
 //! - Rows in memory are `[[f64; D]]`, `[Vec<f64>]`, `[f64]` (one column), faer `Mat` and `MatRef`,
-//!   and ndarray arrays (feature `ndarray`). With numeric targets, `[f64]` or a matrix with a
-//!   column for each target, the predictions are a `Vec<f64>` or `Mat<f64>`. With labels, `[&str]`,
-//!   `[String]`, `[i64]` (and smaller integers) or `[bool]`, they are labels of the same type.
+//!   and ndarray arrays (feature `ndarray`). Numeric targets are `[f64]`, or a matrix with a column
+//!   for each target; the predictions are then a `Vec<f64>` or `Mat<f64>`. Labels are `[&str]`,
+//!   `[String]`, `[i64]` (or smaller integers) or `[bool]`; the predictions are then labels of the
+//!   same type.
 //! - Tables are [`Table`](kstore::Table) and Arrow `RecordBatch`. The target is the name of a
 //!   column, or several names for numeric targets; the predictions are numbers or
 //!   [`Label`](kstore::Label).

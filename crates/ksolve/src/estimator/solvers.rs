@@ -181,7 +181,8 @@ estimator!(
     /// # Ok::<(), ksolve::Error>(())
     /// ```
     Ridge, "ridge";
-    /// Sets the regularisation parameter, per row; cross-validated by default.
+    /// Sets the regularisation parameter lambda, relative to the mean loss of a row;
+    /// cross-validated by default.
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",
@@ -230,7 +231,8 @@ estimator!(
 estimator!(
     /// Kernel logistic regression: predicts the probabilities of two or more classes.
     Logistic, "logistic";
-    /// Sets the regularisation parameter, per row; cross-validated by default.
+    /// Sets the regularisation parameter lambda, relative to the mean loss of a row;
+    /// cross-validated by default.
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",
@@ -247,8 +249,8 @@ estimator!(
 estimator!(
     /// Kernel Fisher discriminants: the directions of feature space that separate the classes best.
     Fisher, "fisher";
-    /// Sets the regularisation parameter of the within-class covariance, per row; cross-validated
-    /// by default.
+    /// Sets the regularisation parameter that is added to the diagonal of the within-class
+    /// covariance (a mean over rows); cross-validated by default.
     lambda: f64 => "lambda",
 );
 

@@ -11,8 +11,8 @@ use std::ops::Range;
 pub(super) struct StatisticsMetadata {
     pub(super) job_mark: String,
     pub(super) extent: Extent,
-    /// Pieces of the prepared rows of which the shard has only a part, each with the digest of this
-    /// part ([`kstore::RowDigests`]).
+    /// The pieces of the prepared rows that the shard has only in part, each with the digest of the
+    /// part that the shard has ([`kstore::RowDigests`]).
     pub(super) edges: Vec<(u64, u64)>,
 }
 
@@ -140,8 +140,8 @@ mod tests {
         ] {
             assert_eq!(growing.split(&rows), (complete, partial), "{rows:?}");
         }
-        // the first segment starts at the selection, and the last one ends with a table that does
-        // not grow
+        // the first segment starts at the first selected row; if the table does not grow, the last
+        // segment ends with the table
         let closed = extent(4..35, false);
         assert_eq!(closed.split(&(0..40)), (0..4, vec![]));
         assert_eq!(closed.split(&(4..9)).1, [4..9]);

@@ -2,18 +2,18 @@
 //! machines or at several times.
 //!
 //! Shards are supported for solvers that make a single pass over the features: ridge regression by
-//! its Gram matrix, kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes the
-//! passes before the pass over the features, on all rows, and writes their results to a file, the
-//! **job**. [`PreparedJob::statistics`] runs on the machine of each shard and writes the
-//! **statistics** of the shard. They consist of states, the sums over complete segments (fixed
-//! numbers of consecutive rows), and of the rows of segments that the shard covers only partly.
-//! [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the model,
-//! bit-identical to a fit on all rows.
+//! its Gram matrix, kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes, on
+//! all rows, all passes that precede the pass over the features, and writes their results to a
+//! file, the **job**. [`PreparedJob::statistics`] runs on the machine of each shard and writes the
+//! **statistics** of the shard. The statistics consist of states and of rows. A state is a sum over
+//! complete segments (a segment is a fixed number of consecutive rows). Rows are stored for the
+//! segments that the shard covers only partly. [`merge()`] merges such files, in any order, and
+//! [`PreparedJob::solve`] computes the model, bit-identical to a fit on all rows.
 //!
-//! States are added along a fixed tree and never subtracted: a removed shard is left out of the
-//! sums. Rows may be appended after a job was prepared; scaling, landmarks and folds do not change.
-//! The ranges of the features, to which predictions clip new rows, cover all rows, because each
-//! file of statistics has the ranges of its rows.
+//! States are added along a fixed tree and never subtracted: if a shard is removed, the sums are
+//! computed again without it. Rows may be appended after a job was prepared; scaling, landmarks and
+//! folds then stay the same. The ranges of the features, to which predictions clip new rows, cover
+//! all rows, because each file of statistics has the ranges of its rows.
 
 mod extent;
 mod merge;
@@ -55,8 +55,8 @@ pub struct PreparedJob {
     mark: String,
 }
 
-/// Returns the pass that is split into shards. Rejects fits that make another pass over the
-/// features, or a pass whose result a file cannot replace.
+/// Returns the pass that is split into shards. Rejects fits that make a second pass over the
+/// features, or another pass whose result cannot be read from a file instead.
 fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
     let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::single_pass(&*fit.parsed_options()?.solver, training));
     let only = pass(fit)?.map_err(|why| {
@@ -174,16 +174,16 @@ impl PreparedJob {
         self.header.job.text(options)
     }
 
-    /// Returns the number of rows of a segment; statistics of this many stored rows, starting at a
-    /// multiple of it, are one state of the reduction tree.
+    /// Returns the number of rows of a segment. The statistics of this many stored rows, from a
+    /// multiple of this number on, are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
         self.header.extent.pass.cut.segment
     }
 
     /// Returns the stored rows of part `part` of `parts`, counted from 1, of a table with `stored`
-    /// rows. Parts have about the same number of segments and consist of whole reduction blocks if
-    /// there are enough blocks, because the statistics of whole blocks are smallest. If there are
-    /// more parts than segments, some are empty.
+    /// rows. Parts have about the same number of segments. If there are enough reduction blocks
+    /// (fixed numbers of segments), a part consists of whole blocks, because the statistics of
+    /// whole blocks are smallest. If there are more parts than segments, some parts are empty.
     ///
     /// # Errors
     /// A part outside of 1 to `parts`.

@@ -1,9 +1,9 @@
 //! The replay engine of prepared jobs: it reads the results of passes from files.
 //!
 //! A prepared job stores the totals of all passes before the shared pass (the pass over the
-//! features). A fit with these totals reads no rows and recomputes the steps between the passes,
-//! bit-identically. It therefore reaches the shared pass with the same scaler, kernel, landmarks
-//! and folds on every machine.
+//! features). A fit that starts from these totals reads no rows. It recomputes the steps between
+//! the passes, with bit-identical results. It therefore reaches the shared pass with the same
+//! scaler, kernel, landmarks and folds on every machine.
 
 use super::extent::is_row_state;
 use crate::linalg::strips::lock;
@@ -30,8 +30,8 @@ pub(super) enum Role {
     /// writes the states, and ends. For segments that the shard covers only partly, listed in
     /// `partial_rows`, it writes the rows.
     Fold { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
-    /// Reads the states of segments, keyed by the first segment of each state, and computes the
-    /// states of segments that are stored as rows.
+    /// Reads the stored states, keyed by the first segment of each state. If a segment is stored as
+    /// rows, computes its state from the rows.
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
 }
 
@@ -171,8 +171,8 @@ impl Engine for Replay {
 
     fn store_node(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
         match (&self.job, PartialRows::lot_rows(self, &node.segments)) {
-            // written with the key of the prepared pass, so that statistics of one job are
-            // interchangeable
+            // the state is written with the key of the prepared pass, so that statistics of one job
+            // are interchangeable
             (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
             _ => Ok(()),
         }

@@ -1,17 +1,18 @@
 //! Maximum mean discrepancy with the exact kernel: `map` exact.
 //!
-//! K is the kernel matrix of the N rows x_1, …, x_m, z_1, … of both samples. The vector a has the
-//! entry 1 for the m rows of the first sample, and 0 for the rows of the second sample. 1 is the
-//! vector of ones. The products K a and K 1 give every double sum of the statistic. Tiles of K are
-//! computed, used and discarded:
+//! The first sample has the m rows x_1, …, x_m, the second sample the rows z_1, z_2, …. K (N x N)
+//! is the kernel matrix of the N rows of both samples. The vector a has the entry 1 for each row of
+//! the first sample and 0 for each row of the second sample; 1 is the vector of N ones. The
+//! products K a and K 1 give every double sum of the statistic. They are computed from tiles of K
+//! that are discarded after use:
 //!
 //! ```text
 //! ΣΣ k(x, x') = aᵀKa,   ΣΣ k(x, z) = aᵀK1 − aᵀKa,   ΣΣ k(z, z') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
 //! ```
 //!
-//! *Passes*: one, which loads the rows. *Flops*: N²d per 64 permutations for kernel values, and 2N²
-//! for each permutation. *Bytes*: the rows, and a kilobyte per row. The spectral null distribution
-//! needs the spectrum of K, and is available only with feature maps.
+//! *Passes*: one, which loads the rows. *Flops*: N²d kernel flops for every 64 permutations (d
+//! features), and 2N² for each permutation. *Bytes*: the rows, and a kilobyte for each row. The
+//! spectral null distribution needs the spectrum of K, and is available only with feature maps.
 //!
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012, equations 3 and 5.
@@ -29,8 +30,8 @@ use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{MemoryPlan, Pass, RowSource};
 
-/// Number of permutations that share each computed kernel value. With this many, the products cost
-/// more than the kernel evaluations.
+/// Number of permutations that share each computed kernel value. With 64 permutations, the products
+/// cost more than the kernel evaluations.
 const LABELS_AT_ONCE: usize = 64;
 
 const ROWS_REMEDY: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";

@@ -1,17 +1,25 @@
 //! Kernel herding: a few rows whose mean in feature space approximates the mean of all rows.
 //!
-//! With μ the mean of the features, rows are selected one after the other, each at most once:
+//! Let φ(x) (length p) be the features of a row and μ their mean over all n rows. Rows are selected
+//! one after the other, each at most once:
 //!
 //! ```text
 //! x_t = argmax wᵀφ(x),     w ← w + μ − φ(x_t),     w = μ at first
 //! ```
 //!
-//! Each step is a conditional gradient step that lowers |μ − (1/t) Σ φ(x_s)|². For t random rows,
-//! the mean of this squared distance is tr C/t, with C the covariance of the features. For herded
-//! rows, in a space of finite dimension, it is O(1/t²) while rows close to w remain.
+//! Each step is a step of the conditional gradient method, which minimises the squared distance
 //!
-//! *Passes*: one for the features. Over the stored features: one for the mean and one per selected
-//! row. *Flops*: the map, 2np per selected row. *Bytes*: the features, n.
+//! ```text
+//! |μ − (1/t) Σ_{s ≤ t} φ(x_s)|²
+//! ```
+//!
+//! For t random rows, the mean of this squared distance is tr C/t, where C is the covariance of the
+//! features. For selected rows in a space of finite dimension, the squared distance is O(1/t²) as
+//! long as rows close to the direction w remain.
+//!
+//! *Passes*: one over the rows for the features; over the stored features, one for the mean and one
+//! for each selected row. *Flops*: the map, and 2np for each selected row. *Bytes*: the features,
+//! and n.
 //!
 //! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach,
 //! Lacoste-Julien, Obozinski, "On the equivalence between herding and conditional gradient
@@ -32,7 +40,8 @@ pub struct Herd {
     pub positions: Vec<usize>,
     /// |μ − mean of the rows selected so far|² after each step.
     pub squared_distances: Vec<f64>,
-    /// tr C, the mean squared distance of the rows from μ; t random rows have tr C/t on average.
+    /// tr C, the mean squared distance of the rows from μ. For the mean of t random rows, the
+    /// expected squared distance is tr C/t.
     pub variance: f64,
 }
 
@@ -111,7 +120,7 @@ pub fn represent<T: Real>(
     })
 }
 
-/// Selects `count` rows; ties go to the first row.
+/// Selects `count` rows. If several rows attain the maximum, selects the first of them.
 ///
 /// # Errors
 /// Errors of reading the rows and of the map; [`Error::TooFewRowsFor`] if there are fewer than

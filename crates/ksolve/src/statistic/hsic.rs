@@ -1,7 +1,9 @@
 //! Hilbert–Schmidt independence criterion: do two sets of columns depend on each other?
 //!
-//! With features phi and psi of the two sets, centred over the n rows, and C = Φ̃ᵀΨ̃/n their
-//! cross-covariance,
+//! Let phi (p features) and psi (q features) be the features of the two sets of columns in a row,
+//! Φ̃ (n x p) and Ψ̃ (n x q) the features of all n rows minus their means, and C = Φ̃ᵀΨ̃/n the
+//! cross-covariance. K and L are the kernel matrices of the two sets, H = I − 11ᵀ/n, and C_x and
+//! C_y are the covariances of phi and of psi.
 //!
 //! ```text
 //! biased    ‖C‖²_F = tr(HKHL)/n²
@@ -9,19 +11,23 @@
 //!           a = Σ|phi|², b = Σ|psi|², d = Σ|phi|²|psi|² of the centred features
 //! ```
 //!
-//! The unbiased estimator is the estimator of Song et al., with kernel matrices whose diagonals are
-//! 0. It does not change when the features are centred, and the row sums are then −|phi|² and
-//! −|psi|². For independent columns, n ‖C‖² tends to Σ λ_i η_j z_ij², with the eigenvalues λ and η
-//! of the two covariances and independent normal z. The gamma distribution has the moments of
-//! Gretton et al.: the mean tr C_x tr C_y / n, with covariances over n − 1, and the variance
-//! 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
+//! The unbiased estimator is the estimator of Song et al., which uses kernel matrices whose
+//! diagonals are zero. The estimator does not change if the features are centred. The row sums of
+//! the two matrices are then −|phi|² and −|psi|², which gives the formula above.
+//!
+//! If the two sets are independent, n ‖C‖² tends in distribution to Σ λ_i η_j z_ij², where λ_i and
+//! η_j are the eigenvalues of C_x and C_y, and the z_ij are independent standard normal variables.
+//! The gamma distribution has the moments of Gretton et al. Its mean is tr C_x tr C_y / n, where
+//! C_x and C_y are divided by n − 1 instead of n. Its variance is 2(n−4)(n−5)/(n(n−1)(n−2)(n−3))
+//! ‖C_x‖²‖C_y‖².
 //!
 //! `alignment` is ‖C‖²/(‖C_x‖‖C_y‖), the centred alignment of the two kernels.
 //!
-//! *Passes*: one for the features and the second moments of both sets together. One more, over the
-//! stored features, for a, b and d. Permutations pair arbitrary rows, so they need the features in
-//! memory. *Flops*: the maps, n(p + q)² for moments, 2npq per permutation. *Bytes*: the features,
-//! 13(p + q)² numbers; per thread pq numbers and 4n.
+//! *Passes*: one over the rows, for the features and the second moments of both sets together; one
+//! over the stored features, for a, b and d. A permutation pairs phi of one row with psi of any
+//! other row, so permutations need the features in memory. *Flops*: the maps, n(p + q)² for the
+//! moments, 2npq for each permutation. *Bytes*: the features, 13(p + q)² numbers; per thread pq
+//! numbers and 4n.
 //!
 //! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with
 //! Hilbert–Schmidt norms", ALT 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel

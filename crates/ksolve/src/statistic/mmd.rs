@@ -1,22 +1,26 @@
 //! Maximum mean discrepancy: the distance between the means of two samples in feature space.
 //!
-//! With the means μ_a and μ_b of the features of m and n rows,
+//! Let a run over the m rows of the first sample and b over the n rows of the second sample, and
+//! let μ_a and μ_b be the means of their p features:
 //!
 //! ```text
 //! biased    |μ_a − μ_b|²       = ΣΣ k(a, a')/m² + ΣΣ k(b, b')/n² − 2 ΣΣ k(a, b)/mn
 //! unbiased  the same without the pairs a = a' and b = b': biased − tr C_a/(m − 1) − tr C_b/(n − 1)
 //! ```
 //!
-//! with C the covariance of a sample (divided by its number of rows). The unbiased form subtracts
-//! small numbers instead of sums of kernel values, and so keeps its accuracy in f32. Assume that
-//! both samples have the same distribution. Because μ_a − μ_b is a mean of vectors, mn/(m + n)
-//! times the biased statistic then tends to Σ λ_l z_l², with the eigenvalues λ of the covariance of
-//! all rows and independent normal z.
+//! Here C_a and C_b are the covariances of the samples (divided by m and by n). The second form of
+//! the unbiased statistic subtracts small numbers instead of sums of kernel values, and so keeps
+//! its accuracy in f32.
 //!
-//! *Passes*: one for the features and their second moments. One more, over the stored or recomputed
-//! features, for the sums of all random choices of m rows. *Flops*: the map, np² for moments, 2np
-//! per permutation, 9p³ for the spectrum. *Bytes*: the features and 13p² numbers; per permutation
-//! 8p and a column of a tile (a block of rows).
+//! Assume that both samples have the same distribution. Because μ_a and μ_b are means of
+//! independent vectors, mn/(m + n) times the biased statistic then tends in distribution to Σ λ_l
+//! z_l², where λ_l are the eigenvalues of the covariance of all rows and the z_l are independent
+//! standard normal variables.
+//!
+//! *Passes*: one for the features and their second moments; one over the stored or recomputed
+//! features, for the sums of all random choices of m rows. *Flops*, for N = m + n rows: the map,
+//! Np² for the moments, 2Np for each permutation, 9p³ for the spectrum. *Bytes*: the features and
+//! 13p² numbers; for each permutation 8p, and a column of a tile (a block of rows).
 //!
 //! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012; Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test",
@@ -69,8 +73,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, permutations: usiz
     let fold = &moments.folds()[0];
     let mean: Vec<f64> = fold.s.iter().map(|s| s / n as f64).collect();
     let covariance = covariance(fold, &mean);
-    // with the covariance about the mean over n − 1, its trace is the mean of the permuted
-    // statistics
+    // if the covariance is divided by n − 1, its trace is the mean of the permuted statistics
     let scale = n as f64 / (n - 1) as f64;
     let trace = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
     let squares = scale * scale * covariance.squared_norm_l2();
@@ -85,8 +88,8 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: SplitPoint, permutations: usiz
     Ok(TestStatistic { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// Sums over the rows with a label, for the observed labels and then every random choice; the last
-/// column is the sum over all rows.
+/// Sums of the features over the rows of the first sample. The first column is for the observed
+/// labels, the next columns for the random labels, and the last column is the sum over all rows.
 struct LabelSums {
     /// Σ phi per label, p x c row-major.
     phi: Vec<f64>,

@@ -1,18 +1,20 @@
 //! Hypothesis tests in feature space: do two samples come from the same distribution, do two sets
 //! of columns depend on each other?
 //!
-//! A statistic is a function of means and covariances of features phi. The same features give its
-//! distribution under the null hypothesis in three ways, all of which are reported:
+//! A statistic is a function of means and covariances of features phi. The same features also give
+//! the distribution of the statistic under the null hypothesis, in three ways. All three are
+//! reported:
 //!
 //! * **permutation**: the distribution under random labels; exact for any number of rows;
 //! * **spectrum**: the limit distribution for many rows, a weighted sum of chi-squared variables.
-//!   The weights are the eigenvalues of the covariances of the features; with a map of low rank
-//!   they are few enough to compute all;
-//! * **gamma**: the gamma distribution with the same mean and variance, for comparison with other
-//!   programs.
+//!   The weights are eigenvalues of covariances of the features. A map of low rank has so few
+//!   eigenvalues that all are computed;
+//! * **gamma**: the gamma distribution with the mean and variance of the limit distribution, for
+//!   comparison with other programs.
 //!
 //! With `map` exact, two samples are compared with the exact kernel, without a map and without an n
-//! x n matrix: the biased and the unbiased statistic, and their permutations.
+//! x n matrix in memory. The result has the biased and the unbiased statistic, and the p-value of
+//! the permutations.
 //!
 //! Results are bitwise reproducible: a random label is a function of the position of a row among
 //! the rows of the test, sums run in row order, and features are bit-identical wherever they are
@@ -106,8 +108,8 @@ impl RegistryEntry for StatisticFamily {
 #[doc(hidden)]
 pub type SplitPoint = usize;
 
-/// A function that measures, given the features of all rows, the division and the number of
-/// permutations.
+/// A function that computes a statistic from the features of all rows, the split of the features,
+/// and the number of permutations.
 #[doc(hidden)]
 pub type MeasureFeatures<T> = fn(&FitData<'_, T>, SplitPoint, usize) -> Result<TestStatistic>;
 
@@ -129,21 +131,22 @@ impl PrecisionPair for MeasurePair {
 /// Probabilities, under the null hypothesis, of a value at least as large as the measured value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PValues {
-    /// From random labels; at least 1/(permutations + 1). `None` if there are no permutations.
+    /// The p-value from random labels; at least 1/(permutations + 1). `None` if there are no
+    /// permutations.
     pub permutation: Option<f64>,
-    /// From the limit distribution; values below 1e-12 are reported as 1e-12. `None` for the exact
-    /// kernel, and for constant features.
+    /// The p-value from the limit distribution; p-values below 1e-12 are reported as 1e-12. `None`
+    /// for the exact kernel, and for constant features.
     pub spectrum: Option<f64>,
-    /// From the gamma distribution with the mean and variance of the limit. `None` for the exact
-    /// kernel, and for constant features.
+    /// The p-value from the gamma distribution with the mean and variance of the limit
+    /// distribution. `None` for the exact kernel, and for constant features.
     pub gamma: Option<f64>,
 }
 
 /// The measured statistic with its p-values.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct TestStatistic {
-    /// Statistic as a squared norm of means: never negative, biased upwards. The p-values refer to
-    /// this statistic.
+    /// The statistic as a squared norm, which is never negative and biased upwards. The p-values
+    /// refer to this statistic.
     pub biased: f64,
     /// Unbiased estimate, which may be negative. It is computed from the features of the map, whose
     /// inner products differ from the kernel by the error of the map.

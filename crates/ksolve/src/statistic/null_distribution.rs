@@ -4,16 +4,20 @@
 //! Q = Σ_l w_l χ²(m_l),     E exp(−pQ) = Π_l (1 + 2 w_l p)^(−m_l/2)
 //! ```
 //!
-//! with independent χ² of m_l degrees of freedom (1 for an eigenvalue of a covariance; a single
-//! term with any m_l is a gamma variable). The distribution function is computed from this
-//! transform by one of two quadratures, with errors below 1e-9 over the range of the tests:
+//! Here w_l > 0 are the weights, χ²(m_l) are independent variables with m_l degrees of freedom, and
+//! E exp(−pQ) is the Laplace transform of the distribution of Q. If the weights are eigenvalues of
+//! a covariance, all m_l are 1. A single term with any m_l > 0 is a gamma variable. The
+//! distribution function is computed from the transform by one of two quadratures, with errors
+//! below 1e-9 over the range of the tests:
 //!
-//! * few effective terms ((Σw)²/Σw² up to 30): the Bromwich integral along a parabola around the
-//!   negative half-axis, on which all singularities lie. The error falls as 8^−N with N points
-//!   (Weideman, Trefethen, "Parabolic and hyperbolic contours for computing the Bromwich integral",
-//!   Mathematics of Computation 76, 2007);
-//! * more terms: the trapezoidal rule on the real line, where the characteristic function then
-//!   falls fast. The tail beyond the period is below 1e-12 (Davies, "Numerical inversion of a
+//! * if there are few effective terms ((Σw)²/Σw² up to 30): the Bromwich integral along a parabola
+//!   around the negative half-axis, because all singularities of the transform lie on this
+//!   half-axis. The error falls as 8^−N with N points (Weideman, Trefethen, "Parabolic and
+//!   hyperbolic contours for computing the Bromwich integral", Mathematics of Computation 76,
+//!   2007);
+//! * if there are more terms: the trapezoidal rule for the inversion integral of the characteristic
+//!   function, which then falls fast along the real line. The rule makes the distribution periodic;
+//!   the probability of values beyond the period is below 1e-12 (Davies, "Numerical inversion of a
 //!   characteristic function", Biometrika 60, 1973).
 
 use std::f64::consts::PI;
@@ -22,8 +26,8 @@ use std::f64::consts::PI;
 /// 8^−N: both are near 1e-14.
 const POINTS: usize = 24;
 
-/// Number of effective terms up to which the parabola is exact to about 1e-14; with 100 terms it
-/// would lose five digits.
+/// Number of effective terms up to which the integral along the parabola is accurate to about
+/// 1e-14; with 100 terms it would lose five digits.
 const MAX_PARABOLA_TERMS: f64 = 30.0;
 
 /// Modulus of the characteristic function below which the sum ends.
@@ -33,8 +37,8 @@ const NEGLIGIBLE: f64 = 1e-14;
 /// terms, some hundreds are typical.
 const MOST_POINTS: usize = 1 << 16;
 
-/// Smallest probability that is returned: smaller ones are differences of numbers near 1, with
-/// rounding errors of about 1e-13.
+/// Smallest probability that is returned. Smaller probabilities would be differences of numbers
+/// near 1, with rounding errors of about 1e-13.
 const SMALLEST: f64 = 1e-12;
 
 /// The distribution of a weighted sum Q = Σ w_l χ²(m_l).
@@ -45,8 +49,8 @@ pub(super) struct Mixture {
 }
 
 impl Mixture {
-    /// Returns the distribution with one degree of freedom per weight. Weights at the rounding
-    /// level of the largest are dropped.
+    /// Returns the distribution with one degree of freedom per weight. A weight is dropped if it is
+    /// at the rounding level of the largest weight.
     pub(super) fn of_weights(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut weights: Vec<f64> = weights.into_iter().filter(|weight| weight.is_finite()).collect();
         weights.sort_by(|a, b| b.total_cmp(a));
@@ -55,8 +59,8 @@ impl Mixture {
         Self { terms: weights.into_iter().map(|weight| (weight, 1.0)).collect() }
     }
 
-    /// Returns the gamma distribution with this mean and variance. If either is not positive, the
-    /// result has no terms.
+    /// Returns the gamma distribution with this mean and variance. If the mean or the variance is
+    /// not positive, the result has no terms.
     pub(super) fn gamma(mean: f64, variance: f64) -> Self {
         let terms = if mean > 0.0 && variance > 0.0 && variance.is_finite() {
             vec![(variance / (2.0 * mean), 2.0 * mean * mean / variance)]
@@ -104,8 +108,9 @@ impl Mixture {
         1.0 - h / PI * sum
     }
 
-    /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k) at u_k = (k + 1/2) 2π/T, where
-    /// P(Q > T) is negligible.
+    /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k). Here e^{iθ_k}/ρ_k = φ(u_k) e^{−i
+    /// u_k x} with the characteristic function φ of Q and u_k = (k + 1/2) 2π/T. The period T is so
+    /// large that values of Q above T have a negligible probability.
     fn along_line(&self, x: f64) -> f64 {
         let largest = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
         // Chernoff's bound at a quarter of the largest rate
@@ -170,8 +175,8 @@ mod tests {
 
     #[test]
     fn pairs_of_weights_are_a_mixture_of_exponentials() {
-        // weights in pairs: Q = Σ 2 w_l E_l, with P(Q > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l −
-        // w_k)
+        // each weight occurs twice, so that Q = Σ 2 w_l E_l with exponential variables E_l, and
+        // P(Q > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l − w_k)
         let w: [f64; 4] = [1.0, 0.4, 0.11, 0.003];
         let exact = |x: f64| -> f64 {
             let share = |l: usize| (0..4).filter(|k| *k != l).map(|k| w[l] / (w[l] - w[k])).product::<f64>();

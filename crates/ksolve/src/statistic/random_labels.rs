@@ -4,15 +4,17 @@ use crate::linalg::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Relative tolerance within which a permuted statistic counts as equal to the observed statistic,
-/// because the order of a sum changes its rounding. The tolerance can only increase the p-value.
+/// Relative tolerance within which a permuted statistic counts as equal to the observed statistic:
+/// equal statistics may differ by rounding, because their sums run in different orders. The
+/// tolerance can only increase the p-value.
 const TIE: f64 = 1e-9;
 
-/// Random subsets of given size of n rows, all equally likely: the rows with the smallest keys.
+/// Random subsets of n rows, all subsets of the given size equally likely. A subset consists of the
+/// rows with the smallest keys.
 ///
 /// For each seed and permutation, the key of a row is a one-to-one function of its position. So no
-/// two keys are equal, and the largest key in the subset determines the subset: 8 bytes instead of
-/// n.
+/// two keys are equal, and the largest key in the subset determines the subset. It takes 8 bytes,
+/// where a list of labels would take n bytes.
 #[derive(Debug)]
 pub(super) struct RandomSubsets {
     keys: Vec<(Stream, u64)>,

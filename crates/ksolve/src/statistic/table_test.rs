@@ -37,9 +37,9 @@ pub fn default_options(kernel: Kernel) -> TrainOptions {
     TrainOptions { candidates: Some(50_000), ..TrainOptions::new(Task::Components, kernel, 300) }
 }
 
-/// Measures a statistic and its p-values with the given number of permutations. Two samples use one
-/// kernel. Of two sets of columns, the second set uses the kernel of the second view if it is
-/// given, otherwise the first kernel.
+/// Measures a statistic and its p-values with the given number of permutations. Two samples use the
+/// same kernel. For two sets of columns, the second set uses the kernel of the second view; if no
+/// such kernel is given, both sets use the first kernel.
 ///
 /// *Passes*: one for the statistics of the columns; one for the candidates of each map that selects
 /// landmarks among some of the rows; the passes of the statistic.

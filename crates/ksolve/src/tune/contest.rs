@@ -3,9 +3,10 @@
 //!
 //! In the first round, every contender is fitted on all folds except one and scored on the
 //! remaining fold. The better half, at least [`MIN_CONTENDERS`], continues on a second fold, and so
-//! on for up to [`FOLDS`] folds. The lowest mean error wins. Classifiers are compared by
-//! [`SolverMeasure`], but the kernels were chosen by squared error. Therefore the best kernel
-//! without a metric competes again. It is tried first, because it is close to the default fit.
+//! on for up to [`FOLDS`] folds. The lowest mean error wins. Classifiers are compared by a
+//! [`SolverMeasure`], but the search chose the kernel and its metric by squared error. Therefore
+//! the best kernel without a metric competes, too. It is tried first, because it is close to the
+//! default fit.
 //!
 //! *Cost*: one fit per contender on the first fold, one more fit for each contender of the better
 //! half, and so on. Each fit has rank [`TRIAL_RANK`] and uses the rows of the sample.
@@ -34,15 +35,17 @@ const MIN_TRIALS: usize = 2;
 /// default is first.
 const LAMBDA_GRID: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
-/// Steps of the grid of regularisation parameters below and above the likely range, two per decade.
+/// Numbers of half decades by which the grid of regularisation parameters extends below and above
+/// the likely range.
 const BELOW: i64 = 2;
 const ABOVE: i64 = 1;
 
-/// Smallest regularisation parameter in a grid, in half decades: 1e-9.
+/// Exponent of the smallest regularisation parameter in a grid, in half decades: −18 stands for
+/// 1e-9.
 const MIN_LAMBDA_STEP: i64 = -18;
 
-/// A regularisation parameter for which a Cholesky factor in f32 usually exists, in half decades:
-/// 1e-6.
+/// Exponent of a regularisation parameter for which a Cholesky factor in f32 usually exists, in
+/// half decades: −12 stands for 1e-6.
 const SAFE_LAMBDA_STEP: i64 = -12;
 
 /// Numbers of classes for which one-vs-one classifiers are tried.
@@ -91,15 +94,16 @@ impl Contender {
         self.fit.metric.provided()
     }
 
-    /// Returns the contender for a fit on `to` rows, after trials on `from` rows.
+    /// Returns the contender with its regularisation parameter converted from trials on `from` rows
+    /// to a fit on `to` rows.
     ///
     /// With a feature map, lambda is proportional to 1/√n. This is the optimal rate for a function
     /// in the reproducing kernel Hilbert space (Caponnetto, De Vito, "Optimal rates for the
     /// regularized least-squares algorithm", 2007). With the exact kernel, lambda·n stays constant:
     /// it is the noise variance of a Gaussian process.
     ///
-    /// If the contender cross-validates its own lambdas, it gets a grid around `tested`, the best
-    /// lambda of the test, instead of the full grid, because each lambda costs a factorisation in
+    /// If the contender cross-validates its own lambdas, it gets a small grid around `tested`, the
+    /// best lambda of the test fit, instead of the full grid: each lambda costs a factorisation in
     /// every fold.
     pub(super) fn for_rows(self, from: u64, to: u64, tested: Option<f64>) -> Self {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
@@ -177,8 +181,8 @@ pub(super) struct Contest<'a, T> {
 }
 
 impl<'a, T: Real> Contest<'a, T> {
-    /// Returns a contest between these fits, tried at `rank` or less. A single fit wins without a
-    /// trial.
+    /// Returns a contest between these fits; the trials use at most rank `rank`. A single fit wins
+    /// without a trial.
     pub(super) fn new(trials: &'a Trials<T>, by: SolverMeasure, contenders: Vec<Contender>, rank: usize) -> Self {
         let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
         let alive = (0..contenders.len()).collect();
@@ -224,8 +228,8 @@ impl<'a, T: Real> Contest<'a, T> {
         Ok(())
     }
 
-    /// Ends the contest after the trials so far, at least [`MIN_TRIALS`]. Returns true if trials
-    /// remained.
+    /// Ends the contest early, after at least [`MIN_TRIALS`] trials. Returns true if there were
+    /// trials left.
     pub(super) fn end_early(&mut self) -> bool {
         let unfinished = self.round < self.folds.len() && (self.round > 0 || self.tried_in_round >= MIN_TRIALS);
         if unfinished && self.round == 0 {
@@ -276,8 +280,9 @@ fn stay(alive: usize) -> usize {
 }
 
 /// Returns the contenders after a search: `solver`, or for [`ANY_SOLVER`] every solver of the task.
-/// If the fit has no regularisation parameter, each solver competes at several. Each uses the
-/// learned metric and, for [`ANY_SOLVER`], also competes without it.
+/// If the fit does not set the regularisation parameter, each solver competes with several
+/// parameters. Each contender uses the learned metric; for [`ANY_SOLVER`], a copy of it competes
+/// without the metric.
 pub(super) fn contenders(
     solver: &str,
     base: &Fit,
@@ -300,8 +305,8 @@ pub(super) fn contenders(
     Ok(contenders)
 }
 
-/// Returns the solvers with a regularisation parameter and a name each: every solver at its first
-/// parameter, then every solver at its second, and so on.
+/// Returns fits, each with a solver, a regularisation parameter and a name: first every solver with
+/// its first parameter, then every solver with its second parameter, and so on.
 fn fits(
     solver: &str,
     base: &Fit,
@@ -357,8 +362,9 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
 }
 
 /// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
-/// `lambda` was best on the fraction `share` of the rows. Lambda is proportional to 1/√n or to 1/n,
-/// and the grid covers both. The higher rank of the final fit rather needs a smaller lambda.
+/// `lambda` was best on the fraction `share` of the rows. The best lambda is proportional to 1/√n
+/// or to 1/n, and the grid covers both cases. The grid extends further down than up, because the
+/// higher rank of the final fit tends to need a smaller lambda.
 fn around(lambda: f64, share: f64) -> String {
     let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
     // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at

@@ -2,11 +2,12 @@
 //! a few thousand rows.
 //!
 //! A map with few features needs a large length scale, because small length scales need many
-//! landmarks. An exact solver does best with a small length scale. If the target has steps, it does
-//! best with a rougher kernel. Therefore the search chooses the kernel again, with the learned
-//! metric, then the length scale of the best kernel, then the regularisation parameter. Each is
-//! changed while the held-out error falls. For more rows, the length scale stays the same, and
-//! lambda·n, the noise variance of the target, stays the same too.
+//! landmarks. An exact solver often has its smallest error at a smaller length scale or, if the
+//! target has steps, with a rougher kernel. Therefore the search chooses again: first the kernel,
+//! with the learned metric, then the length scale of the best kernel, then the regularisation
+//! parameter. Length scale and parameter are changed as long as the held-out error falls. The fit
+//! on all n rows has the same length scale as the trials, and the same lambda·n, the noise variance
+//! of the target.
 //!
 //! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables, about ten exact fits
 //! per fold.
@@ -24,7 +25,8 @@ use crate::{Error, Result};
 use kapprox::{Real, kernel::Kernel, map::MapSpec};
 use kstore::SelectedTable;
 
-/// Maximum number of training rows of a trial; in smaller tables, of all folds together.
+/// Maximum number of training rows of a trial. If a table is smaller, it is tried on several folds,
+/// and this is the maximum for all folds together.
 const MAX_TRIAL_ROWS: usize = 5_000;
 
 /// Regularisation parameters with which every kernel is tried. 1e-3 is for noisy targets, and is
@@ -34,8 +36,8 @@ const MAX_TRIAL_ROWS: usize = 5_000;
 const LAMBDA_GRID: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const MIN_LAMBDA: f64 = 1e-9;
 
-/// A smaller regularisation parameter must reduce the error below this fraction, because it needs
-/// more iterations.
+/// A smaller regularisation parameter wins only if it reduces the error below this fraction of the
+/// previous error, because it needs more iterations.
 const MAX_ERROR_RATIO: f64 = 0.995;
 
 /// Maximum number of steps of the length scale in one direction.
@@ -66,8 +68,8 @@ struct ExactSearch<'w, 'l, 'm, 'j, T> {
     /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
     fit: Fit,
-    /// Time of the final fit and its test, in units of one trial; `None` if the exact map was
-    /// requested, so that any time is allowed.
+    /// Time of the final fit and its test, in units of the time of one trial. `None` if the exact
+    /// map was requested: the fit may then take any time.
     final_cost: Option<f64>,
     log: &'w mut SearchLog<'l>,
     journal: &'m mut SearchJournal<'j>,
@@ -154,7 +156,7 @@ impl ModelSelection<'_> {
 
 /// Returns an exact solver, its name, and whether it fits the memory. It is the exact solver of the
 /// winner; if the winner has no exact solver, it is the exact solver of the best contender that has
-/// one. If `free`, the regularisation parameter of the solver is not chosen yet.
+/// one. If `free` is true, the regularisation parameter of the solver is not chosen yet.
 fn exact_solver(
     tried: &[Contender],
     free: bool,
@@ -247,8 +249,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         Ok(candidates)
     }
 
-    /// Tries an exact fit, except if the search part is late. The fit becomes the best if its error
-    /// is below `worth` times the best error; returns true if it does.
+    /// Tries an exact fit, unless this part of the search is late. If the error of the fit is below
+    /// `worth` times the best error, the fit becomes the best fit, and the function returns true.
     fn try_fit(&mut self, candidate: ExactFit, worth: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.journal)? {
             return Ok(false);

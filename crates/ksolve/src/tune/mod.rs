@@ -1,11 +1,11 @@
 //! Choosing a kernel by successive halving on growing samples of rows.
 //!
-//! Every kernel is measured on a small uniform sample, the better half on twice as many rows, and
-//! so on until one kernel remains. Each comparison is a **rung**. The samples are nested: each
-//! consists of the rows with the largest random keys. One pass over the sample gives the errors of
-//! a kernel at every rank and regularisation parameter (its surface), so only kernels compete, each
-//! at its best rank and lambda. The winner is then fitted on all rows like any other kernel, and
-//! the surface is computed again.
+//! Every kernel is measured on a small uniform sample of the rows, then the better half of the
+//! kernels on twice as many rows, and so on until one kernel remains. Each comparison is a
+//! **rung**. The samples are nested: each sample consists of the rows with the largest random keys.
+//! One pass over the sample gives the errors of a kernel at every rank and regularisation parameter
+//! lambda (its surface). Therefore only kernels compete, each with its best rank and lambda. The
+//! winner is then fitted on all rows like any other kernel, and the surface is computed again.
 //!
 //! | score | definition | linear systems |
 //! |---|---|---|
@@ -13,19 +13,21 @@
 //! | gcv | generalised cross-validation, least over ranks and lambdas | per lambda |
 //! | alignment | centred kernel-target alignment, largest over ranks | none |
 //!
-//! Alignment measures how much of a kernel lies along the target, and so favours kernels with few
-//! directions. It selects a length scale, but hardly distinguishes families of kernels.
+//! Alignment is the cosine of the angle between two centred matrices: the kernel matrix, and the
+//! matrix of the products of targets. It favours kernels with few large eigenvalues. It can select
+//! a length scale, but hardly distinguishes families of kernels.
 //!
 //! If metrics are learned in rounds ([`crate::metric`]), every kernel competes with the metric and
-//! the length scale of its best round. With cv, the scores are the errors of the rounds, all on one
-//! sample and at one rank. So the lowest error of all rounds wins, and more rounds never increase
-//! the winning error. With gcv, or with other maps, the kernels are measured on the sample. The
-//! best kernel may compete again with asinh-scaled features, because a metric cannot learn this
-//! scaling ([`ModelSelection`]).
+//! the length scale of its best round. With cv, the scores are the errors of the rounds, all on the
+//! same sample and at the same rank. So the lowest error of all rounds wins, and more rounds never
+//! increase the error of the winner. With gcv, or with maps other than Nyström, the kernels with
+//! their metrics are then measured on the sample. The best kernel may compete again with features
+//! scaled by asinh, because a metric cannot learn this scaling ([`ModelSelection`]).
 //!
 //! *Passes over the table*: three, for the statistics, the sample, and the targets of the sample.
 //! *Cost*: every rung takes about as long as the last rung, which measures two kernels on the whole
-//! sample. *Bytes*: three times the sample, plus the memory of ridge regression.
+//! sample: earlier rungs have more kernels and fewer rows. *Bytes*: three times the sample, plus
+//! the memory of ridge regression.
 //!
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter
 //! optimization", AISTATS 2016.

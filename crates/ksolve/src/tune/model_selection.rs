@@ -39,8 +39,8 @@ pub struct ModelSelection<'a> {
     pub run: &'a Run<'a>,
     /// Listener that is called at each step.
     pub listener: &'a dyn SearchListener,
-    /// Function that returns the final fit. It is called once, at the end of the search. The final
-    /// fit may have other ranks than the trials.
+    /// Function that returns the final fit. It is called once, at the end of the search. The ranks
+    /// of the final fit may differ from the rank of the trials.
     pub final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
 }
 
@@ -196,8 +196,8 @@ impl ModelSelection<'_> {
             ..chosen
         };
         chosen.fit = (self.final_fit)(&chosen)?;
-        // a lower rank than in the trials has a larger error, so the test is repeated; a higher
-        // rank mostly has a smaller error, and testing it takes too long
+        // if the final rank is lower than the rank of the trials, the error is larger, so the test
+        // is repeated. A higher rank mostly has a smaller error, and its test would take too long
         let lower = journal.get_or_compute(|| {
             match chosen.fit.training(self.selected)?.rank < tried.training(self.selected)?.rank {
                 true => trials.test_score(&tried.with_ranks_of(&chosen.fit), self.run),
@@ -226,9 +226,10 @@ impl ModelSelection<'_> {
         }
     }
 
-    /// Returns the search at the scaling of the options, or at another scaling if this reduces the
-    /// held-out error below the fraction [`MAX_ERROR_RATIO`]. A nonlinear scaling is not a metric,
-    /// so rounds of metric learning cannot find it.
+    /// Returns the search with the scaling of the options. If another scaling reduces the held-out
+    /// error below the fraction [`MAX_ERROR_RATIO`] of the error with this scaling, returns the
+    /// search with the other scaling. A nonlinear scaling is not a metric, so rounds of metric
+    /// learning cannot find it.
     fn search_scalings<T: Real>(
         &self,
         log: &mut SearchLog<'_>,
@@ -313,7 +314,8 @@ fn time_or_recall<V: serde::Serialize + serde::de::DeserializeOwned>(
     })
 }
 
-/// Fraction of the rows below which a class is rare, and the minimum number of its rows for which
-/// [`ModelSelection::choose_measure`] replaces the error rate.
+/// A class is rare if its fraction of the rows is below this number.
+/// [`ModelSelection::choose_measure`] then replaces the error rate, if the class has at least this
+/// minimum number of rows.
 const RARE_FRACTION: f64 = 0.1;
 const MIN_RARE_ROWS: f64 = 30.0;

@@ -116,8 +116,8 @@ impl TuneOptions {
     }
 }
 
-/// Default kernels: a smooth kernel, two rough kernels, and a product over the features for steps
-/// along single features.
+/// Default kernels: a smooth kernel, two rough kernels, and the Laplacian kernel, a product over
+/// the features, for targets with steps along single features.
 const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
 /// Returns the default kernels. If the rows have a date, the relation of the other features to the
@@ -216,8 +216,9 @@ pub(super) fn plan<T: Real>(
         )
     };
     let (pass_shape, plans) = choose_pass_shape(&size, &last, resources.memory);
-    // for each of two scalings, three copies of the sample: with the test rows, without the test
-    // rows in key order, and without the test rows in table order; also the rows of a rung or trial
+    // for each of two scalings there are three copies of the sample: one with the test rows, one
+    // without the test rows in the order of the keys, and one without the test rows in the order of
+    // the table. In addition, there are the rows of a rung or trial
     let bytes = rows.saturating_mul(8 * (size.d * size.element_bytes + 40) + 80 * (t + 1));
     let sampled = |plan: MemoryPlan| plan.term("sampled rows", bytes, "lower `sample`");
     let mut plans: Vec<MemoryPlan> = plans.into_iter().map(sampled).collect();

@@ -20,8 +20,8 @@ pub(super) const HALVING: usize = 2;
 /// mostly noise.
 const MIN_ROWS: usize = 500;
 
-/// Returns every kernel at every length scale, without duplicates, with a metric that is already
-/// known.
+/// Returns every kernel with every length scale, without duplicates. If the caller provides a
+/// metric, every kernel has this metric.
 pub(super) fn candidates_of<T: Real>(
     options: &TuneOptions,
     sample: &RowSample<T>,
@@ -273,8 +273,9 @@ impl<T: Real> RungContext<'_, T> {
     }
 }
 
-/// Returns the number of rows of every rung, doubling up to the whole sample; empty if there is
-/// nothing to compare.
+/// Returns the number of rows of every rung. The numbers double from rung to rung, and the last
+/// number is the whole sample; no rung has fewer than [`MIN_ROWS`] rows. Empty if there is at most
+/// one kernel.
 pub(super) fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
     let (mut alive, mut rungs) = (kernels, 0);
     while alive > 1 {

@@ -83,11 +83,11 @@ pub trait SearchListener: Sync {
     fn done(&self, _what: &str, _took: Duration) {}
     /// Called when the part ends.
     fn end(&self) {}
-    /// Returns true if this part should end with the best result so far, given that the next step
-    /// takes `_next`. Called after every round of a metric, every kernel and every trial, and with
-    /// [`SearchPart::Fit`] before an exact fit. An implementation that reads the clock is not
-    /// reproducible across machines. To repeat its result, pass [`SelectionResult::work`] as
-    /// [`super::ModelSelection::work`].
+    /// Returns true if this part should end with the best result so far, because the next step,
+    /// which takes `_next`, would be late. Called after every round of a metric, every kernel and
+    /// every trial, and with [`SearchPart::Fit`] before an exact fit. An implementation that reads
+    /// the clock is not reproducible across machines. To repeat its result, pass
+    /// [`SelectionResult::work`] as [`super::ModelSelection::work`].
     fn is_late(&self, _part: SearchPart, _next: Duration) -> bool {
         false
     }

@@ -3,9 +3,9 @@
 //!
 //! Random folds hold out rows while similar rows remain in training. If a column names groups of
 //! rows, such as persons, or if rows have a date, the error on new persons or later days differs
-//! from this error. Rows in tight clusters have near-copies in every fold. Therefore the chosen
-//! model is refitted without some groups, without the last rows, or without whole clusters, and
-//! tested on the rows that were left out.
+//! from the error on random rows. If rows are in tight clusters, they have near-copies in every
+//! fold. Therefore the chosen model is refitted without some groups, without the last rows, or
+//! without whole clusters, and tested on the rows that were left out.
 //!
 //! *Cost*: one trial fit for each kind of rows. To find clusters, the distances of a few hundred
 //! rows to all rows of the sample.
@@ -24,15 +24,15 @@ use std::ops::Range;
 /// value.
 const MIN_GROUPS: usize = 5;
 
-/// Fraction of the target's variance that lies between groups, adjusted for chance, above which the
-/// targets of a group count as similar.
+/// The targets of a group count as similar if more than this fraction of the target's variance lies
+/// between groups (adjusted for chance).
 const MIN_BETWEEN_FRACTION: f64 = 0.3;
 
 /// Fraction of the rows that is held out.
 const HELD_OUT: f64 = 0.2;
 
-/// Maximum number of rows whose neighbours are examined, number of neighbours of each row, and
-/// maximum number of values compared.
+/// Limits of the search for near-copies: the maximum number of rows whose neighbours are examined,
+/// the number of neighbours of each row, and the maximum number of values that are compared.
 const MAX_EXAMINED_ROWS: usize = 500;
 const NEIGHBOURS: usize = 30;
 const MAX_COMPARED_VALUES: usize = 2_000_000_000;
@@ -49,8 +49,8 @@ const MAX_ERROR_RATIO: f64 = 1.5;
 pub struct ShiftScore {
     /// Kind of rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
     pub rows: String,
-    /// Folds that hold out such rows in a repeated search; `None` for near-copies, which no column
-    /// identifies.
+    /// Folds that hold out rows of this kind in a new search; `None` for near-copies, because no
+    /// column identifies them.
     pub folds: Option<String>,
     /// Error on these rows.
     pub apart: HeldOutScore,

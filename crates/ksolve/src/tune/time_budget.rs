@@ -10,28 +10,30 @@ use std::time::{Duration, Instant};
 
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
-/// Intermediate ranks, of which only the largest feasible one is used.
+/// Ranks between the doublings; only the largest feasible one of these ranks is used.
 const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
 
-/// Time to solve the systems of one lambda at rank r, for five folds and all rows, in units of r³.
-/// In these units, adding one row to the Gram matrix takes r². Measured: 2.6 at ranks 1,000, 4,000
-/// and 8,000 on 294,625 rows.
+/// Time to solve the linear systems of one lambda at rank r, for the five folds and for all rows,
+/// in units of r³. The unit of time is chosen so that adding one row to the Gram matrix takes r²
+/// units. Measured: 2.6 at ranks 1,000, 4,000 and 8,000 on 294,625 rows.
 const SYSTEMS: f64 = 2.6;
 
-/// Large matrix products run at a higher rate than small matrix products: this exponent is
-/// subtracted from the power of the rank. A test at rank 1,000 predicts 68 s for rank 4,000 and 377
-/// s for rank 8,000, which took 45 and 220.
+/// Large matrix products run at a higher rate than small matrix products. The predicted time is
+/// therefore divided by the ratio of the ranks to the power of this number. Without this
+/// correction, a test at rank 1,000 would predict 68 s for rank 4,000 and 377 s for rank 8,000,
+/// which took 45 s and 220 s.
 const RATE: f64 = 0.25;
 
 /// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
 const MIN_FEATURE_FRACTION: f64 = 0.1;
 
-/// Maximum ratio of the final rank to the rank of the trials for iterative solvers: a term in r³ is
-/// invisible in a test of a second. On kddcup99, a test of 0.3 s at rank 1,000 predicted 211 s for
-/// rank 11,200, whose features exceeded the memory and which took more than 550 s.
+/// Maximum ratio of the final rank r to the rank of the trials, for iterative solvers: in a test
+/// that takes a second, a term of the time that grows with r³ is too small to see. On kddcup99, a
+/// test of 0.3 s at rank 1,000 predicted 211 s for rank 11,200, whose features exceeded the memory
+/// and which took more than 550 s.
 const MAX_RANK_RATIO: usize = 4;
 
-/// Fractions of the time budget by which the kernel search, the trials of solvers, and the trials
+/// Fractions of the time budget at which the kernel search, the trials of solvers, and the trials
 /// of exact solvers end.
 const SEARCH_FRACTION: f64 = 0.4;
 const TRIALS_FRACTION: f64 = 0.6;
@@ -116,19 +118,19 @@ impl FeasibleFit {
     }
 }
 
-/// Rows per leaf, maximum rank with leaves, maximum fraction of the remaining time for leaves, and
-/// minimum number of leaves of a table.
+/// Limits of leaves: the numbers of rows per leaf that are tried, the maximum rank with leaves, the
+/// maximum fraction of the remaining time for leaves, and the minimum number of leaves of a table.
 const LEAF_ROWS: [usize; 3] = [3_000, 6_000, 12_000];
 const MAX_RANK_WITH_LEAVES: usize = 2_000;
 const LEAF_TIME_FRACTION: f64 = 0.7;
 const MIN_LEAVES: u64 = 4;
 
-/// Rows of a leaf including the bands between leaves, relative to the requested maximum; without
-/// bands, leaves are three quarters full.
+/// Number of rows of a leaf, including the bands that it shares with other leaves, relative to the
+/// requested maximum. Without the bands, leaves have on average three quarters of the maximum.
 const WITH_BANDS: f64 = 1.05;
 
-/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEMS`]; includes the
-/// kernel values of its rows and the trials.
+/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEMS`]. It includes the
+/// kernel values of the rows of the leaf, and the trials.
 const FACTOR_OF_LEAF: f64 = 0.8;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
@@ -183,8 +185,8 @@ fn ranks(
         let in_time = predict_seconds(fit, chosen, rank)?.is_some_and(|seconds| seconds <= remaining);
         let holds = || {
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-            // the plan includes stored features; recomputing them in every step takes longer than a
-            // test predicts
+            // the plan includes stored features: if they were recomputed in every step, the fit
+            // would take longer than a test predicts
             let features = if needs_half_rank(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
             Ok::<_, crate::Error>(forecast.fits() && forecast.bytes() as u64 >= features)
         };

@@ -26,8 +26,8 @@ pub(super) struct Trials<T> {
     test_fold: Option<usize>,
     /// True if the folds are contiguous: neighbouring rows are correlated.
     blocks: bool,
-    /// Target columns of the table of a trial, `t` per row: numbers or the class code, then the
-    /// weight, then the group code.
+    /// Target columns of the table of a trial, `t` numbers per row: the targets or the class code,
+    /// then the row weight, then the group code.
     values: Vec<f64>,
     t: usize,
     weighted: bool,
@@ -272,8 +272,8 @@ impl<T: Real> Trials<T> {
         Ok(scores.into_iter().flatten().next())
     }
 
-    /// Same as [`Trials::test_score`], with random rows for the test and the same number of
-    /// training rows: the error that random folds would give instead of contiguous folds.
+    /// Same as [`Trials::test_score`], but with random test rows and the same number of training
+    /// rows. The result is the error that random folds would give instead of contiguous folds.
     pub(super) fn random_fold_score(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<HeldOutScore>> {
         let folds = Folds::new(&FoldSpec::Random(self.count), seed, self.rows.range(), &[])?;
         let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), LabelCodes::UNKNOWN));
@@ -281,8 +281,9 @@ impl<T: Real> Trials<T> {
         Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
     }
 
-    /// Same as [`Trials::test_score`] for two halves of the test rows: the first decides whether
-    /// the metric is used, and the second scores the result. `None` for fewer than two rows.
+    /// Same as [`Trials::test_score`], but separately for two halves of the test rows: the score on
+    /// the first half decides whether the metric is used, and the second half scores the result.
+    /// `None` for fewer than two rows.
     ///
     /// The rows alternate between the halves, so that in a table sorted by its target both halves
     /// cover the whole range. With contiguous folds, consecutive rows are correlated, and the
@@ -303,8 +304,8 @@ impl<T: Real> Trials<T> {
         })
     }
 
-    /// Trains on some rows and scores several sets of other rows, within the memory that the stored
-    /// rows leave.
+    /// Trains on some rows and scores several sets of other rows, within the memory that remains
+    /// next to the stored rows.
     pub(super) fn scored(
         &self,
         fit: &Fit,

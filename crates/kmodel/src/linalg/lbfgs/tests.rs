@@ -27,7 +27,7 @@ fn rosenbrock_converges_to_a_minimum() {
             Ok::<_, Error>(rosenbrock(x, g))
         });
         let found = found.unwrap();
-        // in 12 variables there is a second minimum near (-1, 1, …, 1), of about 3.99
+        // in 12 variables there is a second minimum near (-1, 1, …, 1), with the value 3.99
         assert!(found.value < 1e-12 || (n > 2 && found.value < 4.0), "{n}: {found:?}");
         assert!(calls < 200, "{n}: {calls}");
     }
