@@ -13,8 +13,8 @@ const NOISE: f64 = 16.0 * f64::EPSILON;
 
 /// The properties of an embedding solver.
 ///
-/// Its landmarks are uniform: other schemes need landmarks with linearly independent kernel
-/// sections, and a kernel of low rank has too few of these.
+/// By default its landmarks are a uniform sample of the rows. Other landmark schemes need landmarks
+/// with linearly independent kernel sections, and a kernel of low rank has only a few of these.
 pub(super) fn embedding_facts(solver: &'static str) -> SolverProperties {
     SolverProperties {
         distance_solver: Some(solver),
@@ -51,8 +51,9 @@ impl ClassicalScaling {
         m.saturating_mul(m).saturating_mul(5 * 8)
     }
 
-    /// Centres rows and columns of a symmetric matrix and decomposes it. If there are fewer than q
-    /// positive eigenvalues, returns fewer coordinates and warns.
+    /// Centres the rows and columns of the symmetric matrix `products` and computes its `q` leading
+    /// eigenvectors. If the matrix has fewer than `q` positive eigenvalues, returns fewer
+    /// coordinates and warns.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
