@@ -132,8 +132,8 @@ fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, gradient: f64, resou
 }
 
 /// Learns from all rows, and evaluates the result with the loss in f64 that the last closure
-/// returns. Returns the functions, the objective F in f64, and the loss in f64 without the penalty
-/// term.
+/// returns. Returns the solution, this loss in f64 for further evaluations, and its value at the
+/// solution, without the penalty term.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     solver_name: &str,
     data: &FitData<'_, T>,

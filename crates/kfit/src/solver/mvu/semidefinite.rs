@@ -8,9 +8,8 @@
 //! ```
 //!
 //! Every step aims at XZ = μI and s_e y_e = μ, and μ decreases from step to step (direction of
-//! Helmberg, Kojima and Monteiro). A step multiplies μ by a factor σ. Because the constraint
-//! matrices have rank one, the step for y solves an E x E system, in which ∘ is the product by
-//! entries:
+//! Helmberg, Kojima and Monteiro). A step aims to multiply μ by σ. Because the constraint matrices
+//! have rank one, the step for y solves an E x E system, in which ∘ is the product by entries:
 //!
 //! ```text
 //! ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y)) Δy = r,     r_e = σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b_e
