@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! w = first left singular vector of B      direction of largest covariance with residual targets
-//! r = w − Σ_j (p_jᵀ w) r_j                 over earlier j: scores φ̃ᵀr uncorrelated with earlier scores
+//! r = w − Σ_j (p_jᵀ w) r_j                 makes the scores φ̃ᵀr uncorrelated
 //! τ = rᵀG r,   p = G r/τ,   c = Bᵀ r/τ,   B ← B − τ p cᵀ
 //! ```
 //!
