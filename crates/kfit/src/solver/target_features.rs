@@ -33,8 +33,8 @@ const MIN_VARIATION_EPSILONS: f64 = 64.0;
 /// Residual of the trace, as a fraction, below which no more target features are added.
 const TRACE_TOLERANCE: f64 = 1e-13;
 
-/// Returns the kernel on the targets if it needs a feature map; `None` if the features of the
-/// kernel are the targets themselves or their codes.
+/// Returns the kernel on the targets if it needs a feature map; `None` if the targets themselves or
+/// their codes are the features of the kernel.
 pub(super) fn mapped_kernel(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
     let unmapped = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(unmapped))
@@ -62,7 +62,7 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
 }
 
 /// Returns the number of moment columns for t targets: the maximum number of target features, or t
-/// if the targets need no map.
+/// if the kernel on the targets needs no map.
 pub(super) fn moment_columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
     mapped_kernel(kernel, task).map_or(t, |_| MAX_FEATURES)
 }
