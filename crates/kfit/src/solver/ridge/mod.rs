@@ -5,7 +5,7 @@
 //! | method | what the method computes from the rows | passes after statistics and landmarks |
 //! |---|---|---|
 //! | `direct` | features | one |
-//! | `pcg` | kernel values with landmarks | one, and one per iteration if the values are not stored |
+//! | `pcg` | kernel values with landmarks | one, and one per iteration if they are not stored |
 //! | `exact` | kernel values with all rows, which stay in memory | none: the rows are loaded once |
 //!
 //! The pass of `direct` computes the Gram matrix of every fold. The Gram matrices are enough for

@@ -2,11 +2,12 @@
 //! (H K_nm)ᵀ(H K_nm) + μ K_mm of [`super::nystrom`].
 //!
 //! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 4m rows, and the
-//!   sketch is S H K_nm. Whatever the spectrum of A, the condition number of P⁻¹A is then about ((1
-//!   + ½)/(1 − ½))² = 9, and an iteration halves the error. S is a sparse sign matrix: every row of
-//!   the table is added to 8 rows of the sketch, with random signs, divided by √8. (Díaz, Epperly,
-//!   Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression",
-//!   arXiv 2304.12465, 2023, section 3.) If n ≤ 4m, all rows of the table replace the sketch.
+//!   sketch is S H K_nm. Whatever the spectrum of A, the condition number of P⁻¹A is then about
+//!   ((1 + ½)/(1 − ½))² = 9, and an iteration halves the error. S is a sparse sign matrix: every
+//!   row of the table is added to 8 rows of the sketch, with random signs, divided by √8. (Díaz,
+//!   Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge
+//!   regression", arXiv 2304.12465, 2023, section 3.) If n ≤ 4m, all rows of the table replace the
+//!   sketch.
 //! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a uniform sample of the
 //!   rows. If another scheme chose the landmarks, they would need importance weights, and without
 //!   these P is a worse preconditioner. (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale
