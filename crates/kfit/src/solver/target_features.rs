@@ -27,7 +27,7 @@ pub(super) const MAX_FEATURES: usize = 200;
 /// Approximate size of the uniform sample of targets.
 pub(super) const SAMPLE_SIZE: usize = 2000;
 
-/// A target that varies by less than this many roundings is constant.
+/// A target counts as constant if it varies by less than this multiple of ε.
 const MIN_VARIATION_EPSILONS: f64 = 64.0;
 
 /// Residual of the trace, as a fraction, below which no more target features are added.

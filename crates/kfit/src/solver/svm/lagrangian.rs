@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! primal   P = ½‖w‖² + Σ_i loss_i(f_i) + s b,     f_i = wᵀφ_i + b
-//! dual     D = −½‖Σ_i β_i φ_i‖² − Σ_i h_i(β_i),     Σ_i β_i = s   (free b; s is 1 for oneclass, else 0)
+//! dual     D = −½‖Σ_i β_i φ_i‖² − Σ_i h_i(β_i),     Σ_i β_i = s   (if b is free)
 //! w = Σ_i β_i φ_i
 //! ```
 //!
@@ -49,13 +49,13 @@ use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// σ of the first step, times the typical cost. The envelopes are then ten units wide, and the
+/// σ of the first step, divided by the typical cost. The envelopes are then ten units wide, and the
 /// problem is as smooth as ridge regression.
 const INITIAL_SIGMA: f64 = 0.1;
 
-/// σ of the first step if the start is the solution of a sample, times the typical cost. Measured
-/// on 427,500 rows of `dsa` (1,000 features, 19 classes, C = 1): the value 1 takes 28 s, 10 takes
-/// 26 s, 100 takes 38 s.
+/// σ of the first step if the start is the solution of a sample, divided by the typical cost.
+/// Measured on 427,500 rows of `dsa` (1,000 features, 19 classes, C = 1): the value 1 takes 28 s,
+/// 10 takes 26 s, 100 takes 38 s.
 const WARM_SIGMA: f64 = 10.0;
 
 /// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6):
@@ -63,7 +63,7 @@ const WARM_SIGMA: f64 = 10.0;
 /// the factor 3, these gaps take up to 30 and 42 steps, and more from some starts.
 const SIGMA_GROWTH: f64 = 1.5;
 
-/// Maximum of σ, times the typical cost. At this maximum the envelope is a millionth of a unit
+/// Maximum of σ, divided by the typical cost. At this maximum the envelope is a millionth of a unit
 /// wide, and its sums lose their digits by cancellation.
 const MAX_SIGMA: f64 = 1e6;
 

@@ -4,7 +4,7 @@
 //! The three solvers minimise, over w and b with f_i = wᵀφ_i + b,
 //!
 //! ```text
-//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (`loss` squared-hinge)
+//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖²
 //! svr        (1/n) Σ a_i max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
 //! oneclass   ½‖w‖² + 1/(nu n) Σ a_i max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```

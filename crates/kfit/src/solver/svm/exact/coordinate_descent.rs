@@ -2,10 +2,10 @@
 //!
 //! With w = Σ_i β_i x_i the values of the rows are f_i = w·x_i. So a step on a multiplier β_i costs
 //! as many operations as row x_i has nonzero entries, and no kernel value is computed. A sweep
-//! minimises the dual objective along each multiplier, in a random order. A row is optimal at the
-//! end of a piece of the dual objective if no step of its multiplier lowers the objective. If it is
-//! optimal by a margin above the largest violation of the previous sweep, the following sweeps skip
-//! the row, until the next certificate is computed.
+//! minimises the dual objective along each multiplier, in a random order. If a multiplier is at the
+//! end of a piece of the dual objective, its row may be optimal by a margin: the objective rises on
+//! both sides. Sweeps skip a row if both slopes exceed the largest violation of the previous sweep,
+//! until the next certificate is computed.
 //!
 //! If the intercept b is free, Σβ must equal a constant s. The method of multipliers ensures this:
 //! a sweep minimises the objective plus ρ/2 (b − b₀)². This makes b = b₀ + (Σβ − s)/ρ, and after

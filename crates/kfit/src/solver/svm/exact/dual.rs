@@ -11,10 +11,10 @@
 //! P = ½βᵀf + Σ_i loss_i(f_i + b) + s b,     D = −½βᵀf − Σ_i h_i(β_i),     b minimises P
 //! ```
 //!
-//! where h_i is the conjugate of loss_i, and s the required sum of the multipliers. An SVM is
-//! solved when the gap is small enough. Then f is recomputed with kernel values in f64, and if the
-//! gap is now too large, the rounds continue. So the reported gap is the gap of the returned SVM,
-//! without rounding errors of kernel values.
+//! where h_i is the conjugate of loss_i, and s the sum of the multipliers that a free b requires.
+//! An SVM is solved when the gap is small enough. Then f is recomputed with kernel values in f64,
+//! and if the gap is now too large, the rounds continue. So the reported gap is the gap of the
+//! returned SVM, without rounding errors of kernel values.
 //!
 //! *Cost per round*: the steps of `smo.rs`, 2·q·n flops to update f for a working set of q rows,
 //! and the kernel values of rows that are not in memory.
@@ -115,7 +115,7 @@ impl Dual {
         (self.rows, self.terms) = (rows, terms);
     }
 
-    /// Makes at most `rounds` rounds, until the gap is small enough or `stop` returns true.
+    /// Makes at most `max_rounds` rounds, until the gap is small enough or `stop` returns true.
     /// Verifies the gap with kernel values in f64.
     pub(super) fn solve<T: Real>(
         &mut self,

@@ -12,8 +12,10 @@
 //!
 //! If Σβ is fixed, a step takes the row i with the least slope of rising. Let the excess of a row j
 //! be its slope of falling minus this slope. Among the rows j with positive excess, the step takes
-//! the row whose step along e_i − e_j lowers the objective most, by excess²/(2(K_ii + K_jj − 2K_ij
-//! + h″_i + h″_j)). The step ends at the minimum, or at the end of a piece of h.
+//! the row whose step along e_i − e_j lowers the objective most, by
+//! excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). If Σβ is free, a step changes the multiplier of
+//! the one row whose step lowers the objective most. A step ends at the minimum, or at the end of a
+//! piece of h.
 //!
 //! *Cost per step*: reading two rows of K, 10q flops. *Bytes*: 24q.
 //!
