@@ -8,7 +8,8 @@ use crate::{Error, Result};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 
-/// Eigenvalues below this fraction of the largest, times the number of landmarks, are rounding.
+/// Eigenvalues below this fraction of the largest eigenvalue, times the number of landmarks, count
+/// as rounding errors.
 const NOISE: f64 = 16.0 * f64::EPSILON;
 
 /// The properties of an embedding solver.
@@ -36,9 +37,9 @@ pub(super) fn check_components(components: usize, points: usize, what: &str) -> 
     reject_if(components >= points, COMPONENTS.name, components, why)
 }
 
-/// Classical scaling: coordinates from inner products, centred.
+/// Classical scaling: coordinates from a centred matrix of scalar products.
 pub(super) struct ClassicalScaling {
-    /// λ_j^(−½) v_j, m x q, each column of sum 0.
+    /// λ_j^(−½) v_j for eigenvalues λ_j and eigenvectors v_j, m x q. Each column sums to 0.
     pub(super) weights: Mat<f64>,
     /// λ_1, …, λ_q.
     pub(super) eigenvalues: Vec<f64>,

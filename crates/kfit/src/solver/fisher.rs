@@ -160,11 +160,12 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// Computes sizes and means from the moments with ±1 codes: Σ over class k of φ is (b_k + s)/2.
+    /// Computes sizes and means from the moments with ±1 codes. If s is the sum of φ over all rows
+    /// and b_k its sum with the codes of class k, the sum over the rows of class k is (b_k + s)/2.
     fn pooled(moments: &FoldGram, classes: usize) -> Result<Self> {
         let (p, n) = (moments.s.len(), moments.rows as f64);
         let columns = moments.sy.len();
-        // two classes have one column, +1 for the second
+        // two classes have one column of codes, +1 for the second class
         let of_class = |k: usize| if columns == 1 { (0, if k == 1 { 1.0 } else { -1.0 }) } else { (k, 1.0) };
         let count = |k: usize| {
             let (column, sign) = of_class(k);

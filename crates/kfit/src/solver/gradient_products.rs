@@ -28,7 +28,7 @@ pub(crate) struct OuterProducts<'a> {
     /// α, m x t.
     coefficients: MatRef<'a, f64>,
     r: usize,
-    /// Fraction of the rows used, selected by their keys.
+    /// Fraction of the rows that the pass uses. A random key of each row selects them.
     fraction: f64,
     keys: Stream,
 }

@@ -48,7 +48,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 #[derive(Clone, Copy, Debug)]
 struct LandmarkIsomap(NeighbourOptions);
 
-/// Computes the lengths of the shortest paths from each of the first m nodes to all, m x N.
+/// Computes the lengths of the shortest paths from each of the first m nodes to all nodes, m x N.
 fn shortest_paths(graph: &Graph, m: usize, node_count: usize, resources: &Resources<'_>) -> Mat<f64> {
     let _stage = resources.stage_observer.stage("shortest paths", None);
     let mut row_major = vec![0.0; m * node_count];

@@ -110,7 +110,8 @@ impl KernelPca {
     }
 }
 
-/// Computes Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, about any mean.
+/// Computes Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, where μ is `mean` and need not be the
+/// mean of these rows.
 fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
     let (p, n, s) = (mean.len(), moments.weight, &moments.s);
     let g = MatRef::from_column_major_slice(&moments.g, p, p);

@@ -159,13 +159,13 @@ kstore::persist!(Progress {
     read "directions": directions, read "iterations": iterations, read "first": longest, one "passes": passes
 });
 
-/// The row with the largest residual; of equal ones the first.
+/// The row with the largest residual. If several rows have the largest residual, the first of them.
 struct Farthest {
     outside: f64,
     row: Vec<f64>,
 }
 
-/// Result of a search: the direction, Σ |score| there, and the number of iterations.
+/// Result of a search: the direction, Σ |score| for this direction, and the number of iterations.
 struct Maximum {
     direction: Vec<f64>,
     dispersion: f64,
@@ -213,7 +213,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         self.progress.directions.chunks_exact(self.features.p)
     }
 
-    /// Finds the next component; returns false if only rounding remains.
+    /// Finds the next component. Returns false if the residuals of all rows are rounding errors.
     fn find_next(&mut self, starts: usize, steps: usize) -> Result<bool> {
         let Some((row, squared)) = self.farthest()? else { return Ok(false) };
         let longest = self.progress.longest.first().copied().unwrap_or(squared);

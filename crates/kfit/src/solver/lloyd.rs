@@ -43,16 +43,18 @@ impl ClusteringOptions {
 
 /// Points that one thread assigns at once.
 const STRIP_POINTS: usize = 288;
-/// Number of sampled rows for each cluster; below, the minimum in total.
+/// Number of sampled rows for each cluster. The next constant is the minimum number of sampled
+/// rows.
 const SAMPLE_PER_CLUSTER: usize = 100;
 const MIN_SAMPLE: usize = 2000;
 /// Number of candidates that replace centroids without points. If more centroids lose all points in
 /// one iteration, the remaining centroids wait for the next iteration.
 const FAR_CANDIDATES: usize = 16;
-/// Maximum number of iterations on the sample; below, over all rows.
+/// Maximum number of iterations on the sample. The next constant is the maximum on all rows.
 const MAX_SAMPLE_ITERATIONS: usize = 300;
 const MAX_PASSES: u64 = 100;
-/// Iterations over all rows end if one reduces the sum of squares by less than this fraction.
+/// The iterations over all rows end if an iteration reduces the sum of squares by less than this
+/// fraction.
 const MIN_GAIN: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +76,7 @@ pub(super) struct Clusters {
     pub(super) passes: u64,
 }
 
-/// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
+/// Adds to the plan the memory for k clusters of p features that are projected to q coordinates.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
     let copies = features::STATES_PER_FOLD + pass_shape.tile.div_ceil(STRIP_POINTS);
     // the number of clusters is checked later, when the number of rows is known

@@ -384,13 +384,14 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     solution
 }
 
-/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`.
+/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, where s is the sum of the features and γ/n the `scale`.
 fn factor(moments: &FoldGram, scale: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Mat<f64>> {
     let p = moments.s.len();
     let order = if intercept == Intercept::None { p } else { p + 1 };
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
     let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
-    // rounding of the Gram matrix may exceed lambda; a preconditioner tolerates a larger shift
+    // the rounding errors of the Gram matrix may exceed lambda; a preconditioner tolerates a larger
+    // shift
     let mut shift = 2.0 * lambda;
     loop {
         let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {

@@ -106,7 +106,8 @@ struct PerceptronState {
     /// The constant feature of the intercept: 1, or 0 without an intercept.
     constant_feature: f64,
     w: Vec<f64>,
-    /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w minus this.
+    /// Sum over all changes of w of the number of rows before the change times the change. The sum
+    /// of w over T rows is T w minus this.
     weighted_changes: Vec<f64>,
     rows_seen: u64,
 }

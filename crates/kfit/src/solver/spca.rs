@@ -133,7 +133,7 @@ fn noise_level(moments: &FoldGram, epsilon: f64) -> f64 {
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
     let total: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
     if trace <= NOISE * epsilon * total {
-        // constant features: all of B is rounding
+        // the features are constant, so B contains only rounding errors
         return f64::INFINITY;
     }
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
@@ -153,7 +153,8 @@ fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<
     let inner = scaled.transpose() * &scaled;
     let (squares, vectors) = symmetric_eigen(inner.as_ref())?;
     let images = &scaled * &vectors;
-    // the squares have absolute error ε relative to the largest, so the values √ε
+    // the squares have absolute errors of ε times the largest square, so the values have errors of
+    // √ε
     let floor = (noise_level / norm).max(f64::EPSILON.sqrt());
     let value = |j: usize| squares[j].max(0.0).sqrt();
     let leading: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();

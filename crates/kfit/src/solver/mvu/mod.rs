@@ -73,7 +73,7 @@ const MAX_PER_LANDMARK: usize = 12;
 /// Relative gap, or relative excess of a distance, that causes a warning.
 const WARNING_GAP: f64 = 1e-4;
 
-/// Fraction of the largest length below which a direction is rounding.
+/// Fraction of the largest norm of a direction below which a direction counts as a rounding error.
 const ROUNDING: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use kstore::Workers;
 /// Columns that one thread assembles at a time.
 const STRIP_COLUMNS: usize = 16;
 
-/// Factor of the rounding of the trace; smaller eigenvalues count as 0.
+/// Eigenvalues below this multiple of the relative error of A times its trace count as 0.
 const EIGENVALUE_FLOOR: f64 = 4.0;
 
 /// Columns of an inverse that one thread computes at a time.

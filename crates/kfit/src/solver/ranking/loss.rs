@@ -117,7 +117,7 @@ pub(super) struct RankingLoss<'a, 'k, T: Real> {
     observer: &'a dyn Observer,
     /// Scores at the last point evaluated, in the order of the groups.
     pub(super) scores: Vec<f64>,
-    /// Second derivatives of the loss of all pairs by these scores.
+    /// Second derivative of the loss of all pairs with respect to each of these scores.
     curvatures: Vec<f64>,
     passes: u64,
 }

@@ -49,14 +49,16 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Number of leaves, spread evenly over the tree, whose validation rows choose μ.
 const TRIAL_LEAVES: usize = 3;
 
-/// Factor between candidates of μ, and maximum number of steps in one direction.
+/// Factor between candidates of μ. The next constant is the maximum number of steps in one
+/// direction.
 const MU_FACTOR: f64 = 3.162_277_660_168_379_5;
 const MAX_MU_STEPS: usize = 8;
 
-/// Validation error, relative to the features alone, below which the leaves justify their memory.
+/// If the validation error is above this multiple of the error of the features alone, no leaves are
+/// stored.
 const MAX_ERROR_RATIO: f64 = 0.98;
 
-/// Fraction of the rows for validation; the fold whose size is nearest to it is used.
+/// Requested fraction of the rows for validation. The fold with the nearest fraction is used.
 const VALIDATION_FRACTION: f64 = 0.2;
 
 /// Rejects options that require a model on features alone.
@@ -170,7 +172,7 @@ pub(super) fn fit<T: Real>(
 /// Residuals of the training rows.
 struct TrainResiduals {
     squares: Vec<f64>,
-    /// Sum of the leaf weights of the rows so far: 1 for each row.
+    /// Sum of the leaf weights of the rows so far. A row contributes 1 in total.
     weight: f64,
     /// Residuals of rows in several leaves, by stored row number.
     shared_rows: BTreeMap<u64, Vec<f64>>,

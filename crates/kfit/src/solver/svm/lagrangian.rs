@@ -90,7 +90,7 @@ impl<F: Fn(usize) -> Row + Sync + Send> RowFn for F {}
 pub(super) struct ProblemOptions {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
-    /// Sum s of the dual variables.
+    /// Sum s that the multipliers must have if the intercept is free.
     pub(super) total: f64,
     /// Typical cost, in the unit of f; σ is relative to it.
     pub(super) cost: f64,
@@ -211,7 +211,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         Snapshot { b: self.b, least_gap: self.least_gap, idle_steps: self.idle_steps, open: self.open }
     }
 
-    /// Restores the mark, so that the step can be repeated.
+    /// Restores a snapshot, so that the step can be repeated.
     pub(super) fn restore(&mut self, Snapshot { b, least_gap: least, idle_steps: idle, open }: Snapshot) {
         (self.b, self.least_gap, self.idle_steps, self.open) = (b, least, idle, open);
     }
@@ -358,7 +358,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             return;
         }
         self.short_steps += 1;
-        // a step of 0: the remaining gradient is rounding
+        // if the step is 0, the remaining gradient is a rounding error
         if step >= FULL_STEP || step == 0.0 {
             for i in 0..self.beta.len() {
                 self.beta[i] = self.proximal_step(i, self.f[i].to_f64() + self.b).0;

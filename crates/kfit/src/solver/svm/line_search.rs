@@ -9,7 +9,8 @@ pub(super) struct Derivatives {
     pub(super) curvature: f64,
 }
 
-/// Maximum number of evaluations: the bracket has then shrunk to the rounding of its ends.
+/// Maximum number of evaluations. After them the bracket has shrunk to the rounding error of its
+/// ends.
 const MAX_EVALUATIONS: usize = 100;
 
 /// A line search ends when the slope has fallen to this fraction of its initial value.
@@ -72,7 +73,7 @@ pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative
 pub(super) fn descent_step(derivative: impl Fn(f64) -> Derivatives) -> f64 {
     let at_zero = derivative(0.0);
     if at_zero.slope >= 0.0 {
-        // the remaining gradient is rounding
+        // the remaining gradient is a rounding error
         return 0.0;
     }
     let tolerance = SLOPE_FRACTION * at_zero.slope.abs();

@@ -108,7 +108,8 @@ pub(super) const LOSS: Parameter = Parameter {
 const MAX_EQUATION_BYTES: usize = 240 << 20;
 const MAX_MULTIPLIER_BYTES: usize = 256 << 20;
 
-/// Bytes of a number in the f64 verification, and of a row's multiplier and values in it.
+/// Bytes of a number in the f64 verification. The next constant is the bytes of a row's multiplier
+/// and values.
 const F64_BYTES: usize = size_of::<f64>();
 const ROW_BYTES: usize = 3 * F64_BYTES;
 

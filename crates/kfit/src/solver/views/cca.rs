@@ -102,7 +102,7 @@ fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramStat
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
     let (mut u, values, mut v) = thin_svd(m.as_ref())?;
     let floor = super::ROUNDING_UNITS * gram.epsilon();
-    // the centred rows span one dimension less than their number
+    // n centred rows span at most n − 1 dimensions
     let max_pairs = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
     let count = values.iter().take(max_pairs).take_while(|value| **value > floor).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {

@@ -80,7 +80,8 @@ impl ViewMoments {
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second_features)), mean: centred.mean })
     }
 
-    /// Returns false if the variance of a view is a rounding error, compared with its squared mean.
+    /// Returns false if the variance of a view is a rounding error, compared with the squared mean
+    /// of its features.
     fn views_vary(&self, epsilon: f64) -> bool {
         let (first, second) = self.mean.split_at(self.xx.nrows());
         let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();

@@ -101,7 +101,7 @@ impl PackedLower {
         (0..self.panels.len()).flat_map(diagonal).fold(0.0, f64::max)
     }
 
-    /// Adds `scale`·BᵀB for rows `b` (any number x m, contiguous columns). b·m² flops.
+    /// Adds `scale`·BᵀB for rows `b` (any number x m, columns contiguous). Takes m² flops per row.
     pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
         workers.for_each(self.strips(), |(column, row, out)| {
             let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
@@ -140,7 +140,7 @@ impl PackedLower {
         Ok(())
     }
 
-    /// Replaces x by L⁻¹x for a factor, x m x t column-major. m²·t flops.
+    /// Replaces x by L⁻¹x for a factor L, where x is m x t, column-major. Takes m²·t flops.
     pub(crate) fn solve_lower(&self, x: MatMut<'_, f64>, workers: &Workers) {
         self.solve_from(0, x, workers);
     }

@@ -35,13 +35,13 @@ use kstore::{Workers, pass::Observer};
 /// Rows of the sketch per landmark.
 const ROWS_PER_LANDMARK: usize = 4;
 
-/// Rows of the sketch that each row of the table is added to, the value of the paper.
+/// Number of sketch rows to which each row of the table is added. It is the value of the paper.
 const SIGNS_PER_ROW: usize = 8;
 
 /// Maximum number of rows of the sketch in memory.
 const MAX_GROUP_ROWS: usize = 2048;
 
-/// Rows of the table that are converted to f64 at a time, without a sketch.
+/// Number of table rows that are converted to f64 at a time if there is no sketch.
 const STRIP_ROWS: usize = 512;
 
 /// The jitter: the number added to the diagonal of P, in units of ε times the largest entry of P.
@@ -177,7 +177,7 @@ impl NystromProblem<'_> {
     }
 }
 
-/// Rows of the sketch that a row of the table is added to, and the signs.
+/// The rows of the sketch to which a row of the table is added, with the signs.
 type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 
 /// Random assignment of rows of the table to rows of the sketch.
@@ -199,7 +199,8 @@ impl SketchKeys {
         self.stream[0].below(row, self.groups) == self.group
     }
 
-    /// Returns the distinct rows of the sketch that a row is added to, and the signs.
+    /// Returns the distinct rows of the sketch to which a row of the table is added, with the
+    /// signs.
     fn entries(&self, row: u64) -> RowSigns {
         let mut entries = [(0, 0.0); SIGNS_PER_ROW];
         let (mut count, mut draw) = (0, 0u64);

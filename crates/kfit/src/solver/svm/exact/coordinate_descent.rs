@@ -66,7 +66,7 @@ impl<'m> CoordinateDescent<'m> {
         Self { matrix, positions, w: vec![0.0; matrix.width], squared_norms, order: Vec::new(), sweeps: 0, seed }
     }
 
-    /// Makes at most this many sweeps until the gap is small enough, or `stop` returns true.
+    /// Makes at most `max_sweeps` sweeps, until the gap is small enough or `stop` returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, max_sweeps: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedSvm {
         let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
         let mean = self.squared_norms.iter().sum::<f64>() / self.positions.len().max(1) as f64;

@@ -34,10 +34,10 @@ use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Fraction of the violation at which a round ends.
+/// A round ends when the violation has fallen to this fraction of the violation before the round.
 const ROUND_TOLERANCE: f64 = 0.2;
 
-/// Maximum number of steps per round and row in it.
+/// Maximum number of steps in a round for each row of the working set.
 const STEPS_PER_ROW: usize = 64;
 
 /// Rows of f that a thread updates at a time.
@@ -78,7 +78,7 @@ pub(super) struct Certificate {
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
-    /// Least slope at which a multiplier can rise, and highest slope at which one can fall.
+    /// Least slope of rising of all rows. The next field is the highest slope of falling.
     least_rise: f64,
     highest_fall: f64,
 }
@@ -140,7 +140,7 @@ impl Dual {
                 rounds += 1;
                 certificate = self.certificate();
                 if steps == 0 {
-                    // only rounding is left
+                    // the remaining gap is a rounding error
                     break;
                 }
             }
@@ -343,7 +343,8 @@ impl Dual {
     }
 }
 
-/// Returns the places of the `count` smallest numbers, in ascending order, ties by place.
+/// Returns the places of the `count` smallest numbers, in ascending order. Equal numbers are
+/// ordered by place.
 fn smallest(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if candidates.len() > count && count > 0 {

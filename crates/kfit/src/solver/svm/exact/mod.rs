@@ -78,7 +78,8 @@ struct ExactProblem<'a, T: Real> {
 /// SVMs on the same rows.
 struct SvmSet<'m, T> {
     positions: Vec<usize>,
-    /// Number of rows of each part; below, the kernel matrices of parts that were already computed.
+    /// Number of rows of each part. The next field contains the kernel matrices of parts for which
+    /// they are already computed.
     part_sizes: Vec<usize>,
     part_matrices: Vec<Option<&'m [T]>>,
     count: usize,

@@ -27,7 +27,7 @@ use super::super::loss::{Loss, Row};
 use kapprox::Real;
 use std::array::from_fn;
 
-/// Numbers compared together: a vector of AVX-512 in f64.
+/// Number of values that are compared together: a vector of AVX-512 in f64.
 const LANES: usize = 8;
 
 /// Minimum curvature of a step, relative to the kernel's diagonal.
@@ -140,7 +140,8 @@ impl<'a, T: Real> SmoProblem<'a, T> {
     }
 }
 
-/// Returns the place and the value of the least f + rise, on ties the first.
+/// Returns the index and the value of the least slope of rising. If several slopes are equal, the
+/// first of them.
 fn least_rise(f: &[f64], rise: &[f64]) -> (usize, f64) {
     let each = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
     each.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
