@@ -3,16 +3,17 @@
 use crate::{Classes, Error, Result, row_weights::RowWeights};
 use std::fmt;
 
-/// Weights of the classes in the loss. A weight of 2 has the effect of repeating every row of the
-/// class.
+/// Weights of the classes in the loss. If a class has weight 2, the effect is the same as if every
+/// row of the class were repeated.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ClassWeight {
     /// 1 for every row.
     #[default]
     Equal,
-    /// n / (k n_c) for the n_c rows of each of k classes: all classes count equally. Rows count by
-    /// their weights.
+    /// n / (k n_c) for a class of n_c rows, where k is the number of classes and n the number of
+    /// all rows. All classes then have the same influence. If rows have weights, n and n_c are sums
+    /// of these weights.
     Balanced,
     /// The given weights for the classes with these labels, and 1 for all others.
     PerLabel(Vec<(String, f64)>),

@@ -1,10 +1,11 @@
 //! Cross-validation of regularisation parameters, for solvers that store the features.
 //!
 //! For every fold and regularisation parameter the solver learns from the rows outside the fold,
-//! and the fitted functions score the rows of the fold. So every row has, for each parameter,
-//! out-of-fold scores: scores of functions that were fitted without the row. The solver chooses the
-//! parameter with the smallest error (on ties, the strongest regularisation), and is refitted on
-//! all rows.
+//! and the fitted functions score the rows of the fold. So every row has out-of-fold scores for
+//! each parameter: scores by functions that were fitted without the row. The solver chooses the
+//! parameter whose out-of-fold scores have the smallest error. If several parameters have the same
+//! error, it chooses the strongest regularisation. The refit learns from all rows with the chosen
+//! parameter.
 //!
 //! *Cost*: one fit for every fold and parameter, and the refit. *Bytes*: the scores of all rows for
 //! every parameter.
@@ -108,9 +109,9 @@ impl<T: Real> HeldOutScores<T> {
 }
 
 /// For every fold and regularisation parameter, learns k functions from the rows outside the fold
-/// and scores the rows of the fold. `penalties` starts with the strongest parameter; each fit
-/// starts from the previous solution. `loss` returns the loss of the rows outside a fold, and their
-/// weight.
+/// and scores the rows of the fold. `penalties` starts with the strongest parameter. The fit at
+/// each further parameter starts from the solution for the parameter before it. For a fold, `loss`
+/// returns the loss of the rows outside the fold, and the weight of these rows.
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -135,9 +136,9 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     Ok(held_out)
 }
 
-/// Returns the regularisation parameter whose out-of-fold scores have the smallest error; returns
-/// the first parameter if there are no folds. `error` receives the position of a row and its
-/// scores.
+/// Returns the regularisation parameter whose out-of-fold scores have the smallest error. If there
+/// are no folds, returns the first parameter. `error` receives the position of a row and the scores
+/// of the row.
 pub(super) fn cross_validate<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,
@@ -156,8 +157,8 @@ pub(super) fn cross_validate<T: Real>(
 }
 
 /// Returns the index of the regularisation parameter with the smallest error, and two report
-/// entries: the parameters and their errors. On ties the first parameter, which is the strongest,
-/// wins. NaN is worse than any number.
+/// entries: the parameters and their errors. If several parameters have the smallest error, the
+/// first of them wins: it is the strongest. NaN is worse than any number.
 pub(super) fn choose_penalty(
     penalties: &[Penalty],
     weight: f64,

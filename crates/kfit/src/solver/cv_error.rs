@@ -11,11 +11,11 @@ use kstore::Workers;
 /// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
 const STRIP_ROWS: usize = 256;
 
-/// A pass that counts the held-out classification errors for [`Cell::cv_error`](crate::Cell).
-/// [`FeatureFold`](crate::FeatureFold) provides the features of every row. The row is classified by
-/// the coefficients that were fitted without the row's fold of the cross-validation.
+/// A pass that counts the classification errors on held-out rows for
+/// [`Cell::cv_error`](crate::Cell). [`FeatureFold`](crate::FeatureFold) provides the features of
+/// every row. The coefficients that classify a row were fitted without the fold of the row.
 ///
-/// *Cost per row*: the map, and 2·rank·t flops for each cell.
+/// *Cost per row*: the map, and 2rt flops for each cell of rank r and t targets.
 #[derive(Debug)]
 pub struct CvErrorFold<'a>(pub &'a FoldCoefficients);
 

@@ -8,13 +8,14 @@ use crate::{Error, Result};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 
-/// Eigenvalues below this fraction of the largest, times the number of landmarks, are rounding.
+/// Eigenvalues below this fraction of the largest eigenvalue, times the number of landmarks, count
+/// as rounding errors.
 const NOISE: f64 = 16.0 * f64::EPSILON;
 
 /// The properties of an embedding solver.
 ///
-/// Its landmarks are uniform: other schemes need landmarks with linearly independent kernel
-/// sections, and a kernel of low rank has too few of these.
+/// By default its landmarks are a uniform sample of the rows. Other landmark schemes need landmarks
+/// with linearly independent kernel sections, and a kernel of low rank has only a few of these.
 pub(super) fn embedding_facts(solver: &'static str) -> SolverProperties {
     SolverProperties {
         distance_solver: Some(solver),
@@ -36,9 +37,9 @@ pub(super) fn check_components(components: usize, points: usize, what: &str) -> 
     reject_if(components >= points, COMPONENTS.name, components, why)
 }
 
-/// Classical scaling: coordinates from inner products, centred.
+/// Classical scaling: coordinates from a centred matrix of scalar products.
 pub(super) struct ClassicalScaling {
-    /// λ_j^(−½) v_j, m x q, each column of sum 0.
+    /// λ_j^(−½) v_j for eigenvalues λ_j and eigenvectors v_j, m x q. Each column sums to 0.
     pub(super) weights: Mat<f64>,
     /// λ_1, …, λ_q.
     pub(super) eigenvalues: Vec<f64>,
@@ -51,8 +52,9 @@ impl ClassicalScaling {
         m.saturating_mul(m).saturating_mul(5 * 8)
     }
 
-    /// Centres rows and columns of a symmetric matrix and decomposes it. If there are fewer than q
-    /// positive eigenvalues, returns fewer coordinates and warns.
+    /// Centres the rows and columns of the symmetric matrix `products` and computes its `q` leading
+    /// eigenvectors. If the matrix has fewer than `q` positive eigenvalues, returns fewer
+    /// coordinates and warns.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();

@@ -43,8 +43,8 @@ pub struct SolverProperties {
     pub exact_kernel: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub preconditioned: bool,
-    /// Why a `preconditioned` solver uses no landmarks for the exact kernel under these settings;
-    /// `None` if it uses landmarks.
+    /// The reason why a `preconditioned` solver uses no landmarks for the exact kernel under these
+    /// settings; `None` if the solver uses landmarks.
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
@@ -68,8 +68,8 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn has_probabilities(&self) -> bool {
         false
     }
-    /// Returns the number of target columns in the second moments of the features: t, or the number
-    /// of target features.
+    /// Returns the number of target columns in the second moments of the features: the number t of
+    /// targets, or the number of target features if the solver has a kernel on the targets.
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
@@ -104,7 +104,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// features. Such a pass can be split into shards (`ksolve::shards`).
     ///
     /// # Errors
-    /// The reason for several passes, or what to change.
+    /// A text that says why the fit needs several passes, or which option to change.
     fn single_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
         Err("it reads the features more than once")
     }
@@ -115,8 +115,8 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn further_passes(&self, _request: &FitRequest<'_>) -> [u64; 2] {
         [0, 0]
     }
-    /// Returns the shape of the passes and the stages of a run, which are planned, forecast and
-    /// executed.
+    /// Returns the shape of the passes, and the stages of a run. The plan, the forecast and the fit
+    /// use the same stages.
     ///
     /// # Errors
     /// Errors of the map.
@@ -165,17 +165,17 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Builds the solver from its settings.
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// Parameters that are chosen together with the rank, in addition to `ranks`; a fit at another
-    /// rank omits them.
+    /// Parameters that are chosen together with the rank, in addition to `ranks`. A fit at a rank
+    /// that is already chosen omits them.
     pub rank_parameters: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
-    /// `ranks`, `tolerance`, `folds` and `rank_parameters` are already removed.
+    /// The caller has already removed `ranks`, `tolerance`, `folds` and `rank_parameters`.
     pub exact_options: fn(Options) -> Options,
 }
 
 impl SolverFamily {
-    /// Returns a family with the defaults of the optional fields: no parameters are chosen with the
-    /// rank, and a fit on the exact kernel has the options of a fit on a map.
+    /// Returns a family with defaults for the optional fields: no parameter is chosen together with
+    /// the rank, and a fit on the exact kernel has the same options as a fit on a map.
     pub const fn new(
         name: &'static str,
         about: &'static str,

@@ -1,12 +1,13 @@
-//! The solver `features`: computes the features of the map, phi(x) with phi(x)·phi(x') ≈ k(x, x'),
-//! for other learners.
+//! The solver `features`: computes the features φ(x) of the map for other learners. The features
+//! satisfy φ(x)ᵀφ(x') ≈ k(x, x').
 //!
-//! The model is a fitted map in a file: it predicts phi, and a linear learner on phi is a kernel
-//! learner. Only the scaling, the kernel's length scale and the landmarks are learned. The
-//! certificate (the exact relative trace error of the map) covers all rows.
+//! The model is a fitted map in a file and predicts φ(x). A linear learner on these features is a
+//! kernel learner. The fit learns only the scaling, the kernel's length scale and the landmarks.
+//! The certificate (the exact relative trace error of the map) covers all rows.
 //!
-//! *Passes*: one for the certificate; none if the map has no certificate. *Flops*: the map.
-//! *Bytes*: about 3p² numbers in f64 for the coefficients of the model; no Gram matrix is needed.
+//! *Passes*: one for the certificate; none if the map has no certificate. *Flops*: the flops of the
+//! map. *Bytes*: about 3p² numbers in f64 for the coefficients of the model, where p is the number
+//! of features. The fit needs no Gram matrix.
 
 use super::{Solution, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};

@@ -1,43 +1,47 @@
 //! Kernel Fisher discriminants, for two or more classes.
 //!
-//! With class means μ_k, class proportions π_k, the mean μ and the within-class scatter
+//! Let φ_i be the features of row i, k(i) its class, and n the number of rows. Each of the K
+//! classes has n_k rows, the proportion π_k = n_k/n and the mean μ_k of its features; μ is the mean
+//! of all rows. The within-class scatter S_W and the between-class scatter S_B are
 //!
 //! ```text
 //! S_W = (1/n) Σ_i (φ_i − μ_{k(i)})(φ_i − μ_{k(i)})ᵀ,     S_B = Σ_k π_k (μ_k − μ)(μ_k − μ)ᵀ
 //! ```
 //!
-//! the discriminants are the k − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled to
-//! vᵀ(S_W + lambda I)v = 1. A row belongs to the class whose mean is nearest in these coordinates,
-//! with the class proportions as priors:
+//! The discriminants are the K − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled such that
+//! vᵀ(S_W + lambda I)v = 1. The solver assigns a row to the class with the largest score. In the
+//! discriminant coordinates, this is the class with the nearest mean, up to the logarithms of the
+//! priors π_k:
 //!
 //! ```text
 //! score_k(x) = φ(x)ᵀ W⁻¹μ_k − ½ μ_kᵀ W⁻¹ μ_k + ln π_k,     W = S_W + lambda I
 //! ```
 //!
-//! All k means lie in the span of the discriminants, so the scores need no eigenvectors. Two
-//! classes have one score, the second minus the first. With `components` q the model also contains
-//! the first q discriminants, and `predict` writes the coordinates vᵀ(φ(x) − μ). With the columns
-//! √π_k (μ_k − μ) as M̃ and M̃ᵀW⁻¹M̃ = UρUᵀ, they are v_j = W⁻¹M̃u_j/√ρ_j. As in other solvers,
-//! lambda is per row: the penalty term is lambda ‖w‖².
+//! The K − 1 discriminants span all vectors W⁻¹(μ_k − μ), so the scores need no eigenvectors. Two
+//! classes have one score: the score of the second class minus the score of the first. With
+//! `components` q the model also contains the first q discriminants, and `predict` writes the
+//! coordinates vᵀ(φ(x) − μ). Let M̃ be the matrix with the columns √π_k (μ_k − μ), and let
+//! M̃ᵀW⁻¹M̃ = U diag(ρ) Uᵀ. Then v_j = W⁻¹M̃u_j/√ρ_j. As in other solvers, lambda is a penalty per
+//! row: the penalty term is lambda ‖w‖².
 //!
 //! In this pooled S_W, a class of 900 rows has more influence than a class of 60 rows. With
 //! `within` equal, every class has the same influence:
 //!
 //! ```text
-//! S_W = (1/k) Σ_k C_k,     C_k = (1/n_k) Σ_{i in k} (φ_i − μ_k)(φ_i − μ_k)ᵀ
+//! S_W = (1/K) Σ_k C_k,     C_k = (1/n_k) Σ_{i in class k} (φ_i − μ_k)(φ_i − μ_k)ᵀ
 //! ```
 //!
-//! so for two classes v is the direction with the largest (vᵀ(μ_2 − μ_1))² / (σ_1² + σ_2²), where
-//! σ_k² is the variance of class k along v. Priors and S_B still use the proportions. The moments
-//! of each class are then stored separately.
+//! If there are two classes and lambda is 0, v is then the direction with the largest (vᵀ(μ_2 −
+//! μ_1))² / (σ_1² + σ_2²), where σ_k² is the variance of class k along v. The priors and S_B still
+//! use the proportions. The pass then stores the moments of each class separately.
 //!
-//! Several lambdas are compared by the cross-validated error rate. For each fold, the moments of
-//! the other folds give the discriminants, and a second pass over the rows counts the misclassified
-//! rows of the fold.
+//! If several lambdas are given, the cross-validated error rate chooses among them. For each fold,
+//! the moments of the other folds give the discriminants, and a second pass over the rows counts
+//! the misclassified rows of the fold.
 //!
-//! *Passes*: one; two with folds. *Flops*: the map and np² for the moments, p³/3 for the factor of
-//! each fold and lambda. *Bytes*: 4p² numbers in f64, and p² for each fold. If `within` is equal,
-//! p² for each class of each fold.
+//! *Passes*: one; two with folds. *Flops*: the flops of the map, np² for the moments, and p³/3 to
+//! factor W for each fold and lambda, where p is the number of features. *Bytes*: 4p² numbers in
+//! f64, and p² for each fold. If `within` is equal, p² for each class of each fold.
 //!
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with
 //! kernels", NNSP 1999; Baudat, Anouar, "Generalized discriminant analysis using a kernel
@@ -81,14 +85,14 @@ const WITHIN: Parameter = Parameter {
         covariances, in which every class has the same weight [default: pooled]",
 };
 
-/// Discriminants whose ratio is below this many roundings of the largest are dropped; the class
-/// means are then linearly dependent.
+/// The model contains no discriminant whose ratio ρ is below this multiple of ε times the largest
+/// ratio. Such a ratio means that the class means are linearly dependent.
 const NOISE: f64 = 1e3;
 
 #[derive(Clone, Debug)]
 struct Fisher {
-    /// The values of lambda, which is added to the diagonal of the within-class scatter; the
-    /// largest first. If there are several, cross-validation chooses one.
+    /// The values of lambda, the largest first. The solver adds lambda to the diagonal of the
+    /// within-class scatter. If there are several values, cross-validation chooses one.
     penalties: Vec<Penalty>,
     /// Number of discriminants in the model; `None` for the class scores only.
     components: Option<usize>,
@@ -106,7 +110,7 @@ impl Fisher {
     }
 
     /// Returns the regularisation parameter with the fewest misclassified held-out rows; `None` if
-    /// there are no folds. One pass.
+    /// there are no folds. Makes one pass.
     fn choose_lambda<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -156,11 +160,12 @@ struct Scatter {
 }
 
 impl Scatter {
-    /// Computes sizes and means from the moments with ±1 codes: Σ over class k of φ is (b_k + s)/2.
+    /// Computes sizes and means from the moments with ±1 codes. If s is the sum of φ over all rows
+    /// and b_k its sum with the codes of class k, the sum over the rows of class k is (b_k + s)/2.
     fn pooled(moments: &FoldGram, classes: usize) -> Result<Self> {
         let (p, n) = (moments.s.len(), moments.rows as f64);
         let columns = moments.sy.len();
-        // two classes have one column, +1 for the second
+        // two classes have one column of codes, +1 for the second class
         let of_class = |k: usize| if columns == 1 { (0, if k == 1 { 1.0 } else { -1.0 }) } else { (k, 1.0) };
         let count = |k: usize| {
             let (column, sign) = of_class(k);
@@ -184,8 +189,8 @@ impl Scatter {
         Ok(Self { counts, means, within })
     }
 
-    /// Computes sizes, means and the mean of the covariances from the moments of each class in each
-    /// fold, leaving out one fold.
+    /// Computes the class sizes, the class means and the mean of the class covariances from the
+    /// moments of each class in each fold. Leaves out the fold `held_fold`.
     fn of_equal_classes(parts: &[FoldGram], held_fold: Option<usize>, classes: usize) -> Result<Self> {
         let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != held_fold);
         let sum = |k: usize, term: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| term(&parts[k])).sum::<f64>();
@@ -298,12 +303,12 @@ impl<T: Real> Solver<T> for Fisher {
     }
 }
 
-/// The k − 1 discriminants, from the k x k matrix M̃ᵀW⁻¹M̃ = √π_k √π_l (μ_k − μ)ᵀ W⁻¹ (μ_l − μ).
+/// The K − 1 discriminants, from the K x K matrix M̃ᵀW⁻¹M̃ = √π_k √π_l (μ_k − μ)ᵀ W⁻¹ (μ_l − μ).
 struct Discriminants {
     /// ρ, descending: the eigenvalues of W⁻¹S_B.
     ratios: Vec<f64>,
-    /// v_j = Σ_k u_jk √ρ_j⁻¹ W⁻¹ M̃_k, as coefficients of the columns W⁻¹μ_k, k x (k − 1); 0
-    /// if ρ_j = 0.
+    /// Column j expresses v_j = W⁻¹M̃u_j/√ρ_j as a combination of the vectors W⁻¹μ_k, K x (K − 1).
+    /// The column is 0 if ρ_j = 0.
     combinations: Mat<f64>,
 }
 
@@ -332,8 +337,8 @@ impl Discriminants {
         Ok(Self { ratios, combinations })
     }
 
-    /// Returns the first `q` coordinates vᵀ(φ − μ). Coordinates below the relative rounding
-    /// `epsilon` are dropped.
+    /// Returns the first `q` coordinates vᵀ(φ − μ). Omits every coordinate whose ratio ρ is a
+    /// rounding error, given the relative error `epsilon` of the moments.
     fn coordinates(&self, q: usize, epsilon: f64, directions: &Mat<f64>, moments: &FoldGram) -> LinearHead {
         let floor = NOISE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
         let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > floor).count();

@@ -1,4 +1,4 @@
-//! The pass that averages the outer products of gradients.
+//! The pass that sums the outer products of gradients.
 
 use crate::linalg::strips::{Pool, par};
 use crate::{Error, Result};
@@ -15,9 +15,11 @@ const CHUNK_ROWS: usize = 2048;
 /// Number of rows that a thread processes at once.
 const STRIP_ROWS: usize = 128;
 
-/// The pass that sums Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
+/// The pass that computes Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ in f64. Here w_i is the weight of row i,
+/// and f_c(x) = Σ_j α_jc k(x, z_j) for c = 1, …, t are functions of m landmarks z_j with r columns.
 ///
-/// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² / 2 for the product.
+/// *Cost per row and function*: the gradients of m kernel functions, 4mr flops, and r²/2 for the
+/// outer product.
 #[derive(Debug)]
 pub(crate) struct OuterProducts<'a> {
     kernel: Arc<dyn KernelFunction<f64>>,
@@ -26,19 +28,21 @@ pub(crate) struct OuterProducts<'a> {
     /// α, m x t.
     coefficients: MatRef<'a, f64>,
     r: usize,
-    /// Fraction of the rows used, selected by their keys.
+    /// Fraction of the rows that the pass uses. A random key of each row selects them.
     fraction: f64,
     keys: Stream,
 }
 
-/// If a row has more gradient values than this (t functions of r columns, such as 20 classes of 50
-/// columns), a smaller fraction of the rows is used, so that the cost of a pass stays bounded.
-/// Averages over thousands of rows differ little.
+/// A row has rt gradient values if t functions depend on r columns, for example 1,000 for 20
+/// classes and 50 columns. If a row has more gradient values than this constant, the pass uses a
+/// smaller fraction of the rows, so that its cost stays bounded. Averages over thousands of rows
+/// differ little from averages over all rows.
 const MAX_GRADIENT_VALUES: usize = 1000;
 
-/// Minimum and maximum number of rows used for one function; fewer if the table is smaller. With
-/// 5,000 rows the contributions of the columns have a relative error of about 1 %. For t functions
-/// the minimum is divided by √t, because their gradients at a row are correlated.
+/// Minimum and maximum number of rows that the pass uses for one function. A smaller table provides
+/// fewer rows. With 5,000 rows the importances of the columns have a relative error of about 1 %.
+/// For t functions the minimum is divided by √t only: every row provides t gradients, but these are
+/// correlated.
 const MIN_ROWS: f64 = 2000.0;
 const MAX_ROWS: f64 = 5000.0;
 
@@ -72,8 +76,8 @@ impl<'a> OuterProducts<'a> {
         Self { kernel, landmarks, coefficients, r, fraction: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
-    /// Restricts the pass to a random sample of the `n` rows. The sample is large enough for the
-    /// average, and small enough that the pass costs no more than the fit.
+    /// Restricts the pass to a random sample of the `n` rows. The sample is large enough for an
+    /// accurate average, and so small that the pass costs no more than the fit.
     pub(crate) fn with_row_sample(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let fraction_of = |rows: f64| rows / n.max(1) as f64;

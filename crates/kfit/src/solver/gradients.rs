@@ -1,12 +1,12 @@
 //! Root mean square slopes of functions of the features along each column, over all rows in one
 //! pass.
 //!
-//! For f(x) = wᵀφ(x) with t columns of w, the pass computes M = (1/n) Σ_i J_i J_iᵀ with the
-//! gradients J_i = ∂f(x_i)/∂x, d x t. √M_jj is the root mean square slope along the scaled column
-//! j, in units of f. It measures the importance of the column.
+//! Let f(x) = Wᵀφ(x) be t functions with weights W (p x t), and J_i = ∂f(x_i)/∂x (d x t) their
+//! gradients at row i. The pass computes M = (1/n) Σ_i J_i J_iᵀ. √M_jj is the root mean square
+//! slope along the scaled column j, in units of f. It measures the importance of the column.
 //!
-//! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane (parallel worker of a
-//! pass).
+//! *Passes*: one. *Flops*: 5nmdt for m landmarks. *Bytes*: about d² numbers for each lane (parallel
+//! worker of a pass).
 
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::gradient_products::{OuterProductSums, OuterProducts};
@@ -47,8 +47,8 @@ pub(crate) fn differentiable_kernel<T: Real>(data: &FitData<'_, T>) -> Result<Ar
     Ok(kernel)
 }
 
-/// Computes Σ_i J_i J_iᵀ for the functions wᵀφ with weights p x t, and the number of rows in the
-/// sum.
+/// Computes Σ_i J_i J_iᵀ for the functions Wᵀφ with the weights W (p x t), and the total weight of
+/// the rows in the sum.
 pub(super) fn outer_products<T: Real>(
     data: &FitData<'_, T>,
     kernel: Arc<dyn KernelFunction<f64>>,

@@ -1,10 +1,11 @@
 //! Diagonal blocks of a Hessian, one per class, from a sample of the rows: preconditioners of
 //! Newton steps.
 //!
-//! Near the solution most rows have p(1 − p) ≈ 0 for the probability p of a class. Only the few
-//! rows near the boundary of the class contribute to the Hessian of the class. A row of weight a is
-//! drawn with a probability π in proportion to a p(1 − p), and counts with the weight a p(1 − p)/π.
-//! So the blocks are unbiased, and a few rows per feature are enough for a preconditioner.
+//! Let p be the probability of a class at a row. Near the solution most rows have p(1 − p) ≈ 0, and
+//! only the few rows near the boundary of the class contribute to the Hessian of the class. A row
+//! of weight a is drawn with a probability π that is proportional to a p(1 − p), and its outer
+//! product has the weight a p(1 − p)/π in the block. So the blocks are unbiased, and a few rows per
+//! feature are enough for a preconditioner.
 //!
 //! Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming
 //! 174, 2019; non-uniform sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled
@@ -15,8 +16,9 @@ use faer::MatRef;
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
-/// Rows drawn per feature, for each class. A full block from m rows per feature has a condition
-/// number of about ((1 + √(1/m))/(1 − √(1/m)))², which is 9 for m = 4.
+/// Number of rows that are drawn for each class and feature. If a block is a sum over m rows per
+/// feature, the preconditioned Hessian has a condition number of about ((1 + √(1/m))/(1 −
+/// √(1/m)))², which is 9 for m = 4.
 pub(super) const ROWS_PER_FEATURE: f64 = 4.0;
 
 const BIN_ROWS: usize = 512;
@@ -25,10 +27,10 @@ const BIN_ROWS: usize = 512;
 /// preconditioner.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Returns the bytes of the blocks of k columns for n rows with p features; `None` if blocks are
-/// not used. Whether blocks are used depends on the problem size alone.
+/// Returns the bytes of k blocks for n rows with p features; `None` if the solver should not use
+/// blocks. This decision depends only on the problem size.
 ///
-/// Sampled blocks cost about p²/n passes and save some twenty passes per step.
+/// Sampled blocks cost about as much as p²/n passes, and save about twenty passes per Newton step.
 pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BIN_ROWS * p * element);
     (bytes <= MAX_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)

@@ -1,22 +1,24 @@
 //! Landmark Isomap: coordinates whose distances are geodesic distances along the manifold of the
 //! rows.
 //!
-//! A sample of rows are the nodes of a graph; each node is connected to its k nearest nodes. The
-//! first m nodes are the landmarks. The geodesic distance g_lj is the length of the shortest path
-//! from landmark l to node j. The landmarks are scaled as in [`mds`](super::mds) by Δ_ll' = g_ll'²,
-//! and the coordinates of a row are
+//! N sampled rows are the nodes x_i of a graph, and each node is connected to its k nearest nodes.
+//! The first m nodes are the landmarks. The geodesic distance g_li is the length of the shortest
+//! path from landmark l to node i. As in [`mds`](super::mds), classical scaling of the matrix Δ
+//! with Δ_ll' = g_ll'² gives eigenvalues λ_j and eigenvectors v_j; δ̄ is the mean of the columns of
+//! Δ. The coordinates of a row x are
 //!
 //! ```text
 //! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
-//! δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
+//! δ_l(x) = min over the k nearest nodes i of (‖x − x_i‖ + g_li)²
 //! ```
 //!
 //! They are linear in δ(x). The model stores the nodes and g
-//! ([`crate::model::BasisTransform::ShortestPaths`]). Distances are Euclidean, of the scaled
-//! columns.
+//! ([`crate::model::BasisTransform::ShortestPaths`]). ‖x − x_i‖ is the Euclidean distance of the
+//! scaled columns.
 //!
-//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of
-//! N(k + log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
+//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours in d columns, m
+//! searches of N(k + log N) steps for the paths, 9m³ flops for the eigenvectors. *Bytes*: 8Nm for
+//! g, 72Nk for the graph, and about 40m².
 //!
 //! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear
 //! dimensionality reduction", Science 290, 2000; de Silva, Tenenbaum, "Global versus local methods
@@ -46,7 +48,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 #[derive(Clone, Copy, Debug)]
 struct LandmarkIsomap(NeighbourOptions);
 
-/// Computes the lengths of the shortest paths from each of the first m nodes to all, m x N.
+/// Computes the lengths of the shortest paths from each of the first m nodes to all nodes, m x N.
 fn shortest_paths(graph: &Graph, m: usize, node_count: usize, resources: &Resources<'_>) -> Mat<f64> {
     let _stage = resources.stage_observer.stage("shortest paths", None);
     let mut row_major = vec![0.0; m * node_count];

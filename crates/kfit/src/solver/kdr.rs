@@ -1,9 +1,10 @@
-//! Kernel dimension reduction by gradients: the directions of the rows on which a target depends.
+//! Kernel dimension reduction by gradients: the linear combinations of the columns on which a
+//! target depends.
 //!
-//! If y depends on x only through Uᵀx for a few directions U, the function x ↦ E[ψ(y) | x] of any
-//! features ψ of the target varies along these directions only. Ridge regression of ψ on the
-//! features φ of the rows estimates this function, and the average outer product of its gradients
-//! gives the directions:
+//! Suppose y depends on x only through Uᵀx for a few directions U. Then for any features ψ of the
+//! target the function x ↦ E[ψ(y) | x] varies along these directions only. Ridge regression of ψ on
+//! the features φ of the rows estimates this function f. The average outer product of the gradients
+//! of f gives the directions:
 //!
 //! ```text
 //! W = (ΦᵀΦ + n lambda I)⁻¹ ΦᵀΨ,      f(x) = Wᵀφ(x)
@@ -11,18 +12,21 @@
 //! U = the leading eigenvectors of M
 //! ```
 //!
-//! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i.
-//! Here D_i holds the gradients of k(x_l, ·) at x_i, and L is the kernel matrix of the targets.
-//! Target features are as in `spca`: `gaussian()`, the default for regression, captures dependence
-//! of any kind. `linear()` captures only the mean of the (centred) target. Classes use `delta()`.
+//! Here Φ (n x p) and Ψ (n x t) hold the features of the rows and of the targets. If all rows are
+//! landmarks, M = (1/n) Σ_i D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i. The n x d matrix D_i
+//! holds the gradients of k(x_l, ·) at x_i, and L is the kernel matrix of the targets. The target
+//! features are the same as in `spca`: `gaussian()`, the default for regression, captures
+//! dependence of any kind. `linear()` captures only how the mean of the target depends on x.
+//! Classes use `delta()`.
 //!
-//! The model is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric):
-//! predictions are the coordinates, and any other solver can use the projection as its `metric`.
-//! M_jj is the mean square of the slope along column j: the importance of the column. Signs: the
-//! largest entry of each direction is positive.
+//! The model stores the projection x ↦ Uᵀx of the scaled rows as its [metric](kapprox::metric), and
+//! predicts the coordinates Uᵀx. Any other solver can use the projection as its `metric`. M_jj is
+//! the mean square of the slope along column j, and measures the importance of the column. Signs:
+//! the largest entry of each direction is positive.
 //!
-//! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for
-//! the gradients. *Bytes*: about 3p² + 4pt + d² numbers.
+//! *Passes*: two, and one for the sample of the targets. *Flops*: the flops of the map, np² + 2npt
+//! for the moments, and 5nmdt for the gradients, with p features, t target features and m
+//! landmarks. *Bytes*: about 3p² + 4pt + d² numbers.
 //!
 //! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA
 //! 109, 2014; Mukherjee, Zhou, "Learning coordinate covariances via gradients", JMLR 7, 2006.
@@ -52,7 +56,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 );
 
-/// Eigenvalues below this many roundings of the largest count as 0.
+/// Eigenvalues below this multiple of ε times the largest eigenvalue count as 0.
 const NOISE: f64 = 64.0;
 
 #[derive(Clone, Debug)]
@@ -157,8 +161,8 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
     }
 }
 
-/// Computes W = (G + n lambda I)⁻¹ B, p x t, where B has class indicators instead of ±1 codes;
-/// `None` if the matrix has no Cholesky factor.
+/// Computes W = (G + n lambda I)⁻¹ B, p x t, with G = ΦᵀΦ and B = ΦᵀΨ. For classes, Ψ has class
+/// indicators instead of ±1 codes. Returns `None` if the matrix has no Cholesky factor.
 fn solve_regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>> {
     let (p, t) = (moments.s.len(), moments.sy.len());
     let b = MatRef::from_column_major_slice(&moments.b, p, t);
@@ -174,8 +178,8 @@ fn solve_regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Ma
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
-/// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q. Eigenvalues
-/// that are rounding are omitted.
+/// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q. Omits
+/// eigenvalues that are rounding errors.
 fn directions(products: &OuterProductSums, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (sums, d) = (products.sums(), products.sums().nrows());
     let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);

@@ -1,15 +1,15 @@
 //! Kernel k-means: k clusters of rows around their means in feature space.
 //!
-//! Minimises Σ_i w_i min_j ‖φ_i − c_j‖² over centroids c_1, …, c_k, where w_i is 1 or the weight of
-//! the row. With all rows as landmarks this is the objective of kernel k-means, with distances in
-//! feature space. A row belongs to the cluster with the largest score
+//! Minimises Σ_i w_i min_j ‖φ_i − c_j‖² over centroids c_1, …, c_k in feature space, where w_i is 1
+//! or the weight of row i. If all rows are landmarks, this is the objective of kernel k-means. A
+//! row x belongs to the cluster j with the largest score
 //!
 //! ```text
 //! score_j(x) = φ(x)ᵀc_j − ‖c_j‖²/2
 //! ```
 //!
-//! so clusters are predicted like classes. The module [`lloyd`] describes the algorithm and the
-//! cost.
+//! This is the cluster with the nearest centroid. So clusters are predicted like classes. The
+//! module [`lloyd`] describes the algorithm and the cost.
 //!
 //! References: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
 //! problem", Neural Computation 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel

@@ -1,26 +1,29 @@
 //! Kernel principal components: directions of largest variance in feature space.
 //!
-//! With features φ_i and their mean μ, the components are the leading eigenvectors v_1, …, v_q of
+//! Let φ_i be the features of row i, Φ (n x p) the matrix with the rows φ_iᵀ, and μ the mean of the
+//! features. The components are the leading eigenvectors v_1, …, v_q of
 //!
 //! ```text
-//! C = (1/n) Σ (φ_i − μ)(φ_i − μ)ᵀ = ΦᵀΦ/n − μμᵀ,     score_j(x) = v_jᵀ(φ(x) − μ)
+//! C = (1/n) Σ_i (φ_i − μ)(φ_i − μ)ᵀ = ΦᵀΦ/n − μμᵀ,     score_j(x) = v_jᵀ(φ(x) − μ)
 //! ```
 //!
-//! where sums over rows with weights are weighted, and n is the sum of the weights. n times the
-//! eigenvalues of C are the eigenvalues of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and
-//! μ = 0. Signs: the largest entry of each direction is positive. Whitened scores are divided by
-//! √eigenvalue and have mean square 1 over the rows.
+//! If rows have weights, the sums are weighted, and n is the sum of the weights. The eigenvalues of
+//! C, times n, are the eigenvalues of the centred kernel matrix HKH with H = I − 11ᵀ/n. If the
+//! features are not centred, C = ΦᵀΦ/n and μ = 0. Signs: the largest entry of each direction is
+//! positive. Whitened scores are divided by the square root of the eigenvalue, so that their mean
+//! square over the rows is 1.
 //!
-//! The squared distance of a row from the span of the components is k(x, x) − ‖φ‖² plus
-//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖². This reconstruction error is also an anomaly score (Hoffmann,
-//! "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
+//! The squared distance of a row from the span of the components is the sum of k(x, x) − ‖φ‖² and
+//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖². This reconstruction error can serve as an anomaly score
+//! (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
 //!
-//! With folds, the components of the other folds are applied to the rows of each fold, and the
-//! report contains the held-out fraction of variance per component. A component overfits if this
-//! fraction is below the fraction on the training rows; this shows how many components to keep.
+//! With folds, the components of the other folds are applied to the rows of each fold. The report
+//! then contains, for each component, the fraction of the variance that it explains on the held-out
+//! rows. A component overfits if this fraction is below the fraction on the training rows. So the
+//! comparison shows how many components to keep.
 //!
-//! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors, also for each
-//! fold. *Bytes*: about 6p² numbers in f64, and p² for each fold.
+//! *Passes*: one. *Flops*: the flops of the map, np² for the moments, and 9p³ for the eigenvectors.
+//! Each fold takes another 9p³. *Bytes*: about 6p² numbers in f64, and p² for each fold.
 //!
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
 //! problem", Neural Computation 10, 1998.
@@ -52,10 +55,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
-/// Components whose variance is below this many roundings of the largest are dropped instead of
-/// whitened.
+/// With whitening, the model contains no component whose variance is below this multiple of ε times
+/// the largest variance.
 ///
-/// The moments have a relative error of about ε of the feature type, so smaller components have no
+/// The moments have a relative error of about ε of the feature type. So the direction of a
+/// component with a smaller variance is random.
 /// direction.
 const NOISE: f64 = 16.0;
 
@@ -75,9 +79,9 @@ impl KernelPca {
         moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
     }
 
-    /// Returns the fraction of held-out variance that each component explains; `None` if there are
-    /// no folds. The components and the mean of the other folds are applied to the rows of each
-    /// fold.
+    /// Returns the fraction of the held-out variance that each component explains; `None` if there
+    /// are no folds. The rows of each fold are projected on the components of the other folds, and
+    /// centred by the mean of the other folds.
     fn held_out_variance(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
         let (p, folds) = (gram.features(), gram.folds());
         let (mut explained, mut total_variance) = (vec![0.0; self.components.min(p)], 0.0);
@@ -106,7 +110,8 @@ impl KernelPca {
     }
 }
 
-/// Computes Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, about any mean.
+/// Computes Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, where μ is `mean` and need not be the
+/// mean of these rows.
 fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
     let (p, n, s) = (mean.len(), moments.weight, &moments.s);
     let g = MatRef::from_column_major_slice(&moments.g, p, p);

@@ -1,19 +1,22 @@
 //! Laplacian eigenmaps: coordinates in which rows with large kernel values are close together.
 //!
-//! Let d_i = Σ_j k(x_i, x_j) be the degrees, and D their diagonal matrix. The coordinates minimise
-//! Σ_ij k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY. They are D^(-½)v for the leading eigenvectors v of
-//! D^(-½)KD^(-½), except the first, whose coordinates are constant. [`normalised_moments`] computes
-//! the moments Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ. The eigenvectors are D^(-½)ΦU S^(-½), and
+//! Let Φ (n x p) be the features of the rows, d_i = Σ_j k(x_i, x_j) the degrees, and D their
+//! diagonal matrix. The coordinates y_i, the rows of Y, minimise Σ_ij k(x_i, x_j)‖y_i − y_j‖² at
+//! fixed YᵀDY. They are the columns D^(-½)v for the leading eigenvectors v of D^(-½)KD^(-½). The
+//! first eigenvector is omitted, because its coordinates are constant. [`normalised_moments`]
+//! computes the moments Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, with eigenvectors u_j and eigenvalues s_j. The
+//! eigenvectors v are the columns of D^(-½)ΦU S^(-½), and the coordinates are
 //!
 //! ```text
 //! ψ_j(x) = φ(x)ᵀu_j / (√s_j φ(x)ᵀΣ_iφ_i)
 //! ```
 //!
-//! which is defined for new rows too: linear in the features, divided by the degree. Over the
-//! training rows Σ_i d_i ψ_j(x_i)² = 1.
+//! This function is defined for new rows too: it is linear in the features, divided by the degree
+//! φ(x)ᵀΣ_iφ_i. Over the training rows Σ_i d_i ψ_j(x_i)² = 1.
 //!
-//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, and two over them.
-//! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
+//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, and two over the
+//! stored features. *Flops*: the flops of the map, np² for the moments, 9p³ for the eigenvectors.
+//! *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data
 //! representation", Neural Computation 15, 2003; Bengio et al., "Out-of-sample extensions for LLE,

@@ -1,22 +1,25 @@
 //! Locally linear embedding: coordinates that preserve the weights by which each row is a
 //! combination of its neighbours.
 //!
-//! The rows of a sample are nodes. The rows of W are the weights w, Σ_j w_j = 1, that reconstruct
-//! each node from its k nearest nodes. The coordinates y of the nodes minimise Σ_i ‖y_i − Σ_j W_ij
-//! y_j‖² at YᵀY = I. They are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I − W), in ascending
-//! order of the eigenvalues. The first eigenvector has eigenvalue 0 and is constant. A new row has
-//! the coordinates
+//! A sample of N rows are the nodes. The weights w_j with Σ_j w_j = 1 reconstruct a node from its k
+//! nearest nodes, and row i of the matrix W (N x N) contains the weights of node i. The coordinates
+//! y_i of the nodes, the rows of Y, minimise Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I. They are the
+//! eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I − W), in ascending order of the eigenvalues. The
+//! first eigenvector has eigenvalue 0 and is constant. A new row x has the weights w(x), computed
+//! in the same way, and the coordinates
 //!
 //! ```text
 //! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
 //! ```
 //!
 //! They are linear in the weights of the row. The model stores the nodes
-//! ([`crate::model::BasisTransform::ReconstructionWeights`]). The weights are regularised by 1e-3
-//! of the trace. A row that is a node is its own nearest node and gets its coordinates.
+//! ([`crate::model::BasisTransform::ReconstructionWeights`]). The linear system for the weights has
+//! the k x k Gram matrix of the differences between row and neighbours. To regularise it, 1e-3
+//! times the trace is added to the diagonal. A row that is a node is its own nearest node and gets
+//! the coordinates of this node.
 //!
-//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors.
-//! *Bytes*: about 40N².
+//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours in d columns, 9N³ for the
+//! eigenvectors. *Bytes*: about 40N².
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000.

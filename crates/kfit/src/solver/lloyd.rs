@@ -1,15 +1,18 @@
 //! K-means of points that are linear in the features: Lloyd's iterations, one pass each.
 //!
-//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row.
-//! The point e_i is φ_i or Aᵀφ_i; on the sphere it is divided by its norm. An iteration assigns
-//! every point to the nearest centroid and moves every centroid to the mean of its points, so the
-//! sum never increases. The features are [stored](crate::features::StoredFeatures) between
-//! iterations. The initial centroids are computed on a sample of max(2,000, 100 k) rows: several
-//! k-means++ starts, each iterated on the sample until nothing changes. The best start continues on
+//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids c_j, where w_i is 1 or the weight of row
+//! i. The point e_i is φ_i or Aᵀφ_i. In clustering on the sphere, the point is divided by its norm.
+//! An iteration assigns every point to the nearest centroid and moves every centroid to the mean of
+//! its points, so the sum never increases. The features are
+//! [stored](crate::features::StoredFeatures) between iterations.
+//!
+//! The initial centroids are computed on a sample of max(2,000, 100 k) rows. Several starts of
+//! k-means++ are iterated on the sample until nothing changes, and the best of them continues on
 //! all rows. A centroid without points moves to a point that is far from every centroid.
 //!
-//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq per row.
-//! *Bytes*: kq numbers in f64 for each state and each strip of a tile, and the sample.
+//! *Passes*: one for the sample and one for each iteration. *Flops*: the flops of the map, and 2kq
+//! per row for points with q coordinates. *Bytes*: kq numbers in f64 for each state and each strip
+//! of a tile, and the sample.
 //!
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;
 //! Arthur, Vassilvitskii, "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept
@@ -40,16 +43,18 @@ impl ClusteringOptions {
 
 /// Points that one thread assigns at once.
 const STRIP_POINTS: usize = 288;
-/// Number of sampled rows for each cluster; below, the minimum in total.
+/// Number of sampled rows for each cluster. The next constant is the minimum number of sampled
+/// rows.
 const SAMPLE_PER_CLUSTER: usize = 100;
 const MIN_SAMPLE: usize = 2000;
-/// Candidates for centroids without points. If more centroids than this lose all points at once,
-/// the remaining centroids wait for the next iteration.
+/// Number of candidates that replace centroids without points. If more centroids lose all points in
+/// one iteration, the remaining centroids wait for the next iteration.
 const FAR_CANDIDATES: usize = 16;
-/// Maximum number of iterations on the sample; below, over all rows.
+/// Maximum number of iterations on the sample. The next constant is the maximum on all rows.
 const MAX_SAMPLE_ITERATIONS: usize = 300;
 const MAX_PASSES: u64 = 100;
-/// Iterations over all rows end if one reduces the sum of squares by less than this fraction.
+/// The iterations over all rows end if an iteration reduces the sum of squares by less than this
+/// fraction.
 const MIN_GAIN: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +76,7 @@ pub(super) struct Clusters {
     pub(super) passes: u64,
 }
 
-/// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
+/// Adds to the plan the memory for k clusters of p features that are projected to q coordinates.
 pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, q: usize, k: usize) -> MemoryPlan {
     let copies = features::STATES_PER_FOLD + pass_shape.tile.div_ceil(STRIP_POINTS);
     // the number of clusters is checked later, when the number of rows is known
@@ -111,8 +116,8 @@ impl PointSpace<'_> {
         }
     }
 
-    /// Computes the centroid of a cluster from the sum of its points: their mean, normalised on the
-    /// sphere.
+    /// Computes the centroid of a cluster from the sum of its points: their mean. In clustering on
+    /// the sphere, the centroid is divided by its norm.
     fn centroid(&self, sum: &[f64], size: f64) -> Vec<f64> {
         let mut centroid: Vec<f64> = sum.iter().map(|v| v / size).collect();
         if self.sphere {
@@ -278,11 +283,12 @@ fn sorted_clusters(centroids: &[f64], cluster_sums: &ClusterSums, q: usize, pass
     }
 }
 
-/// Draws the points of a uniform sample of the rows, row-major, with their weights, in row order.
+/// Draws a uniform sample of the rows. Returns the points, row-major, and their weights, in row
+/// order.
 ///
-/// Selection sampling: row i of n is selected with probability (rows still to draw)/(n − i), which
-/// makes all subsets of this size equally likely (Knuth, *The Art of Computer Programming* 2,
-/// 3.4.2, algorithm S).
+/// The method is selection sampling: row i of n is selected with probability (number of rows still
+/// to draw)/(n − i). This makes all subsets of this size equally likely (Knuth, *The Art of
+/// Computer Programming* 2, 3.4.2, algorithm S).
 fn sample<T: Real>(
     data: &FitData<'_, T>,
     features: &StoredFeatures<'_, T>,
@@ -346,9 +352,10 @@ fn best_start<T: Real>(
     Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
 }
 
-/// Greedy k-means++: for each seed draws 2 + ln k points, and takes the point that reduces the sum
-/// most. The probability of a point is proportional to weight times squared distance from the
-/// earlier seeds. Returns fewer seeds if there are fewer distinct points.
+/// Greedy k-means++: for each seed draws 2 + ln k candidates, and takes the candidate that reduces
+/// the sum most. The probability of drawing a point is proportional to its weight times its squared
+/// distance from the nearest earlier seed. Returns fewer than k seeds if there are fewer distinct
+/// points.
 fn kmeans_plus_plus(points: &[f64], weights: &[f64], k: usize, stream: &Stream) -> Vec<f64> {
     let n = weights.len();
     let q = points.len() / n.max(1);

@@ -1,18 +1,21 @@
 //! Landmark multidimensional scaling: coordinates whose distances are distances in the kernel's
 //! feature space.
 //!
-//! With squared distances Δ of m landmarks and H = I − 11ᵀ/m, −½HΔH = VΛVᵀ, and the coordinates of
-//! a row at squared distances δ(x) from the landmarks are
+//! Let Δ be the m x m matrix of the squared distances between m landmarks x_l, 1 the vector of
+//! ones, and H = I − 11ᵀ/m. Classical scaling decomposes −½HΔH = VΛVᵀ with eigenvalues λ_j and
+//! eigenvectors v_j. If δ_l(x) is the squared distance of a row x from landmark l, the coordinates
+//! of the row are
 //!
 //! ```text
 //! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
 //! δ_l(x) = k(x, x) − 2k(x, x_l) + k(x_l, x_l),     δ̄ = Δ1/m
 //! ```
 //!
-//! Each v_j sums to 0, so k(x, x) cancels and the coordinates are linear in the landmarks' kernel
-//! sections. With a linear kernel they are the principal components of the landmarks. Rows that are
-//! not landmarks are not used. Kernel principal components (`kpca`) fit all rows; this solver fits
-//! only the distances among landmarks, but exactly, and needs one pass less.
+//! The entries of each v_j sum to 0, so k(x, x) cancels and the coordinates are linear in the
+//! kernel sections of the landmarks. With a linear kernel they are the principal components of the
+//! landmarks. Kernel principal components (`kpca`) fit all rows. This solver fits only the
+//! distances among landmarks, and uses no other rows. But it fits these distances exactly, and
+//! needs one pass less.
 //!
 //! *Passes*: only the passes of the landmark scheme. *Flops*: 9m³ for the eigenvectors. *Bytes*:
 //! about 5m² numbers in f64.
@@ -75,8 +78,8 @@ impl<T: Real> Solver<T> for LandmarkMds {
         }
         let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();
         let mean = diag.iter().sum::<f64>() / m as f64;
-        // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the intercept is
-        // ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
+        // the mean of column l of Δ is δ̄_l = mean_i k(x_i, x_i) − 2 mean_i k(x_i, x_l) + k(x_l,
+        // x_l); with the weights w of a coordinate its intercept is ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
         let offsets: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
         let scaling = ClassicalScaling::new(k, self.components, data)?;
         let weights = &scaling.weights;

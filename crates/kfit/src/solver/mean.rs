@@ -1,24 +1,26 @@
 //! Kernel mean embedding: the distance of a row from the mean of the training rows in feature
 //! space, as an anomaly score.
 //!
-//! With μ = (1/n) Σ φ_i the mean of the features, the squared distance is
+//! Let φ_i be the features of the training row x_i, and μ = (1/n) Σ_i φ_i their mean. The squared
+//! distance of a row x from the mean is
 //!
 //! ```text
 //! d²(x) = ‖k(x, ·) − μ‖² = k(x, x) − 2 μᵀφ(x) + ‖μ‖²
-//!       = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
+//!       = k(x, x) − (2/n) Σ_i k(x, x_i) + (1/n²) Σ_ij k(x_i, x_j)
 //! ```
 //!
-//! The score is c − d², with c such that a fraction nu of the training rows has d² > c. The score
-//! is negative for outliers. If k(x, x) is constant, the score is twice the mean of the k(x, x_i),
-//! minus a constant: a density estimate (Parzen's, if the kernel is a density). It then orders rows
-//! like the one-class support vector machine at nu = 1. If k(x, x) is not constant, as for
-//! polynomials, a large μᵀφ shows a large norm of the row, not proximity.
+//! The score is c − d². The number c is chosen such that a fraction nu of the training rows has d²
+//! > c. So the score is negative for outliers. If k(x, x) is constant, the score is twice the mean
+//! of the values k(x, x_i), minus a constant. It is then a density estimate (Parzen's, if the
+//! kernel is a density), and orders rows like the one-class support vector machine at nu = 1. If
+//! k(x, x) is not constant, as for polynomials, a large μᵀφ(x) shows that the row has a large norm,
+//! not that it is near other rows.
 //!
-//! For maps that are not projections onto a subspace, such as random Fourier features, ‖φ‖²
-//! replaces k(x, x).
+//! If a map is not a projection onto a subspace, such as random Fourier features, ‖φ(x)‖² replaces
+//! k(x, x).
 //!
-//! *Passes*: one for the features, two over the stored features. *Flops*: the map and 4np. *Bytes*:
-//! the features, 32n.
+//! *Passes*: one for the features, two over the stored features. *Flops*: the flops of the map, and
+//! 4np. *Bytes*: the features, and 32n.
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions",
 //! ALT 2007.

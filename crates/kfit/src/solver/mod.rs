@@ -1,10 +1,10 @@
 //! Solvers: methods that learn linear functions of the features.
 //!
-//! A solver reads rows as features `phi` (and targets `y`), in as many passes as it needs, and
-//! returns t linear functions of the features: wᵀphi(x) + c. Its [`crate::Task`] defines their
-//! meaning: regression values, class scores, coordinates, or similarities to centres. Saving,
-//! predicting and evaluating depend only on these functions and the task. A solver that needs no
-//! features may combine kernel functions of landmarks or of all rows instead
+//! A solver reads rows as features φ(x) (and targets y), in as many passes as it needs. It returns
+//! t linear functions of the features, wᵀφ(x) + c. Its [`crate::Task`] defines the meaning of these
+//! functions: regression values, class scores, coordinates, or similarities to centres. Saving,
+//! predicting and evaluating depend only on the functions and the task. If a solver needs no
+//! features, it may return combinations of kernel functions of landmarks or of all rows instead
 //! ([`crate::request::RowAccess`]).
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
@@ -135,8 +135,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Collects the modules of the sources below a folder, each with its path from the crate root
-    /// and its text.
+    /// Collects the modules whose source files are below a folder. Each has its path from the crate
+    /// root, and its text.
     fn modules(folder: &Path, path: &[String], sources: &mut Vec<(Vec<String>, String)>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = entry.file_stem().unwrap().to_str().unwrap().to_string();
@@ -169,8 +169,8 @@ mod tests {
         tokens
     }
 
-    /// Collects the paths of a tree such as `super::{a::b, c}`, from the crate root; returns the
-    /// index of the next token.
+    /// Collects the paths of an import tree such as `super::{a::b, c}`, resolved from the crate
+    /// root. Returns the index of the token that follows the tree.
     fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
         loop {
             match tokens.get(at).copied().unwrap_or(";") {
@@ -192,8 +192,8 @@ mod tests {
         }
     }
 
-    /// Returns the references to solver modules in the sources of every accepted module, except a
-    /// solver's references to itself.
+    /// Returns all references to solver modules in the sources of the modules that `accepts`
+    /// selects. Omits references of a solver to its own module.
     fn solver_references(accepts: impl Fn(&[String]) -> bool) -> Vec<String> {
         let (registry, mut sources) = (include_str!("mod.rs"), Vec::new());
         let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();

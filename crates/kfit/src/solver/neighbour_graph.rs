@@ -9,11 +9,11 @@ use kapprox::{Real, landmark::LandmarkSet};
 /// Options of embeddings of a neighbour graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NeighbourOptions {
-    /// Number of coordinates q; less than the number of landmarks, or less than the number of nodes
-    /// if all nodes are landmarks.
+    /// Number of coordinates q. It is less than the number of landmarks, or, if all nodes are
+    /// landmarks, less than the number of nodes.
     pub(super) components: usize,
-    /// Number k of nearest nodes that each node is connected to, less than N; `None` selects the
-    /// default, which grows until the graph is connected.
+    /// Number k of nearest nodes to which each node is connected, less than the number N of nodes.
+    /// `None` selects the default, which grows until the graph is connected.
     pub(super) neighbours: Option<usize>,
 }
 
@@ -26,13 +26,13 @@ impl NeighbourOptions {
     }
 }
 
-/// The default number of neighbours of a node, and its maximum: the number grows by half until the
-/// graph is connected.
+/// The default number of neighbours of a node, and the maximum to which it grows. It grows by half
+/// until the graph is connected.
 const DEFAULT_NEIGHBOURS: usize = 10;
 const MAX_NEIGHBOURS: usize = 40;
 
-/// The nodes (a sample of the rows), each with its k nearest neighbours, which form a connected
-/// graph.
+/// The nodes (a sample of the rows) and the k nearest neighbours of each node. The graph that
+/// connects the nodes with their neighbours is connected.
 pub(super) struct NeighbourGraph {
     pub(super) k: usize,
     pub(super) nodes: Nodes,
@@ -91,8 +91,8 @@ impl NeighbourGraph {
         }
     }
 
-    /// Computes M = (I − W)ᵀ(I − W), N x N, where the rows of W are the weights of each node's
-    /// neighbours. 2Nk² flops.
+    /// Computes M = (I − W)ᵀ(I − W), N x N. Row i of W contains the weights that reconstruct node i
+    /// from its neighbours. Takes 2Nk² flops.
     pub(super) fn alignment(&self) -> Mat<f64> {
         let (nodes, neighbours, k) = (&self.nodes, &self.neighbours, self.k);
         let (mut m, mut weights, mut buffers) =

@@ -1,8 +1,11 @@
-//! Newton's method for a smooth loss of the scores Wᵀφ + c, with conjugate gradients as the inner
-//! iteration, and its preconditioner.
+//! Newton's method for a smooth loss of the scores Wᵀφ + c plus the penalty term lambda ‖W‖²,
+//! together the objective F. The inner iteration is the method of conjugate gradients with a
+//! preconditioner.
 //!
-//! A backtracking line search halves each step until F decreases enough (Armijo), so the iteration
-//! converges from any start. It begins at a large lambda and divides it by ten per step, which
+//! A backtracking line search halves each step until F decreases enough (Armijo's condition), so
+//! the iteration converges from any start. It starts at a large lambda and divides lambda by ten
+//! per step, until the requested lambda is reached. This keeps the iterates in the region where
+//! full Newton steps succeed.
 //! keeps the iterates in the region of full Newton steps.
 
 use super::{Figure, Solution};
@@ -27,20 +30,22 @@ const ARMIJO: f64 = 1e-4;
 
 const MAX_HALVINGS: usize = 30;
 
-/// Fraction to which a step must reduce the gradient norm if it changes the loss by no more than
-/// rounding.
+/// If a step changes the loss by no more than rounding, it must reduce the gradient norm to this
+/// fraction.
 const GRADIENT_PROGRESS: f64 = 0.5;
 
-/// A mean loss over the rows, without the penalty term, computed in passes over the features. W and
-/// the intercepts are (p + 1) x k row-major, the intercepts last.
+/// A mean loss over the rows, without the penalty term, computed in passes over the features. The
+/// weights W and the intercepts c are one (p + 1) x k matrix, row-major, whose last row is the
+/// intercepts.
 pub(super) trait Objective<T: Real> {
     fn dimensions(&self) -> Dimensions<'_>;
     fn passes_mut(&mut self) -> &mut u64;
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation>;
     /// Computes the product of `v` and the Hessian of the loss at the last evaluated point.
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>>;
-    /// Returns the diagonal blocks of the Hessian at this point, one per function, and their common
-    /// factor; `None` if the moments of all rows are a better preconditioner.
+    /// Returns one diagonal block of the Hessian at this point for each of the k functions, and a
+    /// common factor of all blocks. Returns `None` if the moments of all rows are a better
+    /// preconditioner.
     fn hessian_blocks(&mut self, _point: &Evaluation, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         Ok(None)
     }
@@ -100,12 +105,12 @@ fn gradient<T: Real>(loss: &impl Objective<T>, point: &Evaluation, w: &[f64], la
     point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + penalty_curvature(loss, i, lambda) * w).collect()
 }
 
-/// Returns the ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the
-/// rounding of the gradient.
+/// Returns the relative gradient norm ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32 and
+/// 1e-10 in f64. Both are well above the rounding error of the gradient.
 ///
-/// Scores have the error ε‖W‖, and at a small lambda ‖W‖ is in the hundreds. Then f32 cannot reach
-/// 1e-6, and useless steps took most of the time (measured on `dsa`: 99 s instead of 34 s,
-/// depending on the seed).
+/// The scores have rounding errors of ε‖W‖, and at a small lambda ‖W‖ is in the hundreds. Then the
+/// iteration in f32 cannot reach 1e-6, and with 1e-6 as tolerance most of its steps were useless
+/// (measured on `dsa`: 99 s instead of 34 s, depending on the seed).
 pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
 }
@@ -127,7 +132,8 @@ fn warn_of_gradient<T: Real>(what: &str, optimum: &Optimum, gradient: f64, resou
 }
 
 /// Learns from all rows, and evaluates the result with the loss in f64 that the last closure
-/// returns. Returns the functions, this loss, and its value without the penalty term.
+/// returns. Returns the solution, this loss in f64 for further evaluations, and its value at the
+/// solution, without the penalty term.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     solver_name: &str,
     data: &FitData<'_, T>,
@@ -153,9 +159,9 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     Ok((solution, f64_loss, point.loss))
 }
 
-/// Minimises F with a limited number of steps at the last lambda. The second moments of the
-/// features define the preconditioner. If a solution for a larger lambda is provided, the iteration
-/// starts from it.
+/// Minimises F with at most a given number of steps at the last lambda. The preconditioner comes
+/// from `moments`, the second moments of the features. If the caller provides a solution for a
+/// larger lambda, the iteration starts from it.
 pub(super) fn minimise<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
@@ -274,8 +280,8 @@ fn newton_step<T: Real>(
     drop(factors);
     let slope = dot(&gradient, &direction);
     let old_objective = point.loss + step_lambda * penalty_norm(loss, w);
-    // if the predicted decrease is below the rounding of the loss, only the gradient, which is far
-    // more accurate, can compare the points
+    // if the predicted decrease is below the rounding error of the loss, only the gradients can
+    // compare the points, because the gradient is far more accurate than the loss
     let rounding = 4.0 * T::EPSILON * old_objective.abs();
     let flat = step_lambda == lambda && -slope <= rounding;
     let (mut step_length, mut halvings) = (1.0, 0);
@@ -320,8 +326,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Finds d with H d ≈ −`gradient`, up to `forcing` of its norm, by preconditioned conjugate
-/// gradients: one pass per iteration.
+/// Solves H d = −`gradient` approximately by preconditioned conjugate gradients, until the norm of
+/// the residual is at most `forcing` times the norm of the gradient. Each iteration takes one pass.
 ///
 /// Every iterate is a descent direction, so the iteration may stop at any time.
 fn conjugate_gradients<T: Real>(
@@ -362,12 +368,14 @@ fn conjugate_gradients<T: Real>(
     Ok(direction)
 }
 
-/// Solves for `right` ((p + 1) x k row-major) with one factor per column of W, or one for all.
-/// Entries beyond the order of the factor stay 0.
+/// Solves for `right` ((p + 1) x k, row-major) with one factor per column, or with one factor for
+/// all columns. If the factors have a smaller order than p + 1, the remaining entries of the
+/// solution are 0.
 ///
-/// If there are several columns, their mean is subtracted. Softmax does not depend on the mean, so
-/// gradients and minima have a zero mean. Blocks per class would introduce a nonzero mean, a
-/// direction with almost no curvature that would take most of the iterations.
+/// If there are several columns, subtracts from each row of the solution its mean over the columns.
+/// The softmax does not depend on this mean, so gradients and minima have the mean 0. Blocks per
+/// class would introduce another mean. The loss has almost no curvature in this direction, and most
+/// of the iterations would be spent on it.
 fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
     let order = factors[0].nrows();
     let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
@@ -403,7 +411,8 @@ fn factor(
     let order = if intercept == Intercept::None { p } else { p + 1 };
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
     let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
-    // rounding of the Gram matrix may exceed lambda; a preconditioner tolerates a larger shift
+    // the rounding errors of the Gram matrix may exceed lambda; a preconditioner tolerates a larger
+    // shift
     let mut shift = 2.0 * lambda;
     loop {
         factor.resize_with(order, order, |_, _| 0.0);

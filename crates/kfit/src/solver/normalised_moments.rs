@@ -1,8 +1,9 @@
-//! Second moments of the features, each row divided by its degree, which give the eigenvectors of
-//! the normalised kernel matrix.
+//! Second moments of the features in which each row is divided by its degree. These moments give
+//! the eigenvectors of the normalised kernel matrix.
 //!
-//! With degrees d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j, the leading eigenvectors of D^(-½)KD^(-½) are
-//! D^(-½)ΦU S^(-½), where Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p).
+//! Let K ≈ ΦΦᵀ be the kernel matrix, d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j the degrees, and D their
+//! diagonal matrix. The leading eigenvectors of D^(-½)KD^(-½) are the columns of D^(-½)ΦU S^(-½),
+//! where Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ (p x p).
 
 use crate::features::{FitData, StoredFeatures, Sums};
 use crate::request::{PassShape, ProblemSize};
@@ -11,8 +12,8 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{MemoryPlan, Workers};
 
-/// Minimum degree, as a fraction of the mean degree. Rows with smaller degrees are far from every
-/// landmark: their degrees are rounding errors, of either sign.
+/// Minimum degree, as a fraction of the mean degree. A row with a smaller degree is far from every
+/// landmark, and its degree is a rounding error of either sign.
 const FLOOR: f64 = 1e-6;
 
 /// Second moments of the features, divided by the degrees.
@@ -33,8 +34,8 @@ pub(super) fn plan<T: Real>(plan: MemoryPlan, size: &ProblemSize, pass_shape: Pa
 }
 
 impl NormalisedMoments {
-    /// Computes the moments, and warns of rows with a degree below the floor: two passes over the
-    /// features.
+    /// Computes the moments, and warns if rows have a degree below the minimum. Makes two passes
+    /// over the features.
     pub(super) fn compute<T: Real>(data: &FitData<'_, T>, features: &StoredFeatures<'_, T>) -> Result<Self> {
         let (p, workers, stage_observer) = (features.p, features.workers(), data.resources.stage_observer);
         let sums = features.sum("sum of features")?;
@@ -73,7 +74,8 @@ impl NormalisedMoments {
     }
 
     /// Returns the embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported`
-    /// leading eigenvalues: a wide gap after the k-th shows that k is right.
+    /// leading eigenvalues. If the reported eigenvalues have a wide gap after the k-th, k is a good
+    /// number of clusters.
     pub(super) fn embedding(&self, k: usize, reported: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
         let p = self.gram.features();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);

@@ -1,7 +1,8 @@
 //! On-line regression: predicts each row in turn, then learns it.
 //!
-//! φ are the features of a row, followed by a 1 for the intercept c, and e = y − wᵀφ is its error
-//! before it is learned. Two rules update w:
+//! Let φ be the features of a row, followed by a 1 for the intercept c, y its target, and e = y −
+//! wᵀφ its error before it is learned. One of two rules then updates w, with the forgetting factor
+//! f and a symmetric matrix P of order p + 1:
 //!
 //! ```text
 //! rls:  w += Pφ e / (f + φᵀPφ),   P = (P − PφφᵀP / (f + φᵀPφ)) / f
@@ -9,24 +10,26 @@
 //! lms:  w += rate (e φ − lambda w) / (‖φ‖² + lambda)
 //! ```
 //!
-//! After i rows, the w of recursive least squares minimises Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n
-//! lambda ‖w‖². With f = 1 (`forgetting`), one pass ends at the coefficients of ridge regression.
-//! With f < 1, the weights of past rows decay: w depends on about the last 1/(1 − f) rows, and
-//! follows a target that changes over time. Normalised least mean squares (Widrow, Hoff) makes a
-//! step for the current row only. With `rate` 1 and lambda 0, the updated w predicts the row
-//! exactly; a rate up to 1 is stable for any scale of the features. Lambda does not regularise the
-//! intercept; rls regularises it by a billionth of a row with target 0. Several `passes` have the
-//! same effect as one pass over a table that repeats its rows.
+//! Rule `rls` is recursive least squares. After i rows, its w minimises Σ_{j≤i} f^(i−j) (y_j −
+//! wᵀφ_j)² + f^i n lambda ‖w‖². With f = 1 (`forgetting`), one pass ends at the coefficients of
+//! ridge regression. With f < 1, the weights of past rows decay: w depends on about the last 1/(1 −
+//! f) rows, and follows a target that changes over time. Rule `lms` is normalised least mean
+//! squares (Widrow, Hoff), and makes a step for the current row only. With `rate` 1 and lambda 0,
+//! the updated w predicts this row exactly. A rate up to 1 is stable for any scale of the features.
 //!
-//! The report contains the mean of e² over the rows of each pass, the running mse. In the first
-//! pass it is an error on rows not seen before.
+//! Lambda does not regularise the intercept. To keep P finite, `rls` regularises the intercept as a
+//! billionth of a row with target 0 would. Several `passes` have the same effect as one pass over a
+//! table that repeats its rows.
 //!
-//! Rls learns blocks of rows at once. With `std` it stores P in the model, for standard deviations
-//! and for further learning: see `recursive_least_squares`.
+//! The report contains the running mean squared error: the mean of e² over the rows of each pass.
+//! In the first pass it is an error on rows not seen before.
 //!
-//! *Passes*: one that stores the features, then `passes`. *Flops per row*: rls 3p², lms 6pt.
-//! *Bytes*: rls 24p², lms 16pt, and 24t per row. *Errors*: [`Error::Option`] if P exceeds the range
-//! of f64.
+//! Recursive least squares learns blocks of rows at once. With `std` it stores P in the model, for
+//! standard deviations and for further learning: see `recursive_least_squares`.
+//!
+//! *Passes*: one that stores the features, then `passes`. *Flops per row*: 3p² for `rls`, 6pt for
+//! `lms` with t targets. *Bytes*: 24p² for `rls`, 16pt for `lms`, and 24t per row. *Errors*:
+//! [`Error::Option`] if P exceeds the range of f64.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -61,8 +64,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(Online::new(settings)?)),
 );
 
-/// Regularisation of the intercept, as a number of rows with target 0. It changes predictions by
-/// 1e-8 of the target if the features are nearly constant; a smaller value would lose more digits
+/// Regularisation of the intercept, as a number of rows with target 0. If the features are nearly
+/// constant, it changes predictions by 1e-8 of the target. A smaller number would lose more digits
 /// to rounding.
 const INTERCEPT_ROWS: f64 = 1e-9;
 
@@ -149,8 +152,8 @@ impl Online {
         Error::option(option, value, why)
     }
 
-    /// Learns rows one by one by least mean squares; returns the sum of their squared errors. `y`
-    /// has t numbers for each row.
+    /// Learns rows one by one by least mean squares, and returns the sum of their squared errors.
+    /// `y` contains t numbers for each row.
     fn learn_by_lms<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
         let mut squared_errors = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
@@ -233,8 +236,8 @@ impl<T: Real> Solver<T> for Online {
     }
 }
 
-/// The state of the learning. For lms, `w` contains the functions one after another, each followed
-/// by its intercept.
+/// The state of the learning. If the rule is `lms`, `w` contains the functions one after another,
+/// each followed by its intercept.
 #[derive(Clone)]
 struct OnlineState {
     w: Vec<f64>,

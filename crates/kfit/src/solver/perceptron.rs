@@ -1,19 +1,22 @@
 //! The kernel perceptron and its averaged form.
 //!
-//! The solver sweeps over the rows in order; only a misclassified row changes the functions:
+//! The solver sweeps over the rows in order. Only a misclassified row with features φ changes the
+//! functions, which are wᵀφ + c with y = ±1 for two classes, and f_j = w_jᵀφ + c_j for more
+//! classes:
 //!
 //! ```text
 //! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
 //! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ at the largest f_j; same for c
 //! ```
 //!
-//! With `intercept` none, c stays 0. If a function with margin γ > 0 separates the rows and ‖φ‖ ≤
-//! R, there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a mistake
-//! ends the iteration. Otherwise w keeps changing. The average of w over all rows seen is stable
-//! and predicts better. It is the result unless `last` is set.
+//! With `intercept` none, c stays 0. If a function with margin γ > 0 separates the rows, and ‖φ‖ ≤
+//! R for all rows, the solver makes at most (R/γ)² mistakes in total (Novikoff 1962). A sweep
+//! without a mistake ends the iteration. If no function separates the rows, w keeps changing. The
+//! average of w over all rows seen is stable and predicts better than the last w. The average is
+//! the result unless `last` is set.
 //!
-//! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk per row. *Bytes*:
-//! 2(p + 1)k numbers in f64.
+//! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk per row for k
+//! functions of p features. *Bytes*: 2(p + 1)k numbers in f64.
 //!
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron
 //! algorithm", Machine Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for
@@ -103,7 +106,8 @@ struct PerceptronState {
     /// The constant feature of the intercept: 1, or 0 without an intercept.
     constant_feature: f64,
     w: Vec<f64>,
-    /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w minus this.
+    /// Sum over all changes of w of the number of rows before the change times the change. The sum
+    /// of w over T rows is T w minus this.
     weighted_changes: Vec<f64>,
     rows_seen: u64,
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// The functions that a solver learned, with its report.
 #[derive(Debug)]
 pub struct Solution<T> {
-    /// Weights w of the leading r features, r x t; or dual coefficients of the functions of
-    /// `basis`.
+    /// Weights w of the leading r features, r x t. If `basis` is present, dual coefficients of the
+    /// functions of `basis` instead.
     pub weights: Mat<f64>,
     /// Intercepts c, t numbers.
     pub intercept: Vec<f64>,
@@ -20,8 +20,8 @@ pub struct Solution<T> {
     pub form: BasisTransform,
     /// True if predictions must evaluate the kernel functions in f64 although the rows are f32.
     pub needs_f64: bool,
-    /// Meaning of the functions if it differs from the task of the fit: components learned from a
-    /// target.
+    /// Meaning of the functions if it differs from the task of the fit, such as components that
+    /// were learned from a target.
     pub task: Option<Task>,
     /// Directions in the space of the scaled rows. If present, the model projects rows onto these
     /// directions instead of using functions of the features.
@@ -90,8 +90,8 @@ impl<T> Default for Solution<T> {
     }
 }
 
-/// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its
-/// features.
+/// Directions in the space of the scaled rows that a solver found. They become the metric of the
+/// model, and the projections on them are its outputs.
 #[derive(Debug)]
 pub struct Projection {
     /// Name of the solver.

@@ -1,25 +1,26 @@
 //! Supervised principal components: directions of the features that depend most on a target.
 //!
-//! Let φ̃ be the centred features of the rows, and ψ̃ the centred features of their targets, whose
-//! inner products are a kernel l(y, y') on the targets. The components are the leading left
-//! singular vectors u_1, …, u_q of
+//! Let φ̃_i be the centred features of the rows, and ψ̃_i the centred features of their targets.
+//! The scalar products of target features are a kernel l(y, y') on the targets. The components are
+//! the leading left singular vectors u_1, …, u_q of
 //!
 //! ```text
-//! B = Σ φ̃ψ̃ᵀ,      max tr Uᵀ B Bᵀ U with UᵀU = I,      score_j(x) = u_jᵀ(φ(x) − μ)
+//! B = Σ_i φ̃_iψ̃_iᵀ,      max tr Uᵀ B Bᵀ U with UᵀU = I,      score_j(x) = u_jᵀ(φ(x) − μ)
 //! ```
 //!
-//! tr UᵀBBᵀU is n² times the Hilbert-Schmidt independence criterion between the projected rows and
-//! the targets. The kernel on the targets decides what is measured: `linear()` the covariance with
-//! the target, `delta()` the differences between classes, and a Gaussian kernel dependence of any
-//! kind. In the dual the components solve K H L H K a = σ² K a. Signs: the largest entry of each
-//! direction is positive.
+//! where U = (u_1, …, u_q), and μ is the mean of the features. tr UᵀBBᵀU is n² times the
+//! Hilbert-Schmidt independence criterion between the projected rows and the targets. The kernel on
+//! the targets determines which dependence is measured: `linear()` measures the covariance with the
+//! target, `delta()` the differences between classes, and a Gaussian kernel dependence of any kind.
+//! In the dual, with the kernel matrices K of the rows and L of the targets and H = I − 11ᵀ/n, the
+//! components solve K H L H K a = σ² K a. Signs: the largest entry of each direction is positive.
 //!
 //! The target features are a Nyström map on at most 200 targets of a sample, chosen by greedy
-//! pivoted Cholesky. `linear()` and, for classes, `delta()` need no map: the targets or their ±1
-//! codes are the features.
+//! pivoted Cholesky. `linear()` and, for classes, `delta()` need no map: the features are the
+//! targets themselves, or their ±1 codes.
 //!
-//! *Passes*: one, and one more for the sample of the targets. *Flops*: the map, and np² + 2npt for
-//! t target features. *Bytes*: p² + pt numbers.
+//! *Passes*: one, and one more for the sample of the targets. *Flops*: the flops of the map, and
+//! np² + 2npt for t target features. *Bytes*: p² + pt numbers.
 //!
 //! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis:
 //! visualization, classification and regression on subspaces and submanifolds", Pattern Recognition
@@ -125,22 +126,22 @@ fn cross_covariance(moments: &FoldGram) -> Mat<f64> {
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
 }
 
-/// Returns a bound on the rounding of B for uncorrelated features and targets: a fraction of
-/// √(Σ‖φ̃‖² Σ‖ψ̃‖²).
+/// Returns a bound on the rounding errors of B for uncorrelated features and targets: a multiple of
+/// `epsilon` times √(Σ‖φ̃‖² Σ‖ψ̃‖²).
 fn noise_level(moments: &FoldGram, epsilon: f64) -> f64 {
     let (p, n) = (moments.s.len(), moments.rows as f64);
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
     let total: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
     if trace <= NOISE * epsilon * total {
-        // constant features: all of B is rounding
+        // the features are constant, so B contains only rounding errors
         return f64::INFINITY;
     }
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
     NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
 }
 
-/// Returns the `q` largest singular values of B with their left singular vectors. Values that are
-/// rounding are omitted.
+/// Returns the `q` largest singular values of B with their left singular vectors. Omits singular
+/// values that are rounding errors.
 fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<(Vec<f64>, Mat<f64>)> {
     let (p, t) = (b.nrows(), b.ncols());
     let norm = b.norm_l2();
@@ -152,7 +153,8 @@ fn leading_directions(b: MatRef<'_, f64>, q: usize, noise_level: f64) -> Result<
     let inner = scaled.transpose() * &scaled;
     let (squares, vectors) = symmetric_eigen(inner.as_ref())?;
     let images = &scaled * &vectors;
-    // the squares have absolute error ε relative to the largest, so the values √ε
+    // the squares have absolute errors of ε times the largest square, so the values have errors of
+    // √ε
     let floor = (noise_level / norm).max(f64::EPSILON.sqrt());
     let value = |j: usize| squares[j].max(0.0).sqrt();
     let leading: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();

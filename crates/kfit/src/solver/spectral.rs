@@ -1,22 +1,23 @@
 //! Spectral clustering: clusters of rows that the kernel connects, of any shape.
 //!
-//! With degrees d_i = Σ_j k(x_i, x_j), the k leading eigenvectors of D^(-½)KD^(-½) embed the rows;
-//! each embedded row is divided by its norm, and the directions are clustered. With K ≈ ΦΦᵀ the
-//! eigenvectors are D^(-½)ΦU S^(-½), where
+//! Let d_i = Σ_j k(x_i, x_j) be the degrees, and D their diagonal matrix. The k leading
+//! eigenvectors of D^(-½)KD^(-½) give every row k coordinates. Each embedded row is divided by its
+//! norm, and the resulting directions are clustered. With K ≈ ΦΦᵀ the eigenvectors are the columns
+//! of D^(-½)ΦU S^(-½), where
 //!
 //! ```text
 //! Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p),     d_i = φ_iᵀ Σ_j φ_j
 //! ```
 //!
-//! so the memory does not grow with n. The normalisation cancels every positive factor of a row,
-//! including its degree. So a new row has the direction of (U S^(-½))ᵀφ(x). Its cluster is the
-//! centroid c_j of norm 1 with the largest score c_jᵀ(U S^(-½))ᵀφ(x), which is linear in the
-//! features. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
-//! directions too.)
+//! so the memory does not grow with n. The normalisation of a row cancels every positive factor of
+//! the row, including its degree. So a new row x has the direction of (U S^(-½))ᵀφ(x). Its cluster
+//! j is the cluster whose centroid c_j, of norm 1, has the largest score c_jᵀ(U S^(-½))ᵀφ(x). The
+//! score is linear in the features. (Ng, Jordan and Weiss cluster the directions by ordinary
+//! k-means. Here centroids are directions too.)
 //!
-//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, two over them, and
-//! the passes of [`lloyd`] in k dimensions. *Flops*: the map and np², 9p³ for the eigenvectors.
-//! *Bytes*: about 6p² numbers in f64.
+//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, two over the stored
+//! features, and the passes of [`lloyd`] in k dimensions. *Flops*: the flops of the map, np² for
+//! the moments, 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001;
 //! Fowlkes, Belongie, Chung, Malik, "Spectral grouping using the Nyström method", IEEE

@@ -15,7 +15,8 @@ pub(super) struct SweepState<S> {
 
 kstore::persist!(where [S: Persist] SweepState<S> { part "state": state, read "losses": losses });
 
-/// Learns in sweeps over all rows, in order, while a function of the losses so far returns true.
+/// Learns in sweeps over all rows, in order. Continues as long as a function of the losses of the
+/// past sweeps returns true.
 ///
 /// `learn` updates the state with a tile and returns the loss of the tile. A resumed run continues
 /// after its last complete sweep.

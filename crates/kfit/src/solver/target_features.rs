@@ -27,14 +27,15 @@ pub(super) const MAX_FEATURES: usize = 200;
 /// Approximate size of the uniform sample of targets.
 pub(super) const SAMPLE_SIZE: usize = 2000;
 
-/// A target that varies by less than this many roundings is constant.
+/// The target counts as constant if its centred sum of squares is at most this multiple of ε times
+/// its uncentred sum of squares.
 const MIN_VARIATION_EPSILONS: f64 = 64.0;
 
-/// Residual of the trace, as a fraction, below which no more target features are added.
+/// No more target features are added once the residual trace is below this fraction of the trace.
 const TRACE_TOLERANCE: f64 = 1e-13;
 
-/// Returns the kernel on the targets if it needs a feature map; `None` if the features of the
-/// kernel are the targets themselves or their codes.
+/// Returns the kernel on the targets if it needs a feature map; `None` if the targets themselves or
+/// their codes are the features of the kernel.
 pub(super) fn mapped_kernel(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
     let unmapped = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(unmapped))
@@ -52,7 +53,7 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     reject_if(kernel.restricts_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
-/// Rejects targets whose values, or whose features, vary by no more than rounding.
+/// Rejects targets that vary by no more than rounding, and targets whose features do so.
 pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
     let (n, uncentred_squares) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
     let centred_squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
@@ -62,7 +63,7 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
 }
 
 /// Returns the number of moment columns for t targets: the maximum number of target features, or t
-/// if the targets need no map.
+/// if the kernel on the targets needs no map.
 pub(super) fn moment_columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
     mapped_kernel(kernel, task).map_or(t, |_| MAX_FEATURES)
 }

@@ -1,5 +1,5 @@
-//! The logistic loss over stored features. The value and the gradient take one pass, and so does
-//! each product with the Hessian.
+//! The logistic loss over stored features. The value and the gradient together take one pass. Each
+//! product with the Hessian takes one more pass.
 
 use crate::features::{RowValues, StoredFeatures, Sums, Tile};
 use crate::linalg::strips::{Pool, for_each_strip};
@@ -163,8 +163,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         Ok(Evaluation { loss: sums[2 * k] / n, gradient, curvatures })
     }
 
-    /// Multiplies `v` by the Hessian of the loss at the last point, both (p + 1) x k row-major: one
-    /// pass.
+    /// Multiplies `v` by the Hessian of the loss at the last point. `v` and the product are (p + 1)
+    /// x k, row-major. Makes one pass.
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.n, self.features.p, self.k);
         let (weights, intercept) = (self.narrow_weights(v), v[p * k..].to_vec());
@@ -220,8 +220,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
 }
 
 impl<T: Real> LastPoint<T> {
-    /// Returns the probabilities of the rows of a tile; computes them if another process evaluated
-    /// these rows.
+    /// Returns the probabilities of the rows of a tile. If another process evaluated these rows,
+    /// computes the probabilities.
     fn tile_probabilities(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
         let (b, first, (weights, intercept)) = (tile.rows(), tile.first, &self.coefficients);
         let k = intercept.len();
@@ -242,8 +242,8 @@ impl<T: Real> LastPoint<T> {
     }
 }
 
-/// Replaces scores by probabilities, and returns −ln of the true class's probability. A single
-/// score belongs to class 1 of two.
+/// Replaces the scores of a row by probabilities, and returns −ln of the probability of the true
+/// class. If there is a single score, it is the score of class 1 of two classes.
 pub(super) fn apply_link(scores: &mut [f64], class: usize) -> f64 {
     if let [f] = scores {
         let margin = if class == 1 { *f } else { -*f };
@@ -294,8 +294,9 @@ impl<T: Real> Loss<'_, '_, T> {
         Ok(class_blocks.into_iter().map(|block| block.moments).collect())
     }
 
-    /// Samples rows for the block of every class, at a rate of rows per unit of Σ a p(1 − p).
-    /// Returns their ascending positions and their weights.
+    /// Samples rows for the block of every class. In `draws`, each class has a rate: the expected
+    /// number of rows per unit of a p(1 − p), where a is the weight of a row and p its probability
+    /// of the class. Returns the positions of the rows, ascending, and their weights in the block.
     fn sample_rows(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
         let (features, labels, observer, k) = (self.features, self.labels, self.observer, self.k);
         let (last_point, workers) = (&mut self.last_point, features.workers());

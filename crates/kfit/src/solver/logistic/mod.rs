@@ -4,17 +4,19 @@
 //! minimise over W, c   F = (1/n) Σ_i a_i ℓ(Wᵀφ_i + c; y_i) + lambda ‖W‖²
 //! ```
 //!
-//! ℓ is the negative logarithm of the softmax of the true class; two classes have one column and
-//! the logistic function instead. a_i is 1, or the weight of the row, times the weight of the row's
+//! ℓ is the negative logarithm of the softmax probability of the true class, with one column of W
+//! (p x k) for each class. Two classes have one column, and the logistic function replaces the
+//! softmax. a_i is the weight of the row (1 if rows have no weights) times the weight of the row's
 //! class. n is the sum of the row weights. The intercept c is free, penalised or absent. C of
 //! scikit-learn is 1/(2n lambda).
 //!
 //! The method is Newton's, with conjugate gradients (`../newton.rs`). Every step solves H d = −∇F
-//! by products H·V, without a matrix of order pk; a product takes one pass over the features. Far
-//! from the solution all classes share the preconditioner γ ΦᵀΦ/n + 2 lambda I, where γ is the mean
-//! of p(1 − p). The pass that stores the features sums ΦᵀΦ. Near the solution, if there are enough
-//! rows, each class has its own preconditioner (`../hessian_blocks.rs`). Then a few iterations are
-//! enough, whatever the condition number of the kernel.
+//! with products of the Hessian H and a p x k matrix. It never forms a matrix of order pk. A
+//! product takes one pass over the features. Far from the solution all classes share the
+//! preconditioner γ ΦᵀΦ/n + 2 lambda I, where γ is the mean of q(1 − q) over the class
+//! probabilities q. The pass that stores the features also sums ΦᵀΦ. Near the solution, each class
+//! has its own preconditioner (`../hessian_blocks.rs`) if there are enough rows. Then a few
+//! iterations are enough, whatever the condition number of the kernel.
 //!
 //! *Cost*: the map, np² for the Gram matrix, 4kp³ per Newton step, and 4npk flops per pass.
 //! *Bytes*: the features, n·k probabilities, kp² numbers in f64.
@@ -57,8 +59,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Debug)]
 struct Logistic {
-    /// Regularisation parameters, as lambda or C, strongest first; validation rows choose among
-    /// several.
+    /// The regularisation parameters, as lambda or C, strongest first. If there are several,
+    /// validation rows choose one.
     penalties: Vec<Penalty>,
     intercept: Intercept,
     class_weight: ClassWeight,

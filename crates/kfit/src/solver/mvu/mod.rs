@@ -1,27 +1,30 @@
 //! Maximum variance unfolding: coordinates with the largest variance such that the distances
 //! between neighbours do not grow.
 //!
-//! The nodes are a sample of N rows, the first m of them landmarks. With M the matrix of
-//! [`lle`](super::lle) and its blocks of landmarks l and others u, Q = [I; −M_uu⁻¹M_ul] expresses
-//! the nodes by the landmarks. The scalar products of the coordinates of the nodes are K = QLQᵀ,
-//! where L solves
+//! The nodes x_i are a sample of N rows, and the first m of them are the landmarks. Let M be the N
+//! x N matrix (I − W)ᵀ(I − W) of [`lle`](super::lle), split into blocks for the landmarks (l) and
+//! the other nodes (u). Then Q = [I; −M_uu⁻¹M_ul], N x m, expresses the nodes by the landmarks. The
+//! matrix K (N x N) of the scalar products between the coordinates of the nodes is K = QLQᵀ. Here L
+//! solves
 //!
 //! ```text
 //! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,
 //!                 K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
 //! ```
 //!
-//! The inequalities are from the landmark version (Weinberger, Packer, Saul): m landmarks cannot
-//! satisfy the equalities of the original method.
+//! The original method has equalities instead of inequalities, but m landmarks cannot satisfy all
+//! of them. The inequalities are from the landmark version (Weinberger, Packer, Saul).
 //!
-//! A basis of the directions orthogonal to Qᵀ1 eliminates the constraint on the sum. The method
-//! starts with constraints for pairs of neighbours that bound the solution, and each round adds the
-//! most violated constraints, until all are satisfied. The coordinates of the nodes are the leading
-//! eigenvectors of K times the square roots of their eigenvalues; a new row has the coordinates Σ_j
-//! w_j(x) y_j over its nearest nodes, as in `lle`.
+//! The constraint on the sum holds if Q is multiplied by a basis of the directions orthogonal to
+//! Qᵀ1; this eliminates the constraint. The method starts with pairs of neighbours whose
+//! constraints are enough to bound the solution. Each round adds the most violated constraints,
+//! until all constraints are satisfied. The coordinates y_j of the nodes are the leading
+//! eigenvectors of K, multiplied by the square roots of their eigenvalues. As in `lle`, a new row x
+//! has the coordinates Σ_j w_j(x) y_j over its nearest nodes j.
 //!
-//! *Passes*: one that samples the nodes. *Flops*: 3N²d + (N − m)³/3, and E²m + E³/3 for each of
-//! about a hundred steps, with E constraints (several per landmark). *Bytes*: about 24N² + 32E².
+//! *Passes*: one that samples the nodes. *Flops*: 3N²d for the neighbours in d columns, (N − m)³/3
+//! for Q, and E²m + E³/3 for each of about a hundred steps with E constraints (several per
+//! landmark). *Bytes*: about 24N² + 32E².
 //!
 //! References: Weinberger, Saul, "Unsupervised learning of image manifolds by semidefinite
 //! programming", IJCV 70, 2006; Weinberger, Packer, Saul, "Nonlinear dimensionality reduction by
@@ -70,7 +73,7 @@ const MAX_PER_LANDMARK: usize = 12;
 /// Relative gap, or relative excess of a distance, that causes a warning.
 const WARNING_GAP: f64 = 1e-4;
 
-/// Fraction of the largest length below which a direction is rounding.
+/// Fraction of the largest norm of a direction below which a direction counts as a rounding error.
 const ROUNDING: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +97,8 @@ fn express_by_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Resu
     }))
 }
 
-/// Multiplies Q by an orthonormal basis of the m − 1 directions orthogonal to Qᵀ1, so that its
-/// columns sum to 0. The basis comes from the reflection that maps Qᵀ1 to an axis.
+/// Multiplies Q by an orthonormal basis of the m − 1 directions orthogonal to Qᵀ1, so that the
+/// columns of the product sum to 0. The reflection that maps Qᵀ1 to an axis provides this basis.
 fn centre_columns(q: &Mat<f64>) -> Mat<f64> {
     let m = q.ncols();
     let mut v: Vec<f64> = q.col_iter().map(|column| column.iter().sum()).collect();
@@ -133,8 +136,8 @@ impl NeighbourPairs {
         })
     }
 
-    /// Returns pairs whose directions span the directions of all pairs, by Gram-Schmidt with the
-    /// longest remainder first.
+    /// Returns pairs whose directions a_e span the directions of all pairs. Gram-Schmidt chooses
+    /// the pairs: the next pair is the pair whose direction has the longest remainder.
     fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
         let all: Vec<usize> = (0..self.0.len()).collect();
         let mut remainders = self.directions(rows, &all);
@@ -210,8 +213,8 @@ impl UnfoldingProblem<'_> {
         Err(Error::NoVariance)
     }
 
-    /// Returns the most violated unused constraints, each with the ratio of its squared distance to
-    /// the allowed squared distance.
+    /// Returns the most violated constraints that are not yet in use, each with the ratio of its
+    /// squared distance to the allowed squared distance.
     fn violated(&self, rows: MatRef<'_, f64>, active: &[usize], unit: f64) -> Vec<(f64, usize)> {
         let mut excesses: Vec<(f64, usize)> = Vec::new();
         let mut free = vec![true; self.pairs.0.len()];

@@ -1,16 +1,22 @@
-//! The semidefinite programme of maximum variance unfolding, by a primal-dual interior-point
-//! method.
+//! The semidefinite programme of maximum variance unfolding, solved by a primal-dual interior-point
+//! method. C is m x m; each of the E constraints e has a vector a_e (m numbers) and a bound b_e. A
+//! is the m x E matrix with the columns a_e.
 //!
 //! ```text
 //! primal   max ⟨C, X⟩      over X ⪰ 0 and s ≥ 0 with aᵀ_e X a_e + s_e = b_e for every constraint e
 //! dual     min bᵀy         over y ≥ 0 with Z = Σ_e y_e a_e a_eᵀ − C ⪰ 0
 //! ```
 //!
-//! Steps aim at XZ = μI, s_e y_e = μ with decreasing μ (direction of Helmberg, Kojima and
-//! Monteiro). With constraints of rank one the step for y solves ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y))Δy =
-//! σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is the sum of its steps. Computing X as μZ⁻¹
-//! would fail near the solution, where the smallest eigenvalues of Z are rounding errors. *Flops*:
-//! 2E²m + E³/3 for each of about fifty steps.
+//! Every step aims at XZ = μI and s_e y_e = μ, and μ decreases from step to step (direction of
+//! Helmberg, Kojima and Monteiro). A step aims to multiply μ by σ. Because the constraint matrices
+//! have rank one, the step for y solves an E x E system, in which ∘ is the product by entries:
+//!
+//! ```text
+//! ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y)) Δy = r,     r_e = σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b_e
+//! ```
+//!
+//! X is the sum of its steps. Computing X as μZ⁻¹ would fail near the solution, where the smallest
+//! eigenvalues of Z are rounding errors. *Flops*: 2E²m + E³/3 for each of about fifty steps.
 //!
 //! References: Helmberg, Rendl, Vanderbei, Wolkowicz, "An interior-point method for semidefinite
 //! programming", SIAM J. Optimization 6, 1996; Benson, Ye, Zhang, "Solving large-scale sparse
@@ -35,8 +41,8 @@ const REDUCTION_AFTER_LONG: f64 = 0.1;
 /// Step length above which a step counts as long.
 const LONG_STEP: f64 = 0.7;
 
-/// Factor of the backtracking line search, which is also the fraction of the feasible length that a
-/// step takes; and the smallest step length.
+/// Factor of the backtracking line search. A step also takes only this fraction of the feasible
+/// length. The second constant is the smallest step length.
 const STEP_SHRINK: f64 = 0.9;
 const MIN_STEP: f64 = 1e-8;
 
@@ -44,9 +50,10 @@ pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
 
-/// Returns the X that maximises ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e,
-/// and an upper bound on the relative distance of ⟨C, X⟩ from its maximum. The columns a_e of `a`
-/// (m x E) span all directions, and `b` is positive.
+/// Maximises ⟨C, X⟩ over X (m x m) with aᵀ_e X a_e ≤ b_e, where C (m x m) is positive
+/// semi-definite. Returns X, and an upper bound on the relative distance of ⟨C, X⟩ from its
+/// maximum. The columns a_e of `a` (m x E) must span all directions, and the numbers in `b` must be
+/// positive.
 ///
 /// # Errors
 /// [`Error::NotFinite`] if there is no feasible start; [`kstore::Error::Interrupted`].
@@ -138,8 +145,8 @@ impl Programme<'_> {
         columns.map(|(a, xa)| a.iter().zip(xa.iter()).map(|(a, xa)| a * xa).sum()).collect()
     }
 
-    /// Returns a multiple of the identity that satisfies every constraint, and equal y_e for which
-    /// Z is positive definite.
+    /// Returns the start: X is a multiple of the identity that satisfies every constraint, and all
+    /// y_e are equal and so large that Z is positive definite.
     fn feasible_start(&self) -> Result<Point> {
         let (m, constraints) = self.a.shape();
         let longest = self.a.col_iter().zip(self.b).map(|(a, b)| a.squared_norm_l2() / b).fold(0.0, f64::max);

@@ -1,16 +1,17 @@
 //! Generalised cross-validation: an estimate of the error on unseen rows without validation rows.
 //!
-//! With the trace df of the matrix that maps targets to fitted values,
+//! Let df be the trace of the matrix that maps targets to fitted values, and n the sum of the row
+//! weights. Then
 //!
 //! ```text
-//! GCV = (1/n) Σ (y_i − f(x_i))² / (1 − df/n)²
+//! GCV = (1/n) Σ_i (y_i − f(x_i))² / (1 − df/n)²
 //! ```
 //!
-//! with n the sum of the row weights, averaged over targets. This is leave-one-out with every
-//! leverage replaced by the mean leverage. The moments of all rows give GCV for every rank and
-//! lambda. Each lambda takes one factorisation and one triangular inverse, 2p³/3 flops, for all
-//! ranks: the inverse of a leading block of a triangular matrix is the leading block of the
-//! inverse.
+//! averaged over the targets. This is the leave-one-out error with the leverage of every row
+//! replaced by the mean leverage. The moments of all rows give GCV for every rank and lambda. For
+//! each lambda, one factorisation and one triangular inverse serve all ranks, because the inverse
+//! of a leading block of a triangular matrix is the leading block of the inverse. They take 2p³/3
+//! flops.
 //!
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
 //! ridge parameter", Technometrics 21, 1979.
@@ -19,8 +20,8 @@ use super::{RidgeOptions, squared_errors, system::RidgeSystem};
 use crate::{GramState, Result, solver::check_stop};
 use kstore::{Workers, pass::Observer};
 
-/// Computes GCV at every rank, with one vector per lambda; `None` if the system cannot be
-/// solved, or has as many degrees of freedom as rows. Overwrites `system`.
+/// Computes GCV at every rank, with one vector per lambda. An entry is `None` if the system cannot
+/// be solved, or has as many degrees of freedom as rows. Overwrites `system`.
 pub(super) fn gcv_by_lambda(
     state: &GramState,
     options: &RidgeOptions,

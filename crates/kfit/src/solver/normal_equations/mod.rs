@@ -1,14 +1,14 @@
 //! The normal equations of ridge regression, from second moments of the features.
 //!
-//! They minimise (1/n) Σ (y_i − c − wᵀφ_i)² + lambda‖w‖².
+//! A solution (w, c) minimises (1/n) Σ_i (y_i − c − wᵀφ_i)² + lambda‖w‖². Let Φ (n x p) be the
+//! features, μ their mean, and ȳ the mean of the targets y.
 //!
-//! With a free intercept c, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ) and c = ȳ − μᵀw. A
-//! penalised intercept is the coefficient of a leading constant feature 1 and is part of ‖w‖²;
-//! without an intercept c = 0. scikit-learn's `alpha` is lambda·n.
+//! If the intercept c is free, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ), and c = ȳ − μᵀw.
+//! If the intercept is penalised, it is the coefficient of an additional constant feature 1 and
+//! part of ‖w‖². Without an intercept c = 0. scikit-learn's `alpha` is lambda·n.
 //!
-//! Features are nested: the leading r features are the rank-r map. Reference for the
-//! one-factorisation-for-all-ranks argument: Golub and Van Loan, *Matrix Computations*, 4th ed.,
-//! 4.2.
+//! Features are nested: the first r features are the map of rank r. Therefore one factorisation
+//! serves all ranks (Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2).
 
 pub(crate) mod gcv;
 mod surface;
@@ -21,8 +21,9 @@ use kstore::Workers;
 pub use surface::{Cell, FoldCoefficients, Surface};
 use system::{RankSolutions, RidgeSystem};
 
-/// Columns of coefficients that one thread multiplies by G. faer splits the sum of a single column
-/// by the number of threads; this split is fixed, and every part runs on one thread.
+/// Number of columns of coefficients that one thread multiplies by G at a time. faer would split
+/// the sum of a single column by the number of threads. Our split is constant, and every part runs
+/// on one thread, so results do not depend on the number of threads.
 const PRODUCT_COLUMNS: usize = 8;
 
 /// The grid of ranks and lambdas, and the treatment of intercept and targets.
@@ -34,8 +35,8 @@ pub struct RidgeOptions {
     pub lambdas: Vec<f64>,
     /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// Constants that the caller subtracted from the targets before summing the state, t numbers.
-    /// They make the sums of squares accurate and change no result beyond rounding.
+    /// Constants that the caller subtracted from the targets before it summed the moments, t
+    /// numbers. They make the sums of squares accurate, and change results only by rounding.
     pub target_centre: Vec<f64>,
 }
 
@@ -58,8 +59,8 @@ impl RidgeOptions {
     }
 
     /// Returns the bytes that [`crate::Surface::compute`], [`crate::FoldCoefficients::compute`] and
-    /// [`fit`] need in addition to the state: matrices of the order of the features, and the
-    /// coefficients of one lambda.
+    /// [`fit`] need in addition to the state: a few p x p matrices, and the coefficients of one
+    /// lambda.
     pub fn solve_bytes(&self, p: usize) -> usize {
         RidgeSystem::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
@@ -76,9 +77,9 @@ pub struct RidgeFit {
     pub condition: f64,
 }
 
-/// Fits the leading `rank` features at `lambda` on the rows of all folds.
+/// Fits the first r = `rank` features at `lambda` to the rows of all folds.
 ///
-/// *Cost*: r³/3 flops and a product of G with the coefficients for the training error. *Bytes*:
+/// *Cost*: r³/3 flops, and one product of G with the coefficients for the training error. *Bytes*:
 /// [`RidgeOptions::solve_bytes`].
 ///
 /// # Errors
@@ -108,9 +109,9 @@ pub(crate) fn fit_with_system(
     Ok((ridge_fit(state, rank, &solution, &options, workers), system))
 }
 
-/// Returns the minimum-norm least-squares fit, which is the limit of ridge regression as lambda
-/// goes to 0. Also returns the number of directions that the fit uses: the directions of the
-/// features that exceed rounding.
+/// Returns the least-squares fit of minimum norm, which is the limit of ridge regression as lambda
+/// tends to 0. Also returns the number of directions that the fit uses: the eigenvectors of the
+/// moments whose eigenvalues exceed rounding errors.
 pub(crate) fn min_norm_fit(
     state: &GramState,
     rank: usize,
@@ -148,11 +149,12 @@ pub(crate) fn head_at(solution: &RankSolutions, k: usize, rank: usize, options: 
     }
 }
 
-/// Computes Σ (y − wᵀφ − c)² over the rows of a fold, for every column of a solution whose largest
-/// rank is `rank`:
+/// Computes Σ (y − wᵀφ − c)² over the n rows of a fold, for every column w of a solution whose
+/// largest rank is r = `rank`. The moments of the fold are G = Σ φφᵀ, s = Σ φ, b = Σ yφ, sy = Σ y
+/// and yy = Σ y²:
 ///
-/// yy − 2wᵀb − 2c·sy + wᵀGw + 2c·wᵀs + n·c², with wᵀGw = 2wᵀ(strict lower triangle of G)w + Σ w_i²
-/// G_ii.
+/// yy − 2wᵀb − 2c·sy + wᵀGw + 2c·wᵀs + n·c², with wᵀGw = 2wᵀ(strict lower triangle of G)w +
+/// Σ_i w_i² G_ii.
 ///
 /// *Cost*: one triangular product, r² flops per column.
 pub(crate) fn squared_errors(
@@ -186,9 +188,10 @@ pub(crate) fn squared_errors(
         }
         let error = fold.yy[j] + 2.0 * (linear - c * fold.sy[j]) + n * c * c + quadratic + diagonal;
         // The terms cancel: a sum of squares below its own rounding error has no meaning and may be
-        // negative. Entries of G carry independent errors of ε_T√(G_ii G_jj), so the sum carries an
-        // error of about ε_T Σ w_i² G_ii. This bound replaces a smaller sum. Unlike 0, it cannot
-        // make a cell of huge coefficients look best.
+        // negative. Every entry G_ij has an independent error of about ε_T√(G_ii G_jj), where ε_T
+        // is the epsilon of the feature type. So the sum has an error of about ε_T Σ w_i² G_ii. If
+        // the sum is smaller than this error, the error replaces it. A replacement by 0 could make
+        // a cell with huge coefficients look best.
         error.max(epsilon * diagonal + f64::EPSILON * fold.yy[j])
     };
     (0..columns).map(sum).collect()

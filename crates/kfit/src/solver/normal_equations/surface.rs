@@ -21,19 +21,19 @@ pub struct Cell {
     /// Error rate on held-out rows; `None` before a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// For each fold, the squared error on its rows of the fit to the other folds; `cv_mse` is the
-    /// weighted mean. Empty if there are no folds; `None` for a fold that has no rows or no
-    /// solution.
+    /// For each fold, the squared error on its rows of the fit to the other folds; `None` for a
+    /// fold that has no rows or no solution. `cv_mse` is the weighted mean of these errors. Empty
+    /// if there are no folds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }
 
 /// The surface: the cross-validated error of every rank and lambda.
 ///
-/// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3 flops, and
-/// p² flops per rank and target for the held-out errors. Generalised cross-validation needs one
-/// more factorisation and as many flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass
-/// over the rows.
+/// *Cost*: one Cholesky factorisation at the largest rank for each fold and lambda, p³/3 flops, and
+/// p² flops per rank and target for the held-out errors. Generalised cross-validation needs another
+/// factorisation for each lambda, and p³/3 further flops. *Bytes*: [`RidgeOptions::solve_bytes`].
+/// The computation needs no pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
@@ -49,8 +49,8 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Computes every cell, and checks before every system whether the observer requests a stop.
-    /// With one fold every `cv_mse` is `None`.
+    /// Computes every cell. Before every system, checks whether the observer requests a stop. If
+    /// there is only one fold, every `cv_mse` is `None`.
     ///
     /// # Errors
     /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows for training; the errors of
@@ -117,8 +117,8 @@ impl Surface {
         self.cells.iter().find(|cell| cell.rank == rank && cell.lambda == lambda)
     }
 
-    /// Returns the cell with the smallest `cv_mse`; on ties the smaller rank, then the larger
-    /// lambda.
+    /// Returns the cell with the smallest `cv_mse`. If several cells have the smallest value,
+    /// returns the cell with the smallest rank, and among these the cell with the largest lambda.
     pub fn best(&self) -> Option<&Cell> {
         least_by(self.cells.iter(), |cell| cell.cv_mse)
     }
@@ -210,8 +210,8 @@ fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
 pub struct FoldCoefficients {
     /// The cells: rank and lambda.
     pub cells: Vec<(usize, f64)>,
-    /// `heads[fold][cell]`, trained on the rows of the other folds; `None` if the fold has no rows
-    /// or the system no solution.
+    /// `heads[fold][cell]` is trained on the rows of the other folds. It is `None` if the fold has
+    /// no rows or if the system has no solution.
     pub heads: Vec<Vec<Option<LinearHead>>>,
 }
 
@@ -219,7 +219,8 @@ impl FoldCoefficients {
     /// Solves the cells again for every held-out fold, with one factorisation per fold and distinct
     /// lambda.
     ///
-    /// *Bytes*: [`RidgeOptions::solve_bytes`] and 8·folds·Σ(rank·t) for the result.
+    /// *Bytes*: [`RidgeOptions::solve_bytes`], and 8·rank·t bytes of the result for every fold and
+    /// cell.
     ///
     /// # Errors
     /// The errors of [`Surface::compute`].

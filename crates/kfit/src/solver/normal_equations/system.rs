@@ -13,22 +13,23 @@ use kstore::Workers;
 /// Columns that one thread assembles at a time.
 const STRIP_COLUMNS: usize = 16;
 
-/// Factor of the rounding of the trace; smaller eigenvalues count as 0.
+/// Eigenvalues below this multiple of the relative error of A times its trace count as 0.
 const EIGENVALUE_FLOOR: f64 = 4.0;
 
 /// Columns of an inverse that one thread computes at a time.
 const INVERSE_COLUMNS: usize = 64;
 
-/// Right sides that one thread substitutes. faer splits the sum of a single right side by the
-/// number of threads; this split is fixed, and every part runs on one thread.
+/// Number of right sides that one thread substitutes at a time. faer would split the sum of a
+/// single right side by the number of threads. Our split is constant, and every part runs on one
+/// thread, so results do not depend on the number of threads.
 const RIGHT_SIDES: usize = 8;
 
-/// The system A·w = r with A = ΦᵀΦ (centred if the intercept is free), of order q = p, or p + 1
-/// with a penalised intercept.
+/// The system (A + lambda·n·I) w = r with A = ΦᵀΦ, centred if the intercept is free. Its order q is
+/// the number p of features, or p + 1 if the intercept is penalised.
 ///
 /// The lower triangle of A is stored packed, and copied into the q x q work matrix for every
-/// lambda: 8·q² bytes of traffic against q³/3 flops. The work matrix's upper triangle cannot store
-/// it, because faer's factorisation writes above the diagonal of its blocks.
+/// lambda: 8·q² bytes of traffic against q³/3 flops. The upper triangle of the work matrix cannot
+/// store A, because faer's factorisation writes above the diagonal of its blocks.
 pub(crate) struct RidgeSystem {
     p: usize,
     t: usize,
@@ -72,8 +73,8 @@ impl RidgeSystem {
         }
     }
 
-    /// Returns the bytes of the storage, of a factorisation and of one solution with this many
-    /// ranks.
+    /// Returns the bytes of the storage, of a factorisation, and of the coefficients at this many
+    /// ranks for one lambda.
     pub(crate) fn bytes(p: usize, t: usize, ranks: usize, intercept: Intercept) -> usize {
         let q = p + intercept.constant_features();
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
@@ -84,9 +85,9 @@ impl RidgeSystem {
         8 * p * (2 * INVERSE_COLUMNS * threads + p.div_ceil(INVERSE_COLUMNS) + 1)
     }
 
-    /// Assembles the system of all folds, or of the training folds of the held-out fold. It sums
-    /// the training folds instead of subtracting the held-out fold, because a difference would lose
-    /// digits.
+    /// Assembles the system of all folds. If a fold is held out, assembles the system of the other
+    /// folds: it sums these folds instead of subtracting the held-out fold, because a difference
+    /// would lose digits.
     pub(crate) fn assemble(
         &mut self,
         state: &GramState,
@@ -143,8 +144,9 @@ impl RidgeSystem {
         });
     }
 
-    /// Assembles Φᵀy. If the intercept is free, centres it. Otherwise the original targets replace
-    /// the shifted targets, because the intercept is penalised or absent in the original problem.
+    /// Assembles Φᵀy. If the intercept is free, centres Φᵀy. If the intercept is penalised or
+    /// absent, the result must refer to the original targets, not to the targets from which the
+    /// caller subtracted constants, so this function adds the constants back.
     fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
         let lead = self.intercept.constant_features();
         for j in 0..self.t {
@@ -161,9 +163,9 @@ impl RidgeSystem {
     /// Computes the coefficients at `lambda` for `ranks` (ascending, at most p).
     ///
     /// One factorisation serves all ranks: with nested features the factor of a leading block is
-    /// the leading block of the factor, so the forward substitution is shared too. If the matrix is
-    /// not positive definite to working precision, the largest rank is dropped and the next one
-    /// tried. *Cost*: q³/3 + Σ r²·t flops.
+    /// the leading block of the factor, so all ranks share the forward substitution. If the matrix
+    /// is not positive definite to working precision, drops the largest rank and tries the next
+    /// one. *Cost*: q³/3 + Σ r²·t flops, where the sum is over the ranks r.
     pub(crate) fn solve(&mut self, lambda: f64, ranks: &[usize], workers: &Workers) -> RankSolutions {
         let mut solved = ranks.len();
         while solved > 0 && !self.factor(lambda, ranks[solved - 1], workers) {
@@ -181,10 +183,11 @@ impl RidgeSystem {
         solution
     }
 
-    /// Computes the coefficients of smallest norm that minimise the squared error for the leading
-    /// `rank` features, and the number of directions that they combine. The directions are the
-    /// eigenvectors of A whose eigenvalues exceed the rounding of A; the entries of A have the
-    /// relative error `epsilon`. 9q³ flops, and two matrices of q².
+    /// For the leading `rank` features, computes the coefficients of smallest norm that minimise
+    /// the squared error. Also returns the number of directions that these coefficients combine.
+    /// The directions are the eigenvectors of A whose eigenvalues exceed the rounding errors of A,
+    /// if the entries of A have the relative error `epsilon`. Takes 9q³ flops, and two q x q
+    /// matrices.
     ///
     /// # Errors
     /// [`Error::NoVariance`] if no eigenvalue exceeds rounding; numbers that are not finite.
@@ -194,7 +197,7 @@ impl RidgeSystem {
         let a = Mat::from_fn(order, order, entry);
         let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
         let (values, vectors) = symmetric_eigen(a.as_ref())?;
-        // an entry has the error ε√(A_ii A_jj), so all errors together move an eigenvalue by at
+        // entry A_ij has the error ε√(A_ii A_jj), so all errors together change an eigenvalue by at
         // most ε tr A
         let floor = EIGENVALUE_FLOOR * epsilon * trace;
         let significant: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
@@ -219,8 +222,8 @@ impl RidgeSystem {
         Ok((solution, significant.len()))
     }
 
-    /// Factors the block of A + lambda·n·I of the leading `rank` features; returns false if it is
-    /// not positive definite.
+    /// Factors the leading block of A + lambda·n·I that belongs to the first `rank` features.
+    /// Returns false if the block is not positive definite.
     fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
         let order = rank + self.intercept.constant_features();
         let (packed, mu) = (&self.packed, lambda * self.weight);
@@ -236,9 +239,9 @@ impl RidgeSystem {
         cholesky::factor_parallel(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
-    /// Computes the squared lengths of the rows of L⁻¹ for the factor of the last `solve`, which
-    /// has `rank` features. The sum of the leading ones is the trace of
-    /// (A_r + lambda·n·I)⁻¹ at rank r. q³/3 flops.
+    /// Computes the squared norms of the rows of L⁻¹, where L is the factor of the last `solve`,
+    /// with `rank` features. The sum of the first r norms is the trace of (A_r + lambda·n·I)⁻¹,
+    /// where A_r is the block of A for rank r. Takes q³/3 flops.
     pub(crate) fn inverse_row_norms(&self, rank: usize, workers: &Workers) -> Vec<f64> {
         let order = rank + self.intercept.constant_features();
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
@@ -262,9 +265,9 @@ impl RidgeSystem {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// Computes W (rank x q) and c (q) from the factor of the last `solve`. For a row φ of
-    /// features ‖Wᵀφ + c‖² is its leverage h minus 1/n, or h itself without a free intercept. q³/3
-    /// flops.
+    /// Computes W (rank x q) and c (q) from the factor of the last `solve`. If φ are the features
+    /// of a row and h is the leverage of the row, ‖Wᵀφ + c‖² is h − 1/n for a free intercept, and
+    /// otherwise h. Takes q³/3 flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
         let lead = self.intercept.constant_features();
         let order = rank + lead;
@@ -296,7 +299,8 @@ impl RidgeSystem {
     /// Returns the degrees of freedom of the fit at each rank for which the last `solve` at
     /// `lambda` succeeded. They are the trace of the matrix that maps targets to fitted values.
     ///
-    /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
+    /// With μ = lambda·n this trace is tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹, plus 1 for a free
+    /// intercept.
     pub(crate) fn degrees_of_freedom(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
         let Some(largest) = ranks.last() else { return Vec::new() };
         let (lead, free) = (self.intercept.constant_features(), f64::from(u8::from(self.intercept == Intercept::Free)));
@@ -308,9 +312,9 @@ impl RidgeSystem {
         ranks.iter().map(at_rank).collect()
     }
 
-    /// Computes the leverages `out[i]` = h_ii of rows of features from the factor of the last
-    /// `solve`. `phi` holds the features in f64, b x rank, and is overwritten. h_ii is the weight
-    /// of a row's own target in its fitted value. b·q² flops.
+    /// Computes the leverages `out[i]` = h_ii of b rows from the factor of the last `solve`. The
+    /// leverage h_ii is the weight of a row's own target in its fitted value. `phi` contains the
+    /// features of the rows in f64, b x rank, and is overwritten. Takes b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
         let (rank, lead) = (phi.ncols(), self.intercept.constant_features());
         let order = rank + lead;
@@ -337,8 +341,8 @@ impl RidgeSystem {
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
         (0..self.t).for_each(|j| right.extend_from_slice(&self.right_sides.col_as_slice(j)[..order]));
-        // for a strip of right sides: one forward substitution, then a back substitution for every
-        // rank
+        // for a strip of right sides: makes one forward substitution, then one back substitution
+        // for every rank
         for_each_strip(workers, &mut right, order * RIGHT_SIDES, |_, strip| {
             let columns = strip.len() / order;
             let strip = MatMut::from_column_major_slice_mut(strip, order, columns);

@@ -57,8 +57,8 @@ pub enum ParameterKind {
     Number(Interval),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Positive regularisation parameters: a single number; a list or range too if the solver
-    /// compares `several`.
+    /// Positive regularisation parameters. The value is a single number. If `several` is true, the
+    /// solver compares parameters, and the value may also be a list or a range.
     Penalties {
         /// True if the solver compares several regularisation parameters.
         several: bool,

@@ -27,8 +27,8 @@ impl Options {
         Self::default()
     }
 
-    /// Sets a parameter, as in `set("C", 10)`, `set("loo", true)`, `set("folds", "blocks:6")`. A
-    /// [former](FORMER) parameter sets the one that replaced it.
+    /// Sets a parameter, as in `set("C", 10)`, `set("loo", true)`, `set("folds", "blocks:6")`. The
+    /// name of a [former](FORMER) parameter sets the parameter that replaced it.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
         let value = value.to_string();
@@ -193,8 +193,8 @@ impl Settings {
             .unwrap_or_else(|| panic!("{solver} reads `{}` but does not declare it with this type", parameter.name))
     }
 
-    /// Returns the enum value of a parameter's word; the default of its type for a solver without
-    /// the parameter.
+    /// Returns the enum value that the parameter's word names. If the solver does not have the
+    /// parameter, returns the default of the enum.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
         let parse = |word: &str| {
             word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name))
@@ -202,8 +202,8 @@ impl Settings {
         self.word(parameter).map_or_else(E::default, parse)
     }
 
-    /// Returns the values that define the result, for the model file, without flags that are not
-    /// set.
+    /// Returns the settings that define the result, as the model file stores them. Omits flags that
+    /// are not set.
     pub fn to_json(&self) -> serde_json::Value {
         let set_values = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
         serde_json::json!(set_values.collect::<BTreeMap<_, _>>())

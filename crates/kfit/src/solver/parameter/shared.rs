@@ -2,10 +2,10 @@
 
 use super::{Interval, Parameter, ParameterKind};
 
-/// A regularisation parameter, in either of two conventions.
+/// A regularisation parameter, in one of two conventions: lambda or C.
 ///
-/// In cross-validation, n is the number of training rows of each fit: lambda remains the penalty
-/// per row, and C the cost per row.
+/// In cross-validation, n in the relation between lambda and C is the number of training rows of
+/// each fit. So lambda is always the penalty per row, and C the cost per row.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,8 +48,8 @@ pub const LAMBDA: Parameter = Parameter {
 pub const LAMBDA_GRID: Parameter =
     Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
-/// The parameter `lambda` of a solver without a good fixed default: four values are compared on
-/// validation rows by default.
+/// The parameter `lambda` of a solver for which no single default is good. By default, validation
+/// rows choose one of four values.
 pub(crate) const DEFAULT_LAMBDA_GRID: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDA_GRID };
 
 /// The parameter `C`, the regularisation parameter of LIBSVM.
@@ -76,8 +76,8 @@ pub const TASK: Parameter = Parameter {
 pub const PROBABILITIES: Parameter =
     Parameter::flag("probabilities", "Calibrate class probabilities on validation rows, for predict `probabilities`");
 
-/// The parameter `tolerance`: the trace error that determines the rank. Every solver on features
-/// reads it.
+/// The parameter `tolerance`: the relative trace error that determines the rank. Every solver on
+/// features reads it.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
     kind: ParameterKind::Number(Interval::BelowOne),
@@ -94,8 +94,8 @@ pub const INTERCEPT: Parameter = Parameter {
     help: "Intercept: free, penalised or none",
 };
 
-/// The parameter `intercept` of a solver that learns row by row: the intercept is learned like the
-/// weights, or omitted.
+/// The parameter `intercept` of a solver that learns row by row. The solver learns the intercept in
+/// the same way as the weights, or omits it.
 pub(crate) const ONLINE_INTERCEPT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 /// The parameter `folds`: the folds of cross-validation.
@@ -162,9 +162,9 @@ pub const GAP: Parameter = Parameter {
 pub const NU: Parameter = Parameter {
     name: "nu",
     kind: ParameterKind::Number(Interval::UpToOne),
-    // one row in twenty, a common level in statistics: scikit-learn's default 0.5 would call half
-    // of all rows anomalies, and with nu below the fraction of anomalies the model also fits the
-    // anomalies
+    // 0.05 is one row in twenty, a common level in statistics. scikit-learn's default 0.5 would
+    // call half of all rows anomalies. If nu is below the fraction of anomalies among the rows, the
+    // model also fits anomalies.
     default: Some("0.05"),
     help: "Fraction of outliers, above 0 and up to 1; oneclass: an upper bound on the training \
         rows with a negative score; mean: the fraction of rows farthest from the mean, which have \
@@ -212,8 +212,8 @@ pub const NEIGHBOURS: Parameter = Parameter {
 /// The parameter `uncentred`: do not subtract the mean of the features.
 pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features");
 
-/// The parameter `novelty`: the model stores the data from which `predict` computes the distance of
-/// a row from the span of the components.
+/// The parameter `novelty`. If it is set, the model stores the data from which `predict` computes
+/// the distance of a row from the span of the components.
 pub const NOVELTY: Parameter = Parameter::flag(
     "novelty",
     "Store in the model the data for predict `novelty` and `preimage`: 16 bytes for each pair of \

@@ -7,9 +7,9 @@ use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
 /// Threshold for rounding errors, in units of the relative error `epsilon`. The iteration ends if
-/// ‖B‖ is at most this many `epsilon` times the larger of the initial ‖B‖ and √(tr G · Σ ỹ²), or if
-/// the variance of the scores along a direction of norm 1 is at most this many `epsilon` times tr
-/// G.
+/// ‖B‖ is at most this multiple of `epsilon` times the larger of the initial ‖B‖ and
+/// √(tr G · Σ ỹ²). It also ends if the sum of squares of the scores along a direction of norm 1 is
+/// at most this multiple of `epsilon` times tr G.
 const ROUNDING_UNITS: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.
@@ -25,15 +25,15 @@ pub(super) struct Components {
 
 impl Components {
     /// Computes at most `q` components of the leading `rank` features. Stops earlier if the
-    /// residual covariance or variance is a rounding error, given the relative error `epsilon` of
-    /// the moments.
+    /// residual covariance, or the sum of squares of the scores, is a rounding error. `epsilon` is
+    /// the relative error of the moments.
     pub(super) fn new(moments: &CentredMoments, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
         let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
         let (q, t) = (q.min(rank), b.ncols());
         let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
         let initial_norm = b.norm_l2();
-        // if features and targets are uncorrelated, B consists of rounding errors of about
+        // if features and targets are uncorrelated, B contains only rounding errors of about
         // `epsilon` times √(tr G · Σ ỹ²)
         let total: f64 = moments.squares.iter().sum();
         let threshold = ROUNDING_UNITS * epsilon * initial_norm.max((trace * total).max(0.0).sqrt());
@@ -81,8 +81,8 @@ impl Components {
         self.rotations.col_iter().map(|column| -along(column)).collect()
     }
 
-    /// Returns the regression on all components: weights RCᵀ, and intercepts. `centre` was
-    /// subtracted from the targets before the fit; the intercepts add it back.
+    /// Returns the regression on all components: the weights RCᵀ and the intercepts. The caller
+    /// subtracted `centre` from the targets before the fit, so the intercepts add it back.
     pub(super) fn regression(&self, moments: &CentredMoments, centre: &[f64]) -> LinearHead {
         let mut weights = Mat::zeros(self.rotations.nrows(), self.y_loadings.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.rotations.as_ref(), self.y_loadings.transpose(), 1.0, Par::Seq);

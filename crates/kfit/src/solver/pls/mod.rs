@@ -1,26 +1,26 @@
-//! Partial least squares: components of the features with the largest covariance with the targets,
-//! and regression on them.
+//! Partial least squares: finds the components of the features with the largest covariance with the
+//! targets, and computes the regression of the targets on these components.
 //!
-//! With centred features φ̃ and targets ỹ, the method needs only the moments G = Σ φ̃φ̃ᵀ and
-//! B = Σ φ̃ỹᵀ from one pass. For each component
+//! With centred features φ̃ = φ − μ and centred targets ỹ = y − ȳ, the method needs only the
+//! moments G = Σ φ̃φ̃ᵀ and B = Σ φ̃ỹᵀ from one pass. For each component it computes
 //!
 //! ```text
 //! w = first left singular vector of B      direction of largest covariance with residual targets
-//! r = w − Σ_j (p_jᵀ w) r_j                 on φ̃, with scores uncorrelated with earlier ones
+//! r = w − Σ_j (p_jᵀ w) r_j                 makes the scores φ̃ᵀr uncorrelated
 //! τ = rᵀG r,   p = G r/τ,   c = Bᵀ r/τ,   B ← B − τ p cᵀ
 //! ```
 //!
 //! With R = (r_1, …, r_q) and C = (c_1, …, c_q), the predictions are ȳ + (φ − μ)ᵀ R Cᵀ, and the
 //! components of a row are (φ − μ)ᵀ R. The first q components do not depend on later components,
-//! and the components of a rank need only the leading block of G. So one pass is enough for every
+//! and the components at a rank need only the leading block of G. So one pass is enough for every
 //! rank, number of components and fold.
 //!
-//! With all rows as landmarks this is kernel partial least squares, and with a linear kernel
-//! scikit-learn's `PLSRegression(scale=False)`. Classes are learned by their ±1 codes. Signs: the
-//! largest entry of each r is positive.
+//! If all rows are landmarks, this is kernel partial least squares. With a linear kernel it is
+//! scikit-learn's `PLSRegression(scale=False)`. Classes are represented by their ±1 codes. Signs:
+//! the largest entry of each r is positive.
 //!
-//! *Passes*: one. *Flops*: the map and np² for the moments, 2p² for each component, fold and rank.
-//! *Bytes*: three p x p matrices.
+//! *Passes*: one. *Flops*: the flops of the map, np² for the moments, and 2p² for each component,
+//! fold and rank. *Bytes*: three p x p matrices.
 //!
 //! References: Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel
 //! Hilbert space", JMLR 2, 2001; Dayal, MacGregor, "Improved PLS algorithms", Journal of
@@ -48,8 +48,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {
-    /// Number of components q. With folds it is the maximum, and cross-validation chooses the
-    /// number.
+    /// Number of components q. If there are folds, it is the maximum, and cross-validation chooses
+    /// the number.
     components: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Pairwise losses over stored features. The value with the gradient, and each product with the
-//! Hessian, take two passes.
+//! Pairwise losses over stored features. The value and the gradient together take two passes. Each
+//! product with the Hessian takes two more passes.
 
 use crate::features::{RowValues, StoredFeatures, Sums};
 use crate::linalg::strips::Pool;
@@ -13,7 +13,7 @@ use kstore::{Workers, pass::Observer};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The loss of a pair as a function of the margin z: the score of the row with the higher grade,
+/// The loss ℓ(z) of a pair of rows. Its margin z is the score of the row with the higher grade
 /// minus the score of the row with the lower grade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PairLoss {
@@ -34,8 +34,8 @@ pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
     (2 * CHUNK_PAIRS + 1) * p * element
 }
 
-/// Contribution of a row to the loss of all pairs, and the first and second derivatives of the loss
-/// of all pairs with respect to the score of the row.
+/// Contribution of a row to the total loss of all pairs, and the first and second derivatives of
+/// the total loss with respect to the score of the row.
 type RowTerms = [f64; 3];
 
 /// Counts and sums over the rows of a group near each row, in buffers that all passes of a fit share.
@@ -67,8 +67,8 @@ impl PairLoss {
         });
     }
 
-    /// Returns the first row of the group at which the cumulative second derivative of its pairs
-    /// with a fixed row exceeds a threshold.
+    /// Goes through the rows of the group and adds up the second derivatives of their pairs with
+    /// `row`. Returns the first row at which this sum exceeds `threshold`.
     fn partner(self, group: Group<'_>, scores: &[f64], row: usize, threshold: f64) -> usize {
         let (mut sum, mut partner) = (0.0, row);
         for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[row]) {
@@ -126,7 +126,7 @@ pub(super) struct RankingLoss<'a, 'k, T: Real> {
     observer: &'a dyn Observer,
     /// Scores at the last point evaluated, in the order of the groups.
     pub(super) scores: Vec<f64>,
-    /// Second derivatives of the loss of all pairs by these scores.
+    /// Second derivative of the loss of all pairs with respect to each of these scores.
     curvatures: Vec<f64>,
     near: NearSums,
     passes: u64,
@@ -157,8 +157,8 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
         Ok(self.groups.gather(|row| scores[row].to_f64()))
     }
 
-    /// Computes the mean over the pairs of Φᵀr for numbers r in the order of the groups, p numbers
-    /// and 0 for the intercept: one pass.
+    /// Computes Φᵀr divided by the number of pairs, followed by 0 for the intercept: p + 1 numbers.
+    /// `numbers` provides the entries of r in the order of the groups. Makes one pass.
     fn transposed_product(&mut self, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
         let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
         self.groups.rows().iter().zip(numbers).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
@@ -206,9 +206,10 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
         self.transposed_product(row_products.into_iter())
     }
 
-    /// Returns an unbiased estimate of the Hessian: moments of the feature differences of drawn
-    /// pairs. Near the solution, moments of rows would be a worse preconditioner: few pairs have
-    /// curvature, and parts that the rows of a group have in common cancel.
+    /// Returns an unbiased estimate of the Hessian: moments of the feature differences of sampled
+    /// pairs. Near the solution, the moments of the features of rows would be a worse
+    /// preconditioner, for two reasons: few pairs have curvature, and a part of the features that
+    /// all rows of a group have in common cancels in the differences.
     fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (features, p) = (self.features, self.features.p);
         let (pairs, weight) = self.draw_pairs(step);
@@ -233,9 +234,10 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
 }
 
 impl<T: Real> RankingLoss<'_, '_, T> {
-    /// Draws pairs with probability proportional to their second derivatives: first a row, in
-    /// proportion to the sum over its pairs, then one of these pairs. Returns the positions of the
-    /// rows, and the weight of each pair.
+    /// Draws pairs with probability proportional to their second derivatives. First draws a row,
+    /// with probability proportional to the sum of the second derivatives of its pairs; then draws
+    /// one of these pairs. Returns the positions of the two rows of each pair, and the weight that
+    /// all pairs share.
     fn draw_pairs(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
         let (count, total) =
             (hessian_blocks::ROWS_PER_FEATURE * self.features.p as f64, self.curvatures.iter().sum::<f64>());

@@ -4,19 +4,22 @@
 //! minimise over w   F = (1/P) Σ ℓ(wᵀφ_i − wᵀφ_j) + lambda ‖w‖²
 //! ```
 //!
-//! over the P pairs of rows i, j of one group (`group`) with grades y_i > y_j. ℓ(z) is max(0, 1 −
-//! z)² or ln(1 + e^−z). Only the order of the grades matters. An intercept would cancel, so scores
-//! are comparable only within a group. A preference of one row over another is a group of two rows
-//! with grades 1 and 0.
+//! The sum is over the P pairs of rows i, j of one group (`group`) with grades y_i > y_j. The loss
+//! ℓ(z) is max(0, 1 − z)² (the squared hinge) or ln(1 + e^−z) (the logistic loss). Only the order
+//! of the grades matters. An intercept would cancel, so scores are comparable only within a group.
+//! To express that one row is preferred to another, give the two rows a group of their own, with
+//! grades 1 and 0.
 //!
-//! The method is Newton's, with conjugate gradients (`../newton.rs`). The preconditioner is made of
-//! the second moments of the features or, near the solution, of the feature differences of sampled
-//! pairs. Products with the Hessian are sums over pairs. For a group of m rows they take m ln m
-//! steps with the squared hinge loss (`crate::ranking_pairs`), and m² steps with the logistic loss.
+//! The method is Newton's, with conjugate gradients (`../newton.rs`). The preconditioner contains
+//! the second moments of the features. Near the solution, it contains the second moments of the
+//! feature differences of sampled pairs instead. Products with the Hessian are sums over pairs. For
+//! a group of m rows they take m ln m operations with the squared hinge loss
+//! (`crate::ranking_pairs`), and m² operations with the logistic loss.
 //!
-//! *Cost*: the map, np² for the moments, p³ per Newton step, two passes of 2np flops per iteration.
-//! *Bytes*: the features, 150 per row, 8p². *Errors*: [`Error::Option`] if no two rows of a group
-//! have different grades, or if a group is too large for the logistic loss.
+//! *Cost*: the map, np² for the moments, p³ per Newton step, and two passes of 2np flops per
+//! iteration of conjugate gradients. *Bytes*: the features, 150 per row, 8p². *Errors*:
+//! [`Error::Option`] if no two rows of a group have different grades, or if a group is too large
+//! for the logistic loss.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -71,8 +74,8 @@ const LOSS: Parameter = Parameter {
     help: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
-/// Maximum number of rows of a group for the logistic loss, which visits all pairs: fifty million
-/// pairs.
+/// Maximum number of rows of a group for the logistic loss, which visits all pairs of the group:
+/// about fifty million pairs.
 const MAX_LOGISTIC_ROWS: usize = 10_000;
 
 /// Bytes per row: score, terms, and sums over the pairs of the row.
@@ -119,8 +122,8 @@ impl Ranking {
         Ok((groups, pairs))
     }
 
-    /// Returns the regularisation parameter with the best order of the held-out rows, the report
-    /// entries of the cross-validation, and the number of passes.
+    /// Returns the regularisation parameter that orders the held-out rows best, the report entries
+    /// of the cross-validation, and the number of passes.
     fn choose<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,

@@ -1,8 +1,8 @@
 //! Ridge regression from Gram matrices. One pass gives the surface (the error of every rank, lambda
-//! and fold) and the certificate (the relative trace error of the map) of every rank.
+//! and fold) and the certificate (the relative trace error of the map at every rank).
 //!
-//! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold,
-//! and the matrix of one linear system.
+//! *Flops*: n(2dp + 2p²) for n rows of d columns and p features, and p³/3 for each fold and lambda.
+//! *Bytes*: the Gram matrix of each fold, and the matrix of one linear system.
 
 use super::leaves::{self, LeafFit};
 use super::{Criterion, Ridge, loo::LooFold, variance};

@@ -1,9 +1,10 @@
-//! Exact kernel ridge regression (`map` exact). With the linear kernel on sparse rows, the solver
+//! Exact kernel ridge regression (`map` exact). For the linear kernel on sparse rows, the solver
 //! learns one weight per column instead ([`super::linear`]).
 //!
-//! The rows are read into memory once and stay there, because they are part of the model. See
-//! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes the
-//! preconditioner and continues after the last stored iteration.
+//! The rows are read into memory once and stay there, because they are part of the model. The
+//! module [`super::iterative::exact`] describes the problem and its two solution methods, Cholesky
+//! factorisation and conjugate gradient. A resumed run recomputes the preconditioner and continues
+//! after the last stored iteration.
 
 use super::iterative::centring::Centring;
 use super::iterative::cg::{self, CgSolution, StoppingRule};
@@ -48,9 +49,9 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     (pass_shape, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
-/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. The
-/// solver learns one weight per column for the linear kernel on sparse rows, except if the direct
-/// method or leave-one-out is requested.
+/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. If
+/// the kernel is linear and the rows are sparse, the solver learns one weight per column, unless
+/// the direct method or leave-one-out is requested.
 fn linear_width(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
@@ -98,8 +99,9 @@ fn iterative_plans<T: Real>(
     [landmark_plan, preconditioner_plan, solve_plan.term("stored kernel values", kernel_bytes, "")]
 }
 
-/// Returns the plan of the iteration without stored kernel values, and the number of bytes for
-/// kernel values. The number is enough for all kernel values, or else the rest of `budget`.
+/// Returns the memory plan of the iteration without stored kernel values, and a number of bytes for
+/// kernel values. If all kernel values fit into `budget`, the number is enough for all of them;
+/// otherwise it is the rest of `budget`.
 fn iteration_plan<T: Real>(size: &ProblemSize, budget: usize) -> (MemoryPlan, usize) {
     let n = size.n as usize;
     let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
@@ -118,8 +120,8 @@ pub(super) fn fit<T: Real>(
 ) -> Result<Solution<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
-    // the stored targets are centred, which is valid only for a free intercept; otherwise the mean
-    // is added back
+    // the stored targets are centred, which is valid only for a free intercept; for another
+    // intercept the mean is added back
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.only_lambda::<T>()?;
@@ -191,7 +193,7 @@ impl<T: Real> ExactFit<'_, T> {
     }
 
     /// Solves by conjugate gradient. If this fails, falls back to the direct method, provided that
-    /// the method is `auto` and the factor fits the memory budget.
+    /// `method` is `auto` and the Cholesky factor fits the memory budget.
     fn solve_with_fallback(&self) -> Result<(DualSolution, SolveMethod)> {
         let (dual, solved) = self.solve_iterative()?;
         let memory = self.data.resources.memory;
@@ -204,8 +206,8 @@ impl<T: Real> ExactFit<'_, T> {
         }
     }
 
-    /// Solves by a Cholesky factor. The argument is the error of conjugate gradient if it failed
-    /// before.
+    /// Solves by Cholesky factorisation. `cg_error` is the error of conjugate gradient if it was
+    /// tried before and failed.
     fn solve_direct(&self, cg_error: Option<Error>) -> Result<(DualSolution, SolveMethod)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stage_observer.stage(stage_plans::FACTOR_STAGE, None);

@@ -55,7 +55,8 @@ fn check_iteration(settings: &Settings) -> Result<()> {
 }
 
 /// Removes the selection criterion, because the exact kernel has no surface of ranks and lambdas.
-/// Sets a default residual of 1e-4, which bounds the error of the fitted values relative to the
+/// Sets the default relative residual 1e-4, which bounds the error of the fitted values relative to
+/// the targets.
 /// target.
 fn exact_options(options: Options) -> Options {
     let options = options.without(SELECT.name);

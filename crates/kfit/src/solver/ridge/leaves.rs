@@ -1,30 +1,32 @@
-//! Leaves: the exact kernel learns the residuals of ridge regression on features, separately in
-//! each leaf of a tree that splits the rows.
+//! Leaves: a tree splits the rows into leaves, and in each leaf the exact kernel learns the
+//! residuals of ridge regression on features.
 //!
 //! Functions of a map with few features are smooth. Functions of the exact kernel need not be
-//! smooth, but the order of their linear system is the number of rows. A tree splits the rows into
-//! leaves of some thousand rows each. In leaf l the kernel learns the residuals of the features, r
-//! = y − f₀:
+//! smooth, but the order of their linear system is the number of rows. Therefore a tree splits the
+//! rows into leaves of some thousand rows each. Let f₀ be the ridge regression on features, and r_l
+//! = y − f₀ its residuals at the rows of leaf l. With the kernel matrix K_l of these rows, the dual
+//! coefficients of the leaf are
 //!
 //! ```text
 //! α_l = (K_l + μI)⁻¹ r_l
 //! ```
 //!
-//! Every node splits its rows at the median of their leading kernel principal component, so that
-//! the rows of a leaf are near each other in feature space. The 6 % of the rows nearest to the
-//! median belong to both children, and the prediction changes continuously over them: see
-//! [`Leaves`].
+//! Every node of the tree splits its rows at the median of their leading kernel principal
+//! component, so that the rows of a leaf are near each other in feature space. The 6 % of the rows
+//! nearest to the median belong to both children, and the prediction changes continuously over
+//! these rows: see [`Leaves`].
 //!
-//! The search for μ starts at lambda·n of the features, and multiplies or divides by √10 while the
-//! error on the validation rows of a few leaves falls. The validation rows are one fold; during the
-//! search the leaves and f₀ are fitted without this fold. If no μ reduces the error of f₀ alone by
-//! 2 %, no leaves are added.
+//! The search for μ starts at lambda·n of the ridge regression. It multiplies or divides μ by √10
+//! as long as the error on the validation rows of a few leaves falls. The validation rows are one
+//! fold, and during the search the leaves and f₀ are fitted without this fold. The leaves are used
+//! only if they reduce the validation error of f₀ by at least 2 %.
 //!
-//! In each leaf, the training residual of a row is r − K_l α_l = μα_l. The residual of the model is
-//! the mean over the leaves of the row, weighted by the leaf weights.
+//! In leaf l, the training residuals of the rows are r_l − K_l α_l = μα_l. If a row belongs to
+//! several leaves, the residual of the model is the mean of its residuals in these leaves, weighted
+//! by the leaf weights.
 //!
-//! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and the map twice. *Bytes*: 8m² and the
-//! rows.
+//! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and twice the flops of the map. *Bytes*:
+//! 8m² and the rows.
 //!
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson,
 //! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
@@ -47,14 +49,16 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Number of leaves, spread evenly over the tree, whose validation rows choose μ.
 const TRIAL_LEAVES: usize = 3;
 
-/// Factor between candidates of μ, and maximum number of steps in one direction.
+/// Factor between candidates of μ. The next constant is the maximum number of steps in one
+/// direction.
 const MU_FACTOR: f64 = 3.162_277_660_168_379_5;
 const MAX_MU_STEPS: usize = 8;
 
-/// Validation error, relative to the features alone, below which the leaves justify their memory.
+/// If the validation error is above this multiple of the error of the features alone, no leaves are
+/// stored.
 const MAX_ERROR_RATIO: f64 = 0.98;
 
-/// Fraction of the rows for validation; the fold whose size is nearest to it is used.
+/// Requested fraction of the rows for validation. The fold with the nearest fraction is used.
 const VALIDATION_FRACTION: f64 = 0.2;
 
 /// Rejects options that require a model on features alone.
@@ -88,13 +92,13 @@ pub(super) struct LeafFit<T> {
     /// `None` if the leaves do not improve on the features alone.
     pub(super) leaves: Option<Leaves<T>>,
     pub(super) figures: Vec<Figure>,
-    /// Training mean squared error of each target, with the leaves; `None` if the leaves dropped
-    /// rows.
+    /// Training mean squared error of each target, with the leaves; `None` if some leaves were too
+    /// large and rows were dropped.
     pub(super) train_mse: Option<Vec<f64>>,
 }
 
-/// Returns the fold whose size is nearest to a fifth of the rows, and the functions of the features
-/// fitted without it.
+/// Returns the fold whose size is nearest to a fifth of the rows. Also returns the functions of the
+/// features that are fitted without this fold.
 pub(super) fn fit_without_fold(
     gram: &GramState,
     (rank, lambda): (usize, f64),
@@ -113,9 +117,9 @@ pub(super) fn fit_without_fold(
     Ok((held_out_fold, head_at(&solution, 0, rank, options)))
 }
 
-/// Learns the residuals of the functions `head` of the features in leaves of about this many rows.
-/// The error on a held-out fold, with functions fitted without it, decides whether the leaves are
-/// used.
+/// Learns the residuals of the functions `head` of the features, in leaves of about `rows` rows. To
+/// decide whether the leaves are used, computes their error on a held-out fold. The functions
+/// `reduced_head` are fitted without this fold.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: usize,
@@ -168,7 +172,7 @@ pub(super) fn fit<T: Real>(
 /// Residuals of the training rows.
 struct TrainResiduals {
     squares: Vec<f64>,
-    /// Sum of the leaf weights of the rows so far: 1 for each row.
+    /// Sum of the leaf weights of the rows so far. A row contributes 1 in total.
     weight: f64,
     /// Residuals of rows in several leaves, by stored row number.
     shared_rows: BTreeMap<u64, Vec<f64>>,
@@ -203,8 +207,8 @@ struct LeafSolver<'a> {
 }
 
 impl LeafSolver<'_> {
-    /// Computes α from rows x of a leaf and their residuals; `None` if the matrix is not positive
-    /// definite.
+    /// Computes the dual coefficients α from the rows x of a leaf and their residuals; `None` if
+    /// the matrix is not positive definite.
     fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
@@ -216,9 +220,10 @@ impl LeafSolver<'_> {
         Some(alpha)
     }
 
-    /// Returns the weighted sums of squared residuals of a leaf's validation rows: for the features
-    /// alone, and with the leaf fitted to its training rows. A row counts with its weight in the
-    /// leaf, because a neighbouring leaf may give most of its prediction.
+    /// Returns two weighted sums of squared residuals of a leaf's validation rows: of the features
+    /// alone, and of the features with the leaf fitted to its training rows. A row counts with its
+    /// weight in the leaf, because a neighbouring leaf may have a larger weight in the prediction
+    /// of the row.
     fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let is_validation = |i: usize| leaf.held_out[i];
         let weights: Vec<f64> = (0..leaf.len()).filter(|i| is_validation(*i)).map(|i| leaf.weights[i]).collect();
@@ -240,8 +245,8 @@ impl LeafSolver<'_> {
         [weighted_squares(&residuals), weighted_squares(&leaf_residuals)]
     }
 
-    /// Returns the best μ of the search from `start`, and the validation errors without and with
-    /// the leaves.
+    /// Searches for the best μ from `start`. Returns this μ, and the validation errors without and
+    /// with the leaves.
     fn search_mu<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
         let count = TRIAL_LEAVES.min(leaves.len());
         let trial_leaves: Vec<&Leaf<T>> =

@@ -1,9 +1,9 @@
 //! Ridge regression with the linear kernel on sparse rows: one weight per column.
 //!
-//! The system is (H K H + μI) β = H y of [`super::iterative::exact`], with K = X Xᵀ. Products with
-//! X and Xᵀ replace products with K, so no kernel value is computed. The weights are w = Xᵀ H β.
-//! *Cost per iteration*: four flops per nonzero entry. *Bytes*: 12 per nonzero entry, and the
-//! vectors of conjugate gradient.
+//! The system is (H K H + μI) β = H y of [`super::iterative::exact`], where K = X Xᵀ and X (n x d)
+//! contains the rows. Products with X and Xᵀ replace products with K, so no kernel value is
+//! computed. The weights are w = Xᵀ H β. *Cost per iteration*: four flops per nonzero entry of X.
+//! *Bytes*: 12 per nonzero entry, and the vectors of conjugate gradient.
 
 use super::iterative::cg::{self, Norm, PositiveDefinite, StoppingRule};
 use super::iterative::exact::{DualSolution, ExactProblem};

@@ -1,16 +1,18 @@
 //! Leave-one-out: the error of every row under the fit to all other rows, without computing these
 //! fits.
 //!
-//! A ridge fit is linear in its targets. If the weight of a row's own target in its fitted value is
-//! h_i, the fit to the other rows at the same μ = lambda·n has the error
+//! A ridge fit is linear in its targets: let h_i be the weight of the target of row i in the fitted
+//! value f(x_i). The function f₋ᵢ is fitted to the other rows, at the same μ = lambda·n. Its error
+//! at row i is
 //!
 //! ```text
 //! y_i − f₋ᵢ(x_i) = (y_i − f(x_i)) / (1 − h_i),     h_i = (φ_i − μ_φ)ᵀ (A + μI)⁻¹ (φ_i − μ_φ) + 1/n
 //! ```
 //!
-//! This holds exactly for a free intercept. Without a free intercept nothing is centred and 1/n is
-//! absent. A row of weight w has the leverage w·h, and n is the sum of weights. *Cost*: one pass,
-//! p² flops per row for the triangular solve.
+//! where μ_φ is the mean of the features, and A their centred Gram matrix. This holds exactly for a
+//! free intercept. Without a free intercept nothing is centred and 1/n is absent. If rows have
+//! weights, a row of weight w has the leverage w·h, and n is the sum of the weights. *Cost*: one
+//! pass, with p² flops per row for the triangular solve.
 //!
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a
 //! method for prediction", Technometrics 16, 1974.
@@ -27,12 +29,12 @@ use kstore::Workers;
 /// Rows whose leverages one thread computes at a time.
 const STRIP_ROWS: usize = 288;
 
-/// Lower bound on 1 − h. Smaller values are rounding errors, of rows that alone determine their
-/// fitted value.
+/// Lower bound on 1 − h. If 1 − h is smaller, it is a rounding error, and the row alone determines
+/// its fitted value.
 const MIN_COMPLEMENT: f64 = 64.0 * f64::EPSILON;
 
-/// A pass that sums the squared leave-one-out errors of a fit, from the factor and the coefficients
-/// of the fit.
+/// A pass that sums the squared leave-one-out errors of a fit. It uses the factor and the
+/// coefficients of the fit.
 pub(crate) struct LooFold {
     system: RidgeSystem,
     head: LinearHead,

@@ -1,17 +1,17 @@
 //! Ridge regression: squared loss, for regression or one-vs-rest classification.
 //!
-//! Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
+//! Minimises (1/n) Σ_i (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
 //!
-//! | method | form of the rows | passes after statistics and landmarks |
+//! | method | what the method computes from the rows | passes after statistics and landmarks |
 //! |---|---|---|
 //! | `direct` | features | one |
-//! | `pcg` | kernel values with landmarks | one, and one per iteration if these are not stored |
-//! | `exact` | rows in memory | none: the rows are loaded once |
+//! | `pcg` | kernel values with landmarks | one, and one per iteration if they are not stored |
+//! | `exact` | kernel values with all rows, which stay in memory | none: the rows are loaded once |
 //!
 //! The pass of `direct` computes the Gram matrix of every fold. The Gram matrices are enough for
 //! the surface (the error of every rank, lambda and fold). The same pass computes the certificate
 //! (the relative trace error of the map) of every rank. Held-out error rates, leave-one-out errors
-//! and importances need one more pass each.
+//! and importances each need one more pass.
 
 mod direct;
 mod exact;
@@ -50,9 +50,9 @@ kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RidgeMethod {
-    /// Directly if the plan fits the memory budget (and the exact kernel has at most
-    /// [`MAX_DIRECT_ROWS`] rows), else by conjugate gradient. This is the only method that depends
-    /// on the budget; select another method for bitwise reproducibility under any budget.
+    /// Solves directly if the plan fits the memory budget (and the exact kernel has at most
+    /// [`MAX_DIRECT_ROWS`] rows), else by conjugate gradient. No other method depends on the
+    /// budget: select another method if results must be bitwise reproducible under any budget.
     #[default]
     Auto,
     /// By a Cholesky factor.
@@ -63,8 +63,9 @@ pub enum RidgeMethod {
 
 kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
-/// Maximum number of rows for which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two
-/// cores, about as long as the iteration for the same number of rows.
+/// Maximum number of rows for which `auto` factors the exact kernel matrix. The factorisation of
+/// 10,000 rows takes 400 MB, and 10 s on two cores. The iteration takes about as long for this
+/// number of rows.
 pub const MAX_DIRECT_ROWS: usize = 10_000;
 
 /// Ridge regression.
@@ -135,8 +136,8 @@ impl Ridge {
     }
 
     /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
-    /// in f64. The residual bounds the relative error of the fitted values. Kernel values in f32
-    /// allow no smaller error.
+    /// in f64. The residual bounds the relative error of the fitted values. A smaller residual is
+    /// impossible with kernel values in f32.
     pub fn tolerance<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
@@ -155,8 +156,8 @@ impl Ridge {
         reject_if(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
-    /// Rejects options that need a direct solution on features, for methods that solve a single
-    /// system: grids, folds, a tolerance, variances, importances and leaves.
+    /// Rejects options that need a direct solution on features: grids, folds, a tolerance,
+    /// variances, importances and leaves. Methods that solve a single system call this function.
     fn check_single_system(&self, request: &FitRequest<'_>) -> Result<()> {
         let options = &request.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
@@ -182,8 +183,8 @@ impl Ridge {
         reject_if(has_map, "method", format!("pcg with `map` {}", options.map), why)
     }
 
-    /// Chooses the method on features or landmarks. `auto` iterates if there is a single system,
-    /// its direct solution does not fit the memory, and its iteration fits.
+    /// Chooses the method on features or landmarks. `auto` selects conjugate gradient if there is a
+    /// single system whose direct solution does not fit the memory, but whose iteration fits.
     fn choose_access<T: Real>(&self, request: &FitRequest<'_>) -> Result<RowAccess> {
         let fits = |access| Ok::<_, Error>(request::all_fit(&Solver::<T>::stages(self, access, request)?.1));
         let iterates = match self.method {

@@ -1,15 +1,16 @@
-//! Nyström ridge regression by conjugate gradient: `method` pcg, and `auto` if the Gram matrix does
-//! not fit.
+//! Nyström ridge regression by conjugate gradient: used if `method` is pcg, or if `method` is auto
+//! and the Gram matrix does not fit.
 //!
-//! See [`super::iterative::nystrom`] for the problem. There is one rank and one lambda. There is no
-//! certificate, because a certificate needs the features that this method avoids. A resumed run
-//! recomputes the kernel blocks and the preconditioner, and continues after the last stored
-//! iteration.
+//! The module [`super::iterative::nystrom`] describes the problem. There is one rank m and one
+//! lambda. There is no certificate, because a certificate needs the features that this method
+//! avoids. A resumed run recomputes the kernel blocks and the preconditioner, and continues after
+//! the last stored iteration.
 //!
-//! *Passes*: one for the sums. If some kernel blocks are not in memory, one more for every 2,048
-//! rows of the sketch. If some kernel blocks are neither in memory nor in scratch, one more per
-//! iteration and one for the training error. *Time*: the kernel blocks, 4m rows of a sketch for the
-//! preconditioner, and one read of the blocks per iteration. An iteration halves the residual.
+//! *Passes*: one for the sums. If some kernel blocks are not in memory, one more pass for every
+//! 2,048 rows of the sketch. If some kernel blocks are neither in memory nor in the scratch folder,
+//! one more pass per iteration, and one for the training error. *Time*: the kernel blocks, a sketch
+//! of 4m rows for the preconditioner, and one read of the blocks per iteration. An iteration halves
+//! the residual.
 
 use super::iterative::blocks::{Blocks, READ_AHEAD_TILES, StorageLimits};
 use super::iterative::centring::Centring;
@@ -57,8 +58,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
         (Preconditioner::Krill, None) => computed,
         (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.recomputed > 0),
     };
-    // an iteration halves the residual; one more product gives the true residual, and one the
-    // training error
+    // an iteration halves the residual; one further product computes the true residual, and another
+    // one the training error
     let block_visits = (-ridge.tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [landmark_passes, _] = request.options.map_passes();
     let passes = [1, landmark_passes, 1 + sketch_passes, computed * block_visits as u64];
@@ -70,8 +71,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
 fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (m, e) = (size.map.p, size.element_bytes);
     stage_plans::plan_rows(stage_plans::base_plan(stage, size, budget), size, pass_shape, 1, e)
-        // room for landmarks and a tile of rows in f32 and f64, because a second solution may use
-        // f64
+        // room for landmarks and a tile of rows in f32 and in f64, because a second solution may
+        // use f64
         .term("landmarks", m * size.d * 3 * size_of::<f64>(), LOWER_RANK)
         .term("rows of a tile", pass_shape.tile * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), LOWER_RANK)
@@ -79,8 +80,8 @@ fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape,
         .term("partial sums of a tile", KernelBlock::<T>::bytes(pass_shape.tile, m, size.t + 1), LOWER_RANK)
 }
 
-/// Returns the plans of the preconditioner and of the iteration, both with the maximum number of
-/// kernel blocks that fits, and where the kernel blocks are stored.
+/// Returns the plans of the preconditioner and of the iteration, and the places where the kernel
+/// blocks are stored. Both plans store as many kernel blocks as fit.
 fn iteration_plans<T: Real>(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -141,12 +142,12 @@ fn rows_on_disk<T: Real>(bytes: u64, size: &ProblemSize) -> usize {
     usize::try_from(bytes / disk_row_bytes::<T>(size.map.p, size)).unwrap_or(usize::MAX)
 }
 
-/// Learns without the Gram matrix: from kernel values in `T`, and again from values in f64 if the
-/// precision of `T` is insufficient.
+/// Learns without the Gram matrix, from kernel values in `T`. If the precision of `T` is
+/// insufficient, learns again from kernel values in f64.
 ///
-/// Errors of kernel values act like additional features of size ε that are almost unpenalised. If
-/// the coefficients are so large that these errors are noticeable compared with the error of the
-/// fit, the iteration solves a different problem, even if its residual is small.
+/// Rounding errors of kernel values act like additional features of size ε that are almost
+/// unpenalised. If the coefficients are large, these errors may be noticeable compared with the
+/// error of the fit. The iteration then solves a different problem, even if its residual is small.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &FitData<'_, T>,
@@ -212,8 +213,8 @@ struct NystromSolution {
 }
 
 impl NystromSolution {
-    /// Returns true if kernel values in `T` are insufficient: their rounding is noticeable, or
-    /// prevents convergence.
+    /// Returns true if kernel values in `T` are insufficient: their rounding errors are noticeable
+    /// in the fitted values, or prevent convergence.
     fn needs_f64<T: Real>(&self) -> bool {
         let mse = self.errors.iter().sum::<f64>() / (self.moments.rows * self.errors.len()).max(1) as f64;
         size_of::<T>() < size_of::<f64>()

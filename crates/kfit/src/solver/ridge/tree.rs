@@ -1,5 +1,5 @@
-//! The tree that splits rows into leaves, grown from a sample, and the pass that assigns each row
-//! to its leaves, with the residuals of the features.
+//! The tree that splits rows into leaves, and the pass that assigns each row to its leaves. The
+//! tree is grown from a sample of the rows. The pass also computes the residuals of the features.
 
 use crate::features::FitData;
 use crate::model::Leaves;
@@ -12,8 +12,8 @@ use kstore::{LabelCodes, Pass, RowBlock};
 /// Fraction of a node's rows that both children contain.
 const OVERLAP: f64 = 0.06;
 
-/// Minimum number of rows in the sample from which the tree is grown; sample rows per leaf; number
-/// of leading features used.
+/// Three constants of the sample from which the tree is grown: minimum number of its rows, number
+/// of its rows per leaf, and number of leading features of each row.
 const MIN_SAMPLE_ROWS: usize = 20_000;
 const SAMPLE_ROWS_PER_LEAF: usize = 400;
 const LEADING_FEATURES: usize = 256;
@@ -94,8 +94,8 @@ impl Tree {
         LinearHead { weights, intercept: self.constants.clone() }
     }
 
-    /// Collects the rows of every leaf, with their residuals from two fits of the features: `head`,
-    /// and the fit without the held-out fold.
+    /// Collects the rows of every leaf, with their residuals from two fits of the features: from
+    /// `head`, and from the fit without the held-out fold.
     pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -194,8 +194,8 @@ impl<T: Real> Leaf<T> {
         self.rows.len()
     }
 
-    /// Reduces the leaf to a maximum number of rows, evenly chosen. A leaf may be too large because
-    /// a node never separates equal rows.
+    /// Reduces the leaf to at most `max_rows` rows, which are evenly spaced. A leaf may be larger
+    /// because a node never separates equal rows.
     pub(super) fn thin_out(&mut self, max_rows: usize) {
         let (n, d) = (self.len(), self.x.len() / self.len().max(1));
         if n <= max_rows {

@@ -3,15 +3,17 @@
 //!
 //! In a one-vs-rest SVM the held-out rows have cost 0, so that all SVMs share the passes over the
 //! features. A one-vs-one SVM has its own copy of the rows of its two classes
-//! ([`StoredFeatures::only_classes`]). Along a path of regularisation parameters, each fit starts
-//! from the multipliers of the previous, stronger parameter: they are feasible, because the bounds
-//! of a weaker parameter are wider. The SVMs fitted without a fold give the out-of-fold scores of
-//! its rows. The parameter with the fewest errors wins (on ties, the strongest), and the SVMs are
-//! refitted on all rows with this parameter. The out-of-fold scores also calibrate the
-//! probabilities ([Platt scaling](kmodel::platt)).
+//! ([`StoredFeatures::only_classes`]). The SVMs are fitted along a path of regularisation
+//! parameters, strongest first. Each fit starts from the multipliers for the parameter before it.
+//! They are feasible, because a weaker parameter has wider bounds.
 //!
-//! *Cost*: one fit for every fold and parameter (cheaper with warm starts), and the refit. *Bytes*:
-//! in addition to a fit, the scores of all rows for every parameter.
+//! The SVMs fitted without a fold give the out-of-fold scores of the rows of the fold. The
+//! parameter with the fewest errors wins; if several parameters have the fewest errors, the
+//! strongest of them wins. The SVMs are then refitted on all rows with this parameter. The
+//! out-of-fold scores also calibrate the probabilities ([Platt scaling](kmodel::platt)).
+//!
+//! *Cost*: one fit for every fold and parameter (cheaper because of the warm starts), and the
+//! refit. *Bytes*: the bytes of a fit, and the scores of all rows for every parameter.
 
 use super::lagrangian::{Problem, RowFn};
 use super::loss::{Loss, Row};
@@ -46,8 +48,8 @@ pub(super) struct Svm {
     pub(super) steps: usize,
 }
 
-/// Returns the rows of the SVM of a class: y = 1 for its class, −1 for all others, and cost 0 in
-/// the held-out fold. `costs` are indexed by class.
+/// Returns target and cost of the rows for the SVM of a class: y = 1 for rows of the class, y = −1
+/// for all other rows, and cost 0 for rows of the held-out fold. `costs` are indexed by class.
 fn class_rows<'k, T: Real>(
     features: &'k StoredFeatures<'_, T>,
     held_fold: Option<u16>,
@@ -98,13 +100,13 @@ impl Svm {
         }
     }
 
-    /// Returns the number of SVMs that are solved together: one-vs-rest SVMs share their rows, a
-    /// one-vs-one SVM has its own.
+    /// Returns the number of SVMs that are solved together. One-vs-rest SVMs share their rows. A
+    /// one-vs-one SVM has its own rows and is solved alone.
     fn svms_per_group(&self, n: usize, p: usize, svms: usize) -> usize {
         if self.one_vs_one { 1 } else { group_size(n, p, svms) }
     }
 
-    /// Solves some SVMs on the rows outside a fold, at every regularisation parameter; also returns
+    /// Solves some SVMs on the rows outside a fold, at every regularisation parameter. Also returns
     /// the number of passes. `sample` is a sample of the same rows.
     #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
     fn solve_path<'k, T: Real>(
@@ -122,8 +124,8 @@ impl Svm {
             svm_classes.iter().map(move |class| class_rows(features, Some(fold), *class, &costs[penalty].1))
         };
         let terms = self.terms(costs[0].0);
-        // solves the sample before the problems of all rows are allocated, so that their equations
-        // never coexist
+        // solves the SVMs on the sample before the problems of all rows are allocated, so that the
+        // Newton equations of both are never in memory together
         let starts =
             FeatureSample::starting_points(sample, features, &rows(0).collect::<Vec<_>>(), terms, workspace, context)?;
         let mut passes = sample::passes(features.n, features.p);
@@ -336,7 +338,7 @@ impl<T: Real> Solver<T> for Svm {
     }
 }
 
-/// For every SVM, fits the two numbers that map scores to probabilities; the fit uses the
+/// For every SVM, fits the two numbers that map its scores to probabilities. The fit uses the
 /// out-of-fold scores.
 fn calibrate<T: Real>(
     classifiers: &[(u32, Option<u32>)],

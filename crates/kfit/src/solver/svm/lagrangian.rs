@@ -1,33 +1,36 @@
 //! The augmented Lagrangian method with semismooth Newton steps, for one or several support vector
 //! problems at a time.
 //!
-//! With costs c_i, the problem, its dual and their relation are
+//! Row i has features φ_i, target y_i and cost c_i; loss_i is its loss including the cost, and h_i
+//! the conjugate of the loss. The primal problem in w and b, the dual problem in the multipliers β,
+//! and their relation are
 //!
 //! ```text
-//! primal   P = ½‖w‖² + Σ c_i loss_i(f_i) + s b,     f_i = wᵀφ_i + b
-//! dual     D = −½‖Σ β_i φ_i‖² − Σ h_i(β_i),     Σ β_i = s   (free b; s = 0, and 1 for oneclass)
-//! w = Σ β_i φ_i
+//! primal   P = ½‖w‖² + Σ_i loss_i(f_i) + s b,     f_i = wᵀφ_i + b
+//! dual     D = −½‖Σ_i β_i φ_i‖² − Σ_i h_i(β_i),     Σ_i β_i = s   (if b is free)
+//! w = Σ_i β_i φ_i
 //! ```
 //!
-//! At multipliers β the Moreau envelope of width 1/σ, whose derivative is −β⁺(f), replaces the
-//! loss. The inner problem is then smooth. Its gradient is w − Σ β⁺_i φ_i. Its generalised Hessian
-//! is I + σ Σ_free φ_i φ_iᵀ over the **free** rows: rows whose β⁺ is strictly between its bounds.
-//! Steps are cheap because few rows are free. A step consists of
+//! At the current multipliers β, the method replaces each loss by its Moreau envelope of width 1/σ.
+//! The derivative of the envelope is −β⁺_i(f_i), and β⁺ are the next multipliers. The inner
+//! problem, P with these envelopes, is smooth. Its gradient is w − Σ_i β⁺_i φ_i. Its generalised
+//! Hessian is I + σ Σ φ_i φ_iᵀ over the **free** rows: the rows whose β⁺_i is strictly between its
+//! bounds. Steps are cheap because few rows are free. A step consists of
 //!
 //! 1. the b that minimises the inner problem for this w, by a safeguarded Newton iteration over the
 //!    n values f. Then Σ β⁺ = s holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
 //! 2. a pass over the features for Σ β⁺φ and the Hessian, which give P and D, the certificate of
 //!    this point;
-//! 3. Newton's equations, and a pass for the values Φd of the direction;
-//! 4. a line search over the n values. If its step is nearly whole, β ← β⁺ and σ grows; after
-//!    several short steps σ falls.
+//! 3. Newton's equations for the direction d, and a pass for the values Φd of the rows;
+//! 4. a line search over the n values. If its step is nearly whole, β is set to β⁺ and σ grows.
+//!    After several short steps in a row, σ decreases.
 //!
 //! The rows contribute only to sums, so their order does not matter, and a table may be sorted by
 //! class. Every P is an upper bound and every D a lower bound of the optimum, so the best P and the
 //! best D of all steps enclose it.
 //!
 //! *Cost per step*: 6np flops and, with r free rows, r²p + r³/3 or rp² + p³/3. *Bytes*: 8 and two
-//! elements per row and problem, 8p² and p/2 rows per problem.
+//! feature elements per row and problem, and 8p² and p/2 rows of features per problem.
 //!
 //! References: Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm
 //! in convex programming", Mathematics of Operations Research 1, 1976; Li, Sun, Toh, "A highly
@@ -46,34 +49,35 @@ use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// σ of the first step, relative to the cost: envelopes ten units wide, as smooth as ridge
-/// regression.
+/// σ of the first step, divided by the typical cost. The envelopes are then ten units wide, and the
+/// problem is as smooth as ridge regression.
 const INITIAL_SIGMA: f64 = 0.1;
 
-/// σ of the first step from the solution of a sample, relative to the cost. Measured on 427,500
-/// rows of `dsa` (1,000 features, 19 classes, C = 1): 1 takes 28 s, 10 takes 26 s, 100 takes 38 s.
+/// σ of the first step if the start is the solution of a sample, divided by the typical cost.
+/// Measured on 427,500 rows of `dsa` (1,000 features, 19 classes, C = 1): the value 1 takes 28 s,
+/// 10 takes 26 s, 100 takes 38 s.
 const WARM_SIGMA: f64 = 10.0;
 
 /// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6):
-/// the factor 1.5 takes 16 to 27 steps to a gap of 1e-3, and up to 32 steps to a gap of 1e-6. The
-/// factor 3 takes up to 30 and 42 steps, and more from some starts.
+/// with the factor 1.5, a gap of 1e-3 takes 16 to 27 steps, and a gap of 1e-6 up to 32 steps. With
+/// the factor 3, these gaps take up to 30 and 42 steps, and more from some starts.
 const SIGMA_GROWTH: f64 = 1.5;
 
-/// Maximum of σ, relative to the cost: the envelope is then a millionth of a unit wide, and its
-/// sums cancel.
+/// Maximum of σ, divided by the typical cost. At this maximum the envelope is a millionth of a unit
+/// wide, and its sums lose their digits by cancellation.
 const MAX_SIGMA: f64 = 1e6;
 
-/// Fraction of the total cost below which a sum of multipliers counts as 0; larger than the
-/// rounding of the sum.
+/// Tolerance for a sum of multipliers, as a fraction of the total cost. A smaller sum counts as 0.
+/// The tolerance is larger than the rounding error of the sum.
 const SUM_TOLERANCE: f64 = 1e-13;
 
-/// Smallest step length after which the inner problem counts as solved and the multipliers are
+/// If a step has at least this length, the inner problem counts as solved, and the multipliers are
 /// updated.
 const FULL_STEP: f64 = 0.7;
 
-/// Number of short steps in a row after which σ is multiplied by the factor below. If the cost is
-/// far above the multipliers, as on separable rows, the envelope is too narrow: steps end at the
-/// next kink, and the multipliers are never updated.
+/// Number of short steps in a row after which σ is multiplied by the next constant. If the cost is
+/// far above the multipliers, as on separable rows, the envelope is too narrow. Steps then end at
+/// the next kink, and the multipliers are never updated.
 const MAX_SHORT_STEPS: usize = 3;
 const SIGMA_SHRINK: f64 = 0.25;
 
@@ -86,14 +90,14 @@ impl<F: Fn(usize) -> Row + Sync + Send> RowFn for F {}
 pub(super) struct ProblemOptions {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
-    /// Sum s of the dual variables.
+    /// Sum s that the multipliers must have if the intercept is free.
     pub(super) total: f64,
     /// Typical cost, in the unit of f; σ is relative to it.
     pub(super) cost: f64,
     /// Relative gap at which a problem is solved.
     pub(super) gap: f64,
-    /// Number of steps without progress after which a problem ends, because rounding in the type of
-    /// the features limits the gap.
+    /// Number of steps without progress after which a problem ends. Such steps occur if rounding in
+    /// the element type of the features prevents a smaller gap.
     pub(super) patience: usize,
 }
 
@@ -104,8 +108,8 @@ impl ProblemOptions {
     }
 }
 
-/// A step makes progress if it reduces the gap below this fraction of the gap at the last step that
-/// made progress.
+/// A step makes progress if it reduces the gap below this fraction of an earlier gap: the gap at
+/// the last step that made progress.
 const GAP_PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
@@ -184,9 +188,9 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
     }
 
-    /// Sets the next point to the best point; the caller then recomputes its values and P. D is
-    /// kept, because it was computed from the features in f64 and bounds P at every point. A
-    /// problem that ended without progress is certified but makes no further step.
+    /// Sets the next point to the best point. The caller then recomputes the values of the rows and
+    /// P. D is kept, because it was computed from the features in f64 and bounds P at every point.
+    /// A problem that ended without progress is certified but makes no further step.
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
@@ -207,13 +211,13 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         Snapshot { b: self.b, least_gap: self.least_gap, idle_steps: self.idle_steps, open: self.open }
     }
 
-    /// Restores the mark, so that the step can be repeated.
+    /// Restores a snapshot, so that the step can be repeated.
     pub(super) fn restore(&mut self, Snapshot { b, least_gap: least, idle_steps: idle, open }: Snapshot) {
         (self.b, self.least_gap, self.idle_steps, self.open) = (b, least, idle, open);
     }
 
-    /// Sets the next point to w and b of `start`; the caller then computes the values of the rows
-    /// there.
+    /// Sets the next point to w and b of `start`. The caller then computes the values of the rows
+    /// at this point.
     pub(super) fn set_start(&mut self, start: &CertifiedPoint) {
         self.direction = (start.w.clone(), start.b);
         if self.terms.loss.has_kink() {
@@ -228,8 +232,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.f.copy_from_slice(&self.q);
     }
 
-    /// Sets new costs, which must be at least as large as the previous costs, and restarts at the
-    /// multipliers and the point of the previous solution.
+    /// Sets new costs and restarts at the multipliers and the point of the previous solution. The
+    /// new costs must be at least as large as the previous costs.
     pub(super) fn restart(&mut self, rows: R, terms: ProblemOptions) {
         (self.rows, self.terms, self.sigma) = (rows, terms, INITIAL_SIGMA * terms.cost);
         self.best = self.best.without_certificate();
@@ -261,8 +265,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.b = line_search::increasing_root(self.b, self.terms.cost / self.sigma, tolerance, derivative);
     }
 
-    /// Computes P and D at this point, from Σ β⁺φ in `sums`. The problem ends after this many
-    /// steps.
+    /// Computes P and D at this point, where `sums` contains Σ β⁺φ. If the problem has made
+    /// `max_steps` steps, it ends.
     pub(super) fn certify(&mut self, max_steps: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
@@ -296,10 +300,10 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         }
     }
 
-    /// Moves the intercept of the best point to the middle of the intercepts that minimise P for
-    /// its w, as LIBSVM does. The best point must be the current point. If no multiplier is
-    /// strictly between its bounds, an interval of intercepts minimises P, and the steps may end
-    /// anywhere in it.
+    /// Moves the intercept of the best point, as LIBSVM does. If no multiplier is strictly between
+    /// its bounds, all intercepts of an interval minimise P for the w of this point, and the steps
+    /// may end anywhere in the interval. The new intercept is the middle of the interval. The best
+    /// point must be the current point.
     fn centre_intercept(&mut self) {
         if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
             return;
@@ -328,8 +332,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.direction = self.newton.solve(g, (intercept, e), (slope_sum, weight), memory, panels, workers);
     }
 
-    /// Moves along the direction to the minimum of the inner problem; updates the multipliers if
-    /// the step is whole.
+    /// Moves along the direction to the minimum of the inner problem. If the step is nearly whole,
+    /// updates the multipliers.
     pub(super) fn advance(&mut self) {
         let (d, delta) = &self.direction;
         let penalised = f64::from(u8::from(self.terms.intercept == Intercept::Penalised));
@@ -354,7 +358,7 @@ impl<T: Real, R: RowFn> Problem<T, R> {
             return;
         }
         self.short_steps += 1;
-        // a step of 0: the remaining gradient is rounding
+        // if the step is 0, the remaining gradient is a rounding error
         if step >= FULL_STEP || step == 0.0 {
             for i in 0..self.beta.len() {
                 self.beta[i] = self.proximal_step(i, self.f[i].to_f64() + self.b).0;
@@ -370,8 +374,8 @@ impl<T: Real, R: RowFn> Problem<T, R> {
         self.proximal_step(row, self.f[row].to_f64() + self.b).1
     }
 
-    /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and with `panels` adds free rows
-    /// to Newton's equations.
+    /// Adds a tile: writes β⁺ and slope of every row to `pairs`. If `panels` are given, adds the
+    /// free rows to Newton's equations.
     pub(super) fn add_tile(
         &mut self,
         tile: &Tile<'_, T>,

@@ -1,5 +1,6 @@
-//! Minimisation of a convex piecewise quadratic function of one number, by bracketed Newton steps
-//! on its derivative; and the middle of the minima of a piecewise linear function.
+//! Two searches over one variable: bracketed Newton steps on the derivative minimise a convex
+//! piecewise quadratic function, and bisection finds the middle of the minima of a piecewise linear
+//! function.
 
 /// The derivative `slope` of a convex function at a point, and its second derivative.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +9,8 @@ pub(super) struct Derivatives {
     pub(super) curvature: f64,
 }
 
-/// Maximum number of evaluations: the bracket has then shrunk to the rounding of its ends.
+/// Maximum number of evaluations. After them the bracket has shrunk to the rounding error of its
+/// ends.
 const MAX_EVALUATIONS: usize = 100;
 
 /// A line search ends when the slope has fallen to this fraction of its initial value.
@@ -16,8 +18,8 @@ const SLOPE_FRACTION: f64 = 0.01;
 
 const MAX_STEP: f64 = 64.0;
 
-/// Returns the next point between `low` and `high`: the Newton point if it is inside, else the
-/// middle.
+/// Returns the next point between `low` and `high`: the Newton point if it is between them,
+/// otherwise the middle.
 fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> f64 {
     let newton = x - derivatives.slope / derivatives.curvature;
     let margin = 0.01 * (high - low);
@@ -25,13 +27,14 @@ fn safeguarded_newton(low: f64, high: f64, x: f64, derivatives: Derivatives) -> 
     if !inside {
         return 0.5 * (low + high);
     }
-    // keeps a small distance to both ends, because the bracket may otherwise close from one side
-    // only
+    // keeps a small distance from both ends, because otherwise one end of the bracket might never
+    // move
     newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
 }
 
-/// Returns the zero of an increasing derivative, up to a tolerance on the derivative or the
-/// rounding of the point. Starts at `start`, with steps of `width`.
+/// Returns the zero of an increasing function, `derivative`. The search ends if the function is 0
+/// up to `tolerance`, or if the bracket has shrunk to rounding. It starts at `start`, with steps of
+/// `width`.
 pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative: impl Fn(f64) -> Derivatives) -> f64 {
     let mut derivatives = derivative(start);
     if derivatives.slope.abs() <= tolerance {
@@ -65,12 +68,12 @@ pub(super) fn increasing_root(start: f64, width: f64, tolerance: f64, derivative
     x
 }
 
-/// Returns the step t near the minimum along a descent direction; 0 if the slope at 0 is not
+/// Returns a step t near the minimum along a descent direction. Returns 0 if the slope at 0 is not
 /// negative.
 pub(super) fn descent_step(derivative: impl Fn(f64) -> Derivatives) -> f64 {
     let at_zero = derivative(0.0);
     if at_zero.slope >= 0.0 {
-        // the remaining gradient is rounding
+        // the remaining gradient is a rounding error
         return 0.0;
     }
     let tolerance = SLOPE_FRACTION * at_zero.slope.abs();
@@ -92,9 +95,9 @@ pub(super) fn descent_step(derivative: impl Fn(f64) -> Derivatives) -> f64 {
     if low > 0.0 { low } else { x }
 }
 
-/// Returns the middle of the interval on which an increasing step function is 0 up to a tolerance,
-/// or its end if it is unbounded on one side; `None` if it has no end. Starts at `start`, with
-/// steps of `width`.
+/// Returns the middle of the interval on which an increasing step function is 0 up to `tolerance`.
+/// If the interval is unbounded on one side, returns its other end; if it is unbounded on both
+/// sides, returns `None`. The search starts at `start`, with steps of `width`.
 pub(super) fn middle_of_zeros(start: f64, width: f64, tolerance: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
     let low = threshold(start, width, |x| derivative(x) >= -tolerance);
     let high = threshold(start, width, |x| derivative(x) > tolerance);
@@ -129,8 +132,8 @@ fn threshold(start: f64, width: f64, holds: impl Fn(f64) -> bool) -> Option<f64>
 mod tests {
     use super::*;
 
-    /// Σ a |x − k|: the minima lie between the two middle kinks if their number is even, at the
-    /// middle kink if it is odd.
+    /// Σ a |x − k| with kinks k. If the number of kinks is even, all points between the two middle
+    /// kinks are minima. If it is odd, the middle kink is the minimum.
     #[test]
     fn middles_of_medians() {
         for (kinks, expected) in [
@@ -146,8 +149,8 @@ mod tests {
                 assert!((minimum - expected).abs() <= 1e-15 * expected.abs(), "{kinks:?}: {minimum}");
             }
         }
-        // a function that only falls has no minimum; an interval unbounded on one side returns its
-        // end
+        // a function that only falls has no minimum; for an interval that is unbounded on one side,
+        // the search returns its end
         assert_eq!(middle_of_zeros(0.0, 1.0, 1e-13, |_| -1.0), None);
         assert_eq!(middle_of_zeros(0.0, 1.0, 1e-13, |x| if x < 3.0 { -1.0 } else { 0.0 }), Some(3.0));
         assert_eq!(middle_of_zeros(0.0, 1.0, 1e-13, |x| if x <= 3.0 { 0.0 } else { 1.0 }), Some(3f64.next_up()));

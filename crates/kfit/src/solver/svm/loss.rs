@@ -67,10 +67,10 @@ impl Loss {
         }
     }
 
-    /// Returns β⁺ = argmin h(β⁺) + f β⁺ + (β⁺ − β)²/(2σ), and its slope −dβ⁺/df.
+    /// Returns β⁺ = argmin over β' of h(β') + f β' + (β' − β)²/(2σ), and its slope −dβ⁺/df.
     ///
-    /// β⁺ is minus the derivative at f of the loss's Moreau envelope around the multiplier β. The
-    /// squared hinge is smooth and uses σ = ∞, for which β does not matter.
+    /// −β⁺ is the derivative at f of the Moreau envelope of the loss at the multiplier β. The
+    /// squared hinge is smooth and uses σ = ∞, so that β⁺ does not depend on β.
     #[inline(always)]
     pub(super) fn proximal_step(self, f: f64, Row { y, c }: Row, beta: f64, sigma: f64) -> (f64, f64) {
         let if_inside = |slope: f64, is: bool| if is { slope } else { 0.0 };

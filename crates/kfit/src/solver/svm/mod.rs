@@ -1,31 +1,36 @@
 //! Support vector machines: classification, regression and anomaly detection with few support
 //! vectors.
 //!
+//! The three solvers minimise, over w and b with f_i = wᵀφ_i + b,
+//!
 //! ```text
-//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (`loss` squared-hinge)
+//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖²
 //! svr        (1/n) Σ a_i max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
 //! oneclass   ½‖w‖² + 1/(nu n) Σ a_i max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```
 //!
-//! are minimised over w and b, with f = wᵀφ + b. Two classes need one problem, more classes
-//! one-vs-rest problems, and svr one problem per target. Classification also supports
-//! cross-validation of regularisation parameters, one-vs-one SVMs and probabilities.
+//! a_i is the weight of row i (1 if rows have no weights) times the weight of its class; n is the
+//! sum of the row weights. With `loss` squared-hinge, max(0, 1 − y_i f_i) is squared. Two classes
+//! need one problem. More classes need one-vs-rest problems, and svr needs one problem per target.
+//! Classification also supports cross-validation of regularisation parameters, one-vs-one SVMs and
+//! probabilities.
 //!
-//! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda).
-//! LIBSVM's bias is free, the default here; LIBLINEAR's is penalised. LIBSVM's one-class SVM is
-//! scaled by nu n. a_i is 1, or the weight of the row, times the weight of its class; n is the sum
-//! of the row weights.
+//! Divided by 2 lambda, the first two objectives are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n
+//! lambda). LIBSVM's intercept is free, as it is by default here; LIBLINEAR's intercept is
+//! penalised. The objective of LIBSVM's one-class SVM is multiplied by nu n.
 //!
-//! `exact` solves the duals for the exact kernel (`map` exact). On features `lagrangian.rs` solves
-//! all problems, in passes over stored features, up to a relative duality gap, which is measured at
-//! every step and bounds how far the objective is above the optimum. The reported gap is computed
-//! in f64 from the returned SVM; if f32 rounding prevents a smaller gap, the steps continue in f64.
+//! `exact` solves the duals for the exact kernel (`map` exact). On features, `lagrangian.rs` solves
+//! all problems in passes over stored features, up to a relative duality gap. The gap is measured
+//! at every step, and bounds how far the objective is above the optimum. The reported gap is
+//! computed in f64 from the returned SVM. If f32 rounding prevents a smaller gap, the steps
+//! continue in f64.
 //!
-//! With a free intercept the targets of svr are centred, and the intercept absorbs the shift. The
-//! reported objective is the objective for the centred targets.
+//! If the intercept is free, the targets of svr are centred, and the intercept absorbs the shift.
+//! The reported objective is then the objective for the centred targets.
 //!
-//! *Bytes*: the features, 24 per row and problem, 8p² and p/2 rows per problem of a group. Problems
-//! are independent; the size of a group depends on n and p, never on the available memory.
+//! *Bytes*: the features, 24 per row and problem, and 8p² and p/2 rows of features for each problem
+//! of a group (problems that are solved together). Problems are independent. The size of a group
+//! depends on n and p, never on the available memory.
 
 mod classification;
 mod exact;
@@ -103,12 +108,13 @@ pub(super) const LOSS: Parameter = Parameter {
 const MAX_EQUATION_BYTES: usize = 240 << 20;
 const MAX_MULTIPLIER_BYTES: usize = 256 << 20;
 
-/// Bytes of a number in the f64 verification, and of a row's multiplier and values in it.
+/// Bytes of a number in the f64 verification. The next constant is the bytes of a row's multiplier
+/// and values.
 const F64_BYTES: usize = size_of::<f64>();
 const ROW_BYTES: usize = 3 * F64_BYTES;
 
-/// Number of steps in f32 without a smaller gap after which the steps continue in f64. In f64 the
-/// gap of hard problems may stay constant for up to 40 steps.
+/// If the gap does not become smaller in this number of steps in f32, the steps continue in f64. In
+/// f64 the gap of hard problems may stay constant for up to 40 steps.
 const MAX_IDLE_STEPS: usize = 30;
 
 /// Returns the number of problems that are solved together, which depends on n and p only.
@@ -117,8 +123,8 @@ fn group_size(n: usize, p: usize, problems: usize) -> usize {
     (MAX_EQUATION_BYTES / equations).min(MAX_MULTIPLIER_BYTES / multipliers).clamp(1, problems.max(1))
 }
 
-/// Adds the memory to solve this many problems to the plan, with this many bytes of targets per
-/// row.
+/// Adds to a plan the memory to solve this number of problems, with this number of bytes of targets
+/// per row.
 fn plan(
     plan: MemoryPlan,
     size: &ProblemSize,
@@ -207,8 +213,8 @@ fn solve_all<T: Real, R: RowFn>(
     Ok(solved)
 }
 
-/// Returns the number of steps without progress after which a problem ends in type `T`: few in f32,
-/// because the steps continue in f64.
+/// Returns the number of steps without progress after which a problem in type `T` ends. The number
+/// is small in f32, because the steps then continue in f64.
 fn patience<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { MAX_IDLE_STEPS } else { usize::MAX }
 }

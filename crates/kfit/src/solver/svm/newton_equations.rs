@@ -1,7 +1,10 @@
-//! Newton's equations of a support vector problem: over its features, or over its free rows (rows
-//! with a multiplier strictly between its bounds) if there are fewer free rows than features.
+//! Newton's equations of a support vector problem. They are solved over the p features, or over the
+//! r free rows (rows with a multiplier strictly between its bounds) if there are fewer free rows
+//! than features.
 //!
-//! With B the free rows √slope φ (r x p) and u their √slope, the direction d and its intercept δ
+//! Let u be the square roots of the slopes −dβ⁺/df of the free rows (r numbers), and B (r x p) the
+//! features of these rows, each multiplied by its entry of u. With the negative gradient g for w
+//! and the gradient e for the intercept, the direction d of w and the direction δ of the intercept
 //! solve
 //!
 //! ```text
@@ -9,7 +12,7 @@
 //! ```
 //!
 //! κ is 1 for a penalised intercept and 0 for a free intercept; without an intercept δ = 0. The
-//! first form eliminates δ, the second d: with q = B d + u δ
+//! first of the following forms eliminates δ. The second eliminates d, with q = B d + u δ:
 //!
 //! ```text
 //! over features    (I + BᵀB − Bᵀu uᵀB/(uᵀu + κ)) d = g + Bᵀu e/(uᵀu + κ)        rp² + p³/3 flops
@@ -25,8 +28,8 @@ use faer::{MatMut, MatRef};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
-/// Fraction of a free intercept that is eliminated: elimination of the whole δ would make the
-/// equations singular along the constant feature.
+/// Fraction of a free intercept δ that is eliminated. If the whole δ were eliminated, the equations
+/// would be singular along the constant feature.
 const ELIMINATED_FRACTION: f64 = 1.0 - 1e-6;
 
 /// Returns the maximum number of stored free rows; with more, the equations are over features.
@@ -92,8 +95,9 @@ impl<T: Real> NewtonEquations<T> {
         }
     }
 
-    /// Returns d and δ for the right side `g` and the intercept's e, which is 0 unless it is
-    /// penalised; `s` = Bᵀu and `weight` = uᵀu of all free rows. `memory` is p x p.
+    /// Returns d and δ for the right side `g` and the gradient e of the intercept. If the intercept
+    /// is not penalised, e is 0. `s` = Bᵀu and `weight` = uᵀu are sums over all free rows. `memory`
+    /// is p x p.
     pub(super) fn solve(
         &mut self,
         g: Vec<f64>,
@@ -191,14 +195,14 @@ impl<T: Real> NewtonEquations<T> {
     }
 }
 
-/// Returns the next shift of the diagonal for a matrix of this trace that rounding made indefinite.
-/// The shift shortens the step; its direction is still a descent direction.
+/// Returns the next shift of the diagonal, for a matrix with this trace that rounding made
+/// indefinite. The shift shortens the step, but the direction is still a descent direction.
 fn next_shift(shift: f64, trace: f64) -> f64 {
     (10.0 * shift).max(f64::EPSILON * trace)
 }
 
-/// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; returns
-/// false if it is not positive definite.
+/// Replaces the lower triangle of `matrix` (order x order, column-major) by its Cholesky factor.
+/// Returns false if the matrix is not positive definite.
 fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
     let matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
     workers.install(|| factor_unblocked(matrix, par(workers)).is_ok())

@@ -21,8 +21,8 @@ pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneClass {
-    /// Upper bound on the fraction of rows outside, and lower bound on the fraction of support
-    /// vectors.
+    /// Upper bound on the fraction of rows outside the region, and lower bound on the fraction of
+    /// rows that are support vectors.
     pub(super) nu: f64,
     pub(super) gap: f64,
     pub(super) steps: usize,

@@ -20,8 +20,8 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     let (p, count, workers) = (features.p, problems.len(), features.workers());
     problems.iter_mut().for_each(|problem| problem.newton.clear());
     let (mut columns, mut interleaved) = (Vec::new(), Vec::new());
-    // if there are many problems, each thread processes one problem, otherwise all threads share
-    // the products of each problem; the results are bit-identical
+    // if there are many problems, each thread processes one problem; otherwise all threads share
+    // the products of each problem; both ways give bit-identical results
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
     // every process needs the free rows of all processes, not only the free rows of its own tiles

@@ -47,8 +47,7 @@ pub(super) struct SolveContext<'a> {
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Starts the problems at the solutions in `starts`, in one pass. Does nothing if `starts` is
-/// empty.
+/// Moves the problems to the solutions in `starts`, in one pass. Does nothing if `starts` is empty.
 pub(super) fn start_at<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -73,9 +72,9 @@ fn move_to_starts<T: Real, R: RowFn>(
     Ok(())
 }
 
-/// Certifies the best points in f64: values, sums and Newton's equations are recomputed from the
+/// Certifies the best points in f64: recomputes values, sums and Newton's equations from the
 /// features. If a gap is larger than requested, the problem continues from its best point in f64.
-/// The reported gap is therefore the gap of the returned SVM.
+/// So the reported gap is the gap of the returned SVM.
 pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
@@ -106,8 +105,9 @@ pub(super) fn certify_in_f64<T: Real, R: RowFn>(
     }
 }
 
-/// Solves all problems in common passes over the features, with at most this many steps each. A
-/// journal stores the steps; a resumed run continues after the last stored step, bit-identically.
+/// Solves all problems in common passes over the features, with at most `max_steps` steps for each
+/// problem. A journal stores the steps. A resumed run continues after the last stored step, and its
+/// result is bit-identical.
 pub(super) fn solve_group<T: Real, R: RowFn>(
     features: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],

@@ -1,9 +1,9 @@
 //! A sample of the rows, on which problems are solved first.
 //!
-//! In the first steps of a cold start most rows are free (their multipliers are strictly between
-//! the bounds) and cost p² flops each. A sample of an eighth of the rows, or of a few rows per
-//! feature, makes these steps cheap. The solution on the sample is so near to the solution on all
-//! rows that few rows are free in the later steps.
+//! If the iteration starts from 0, most rows are free in the first steps (their multipliers are
+//! strictly between the bounds), and each free row costs p² flops. The sample has an eighth of the
+//! rows, or a few rows per feature, and makes these steps cheap. Its solution is so near to the
+//! solution on all rows that few rows are free in the later steps.
 
 use super::lagrangian::{Problem, ProblemOptions, RowFn};
 use super::loss::Row;
@@ -32,8 +32,8 @@ pub(crate) fn row_count(n: usize, p: usize) -> usize {
     if rows >= MIN_SAMPLE.min(p) { rows } else { 0 }
 }
 
-/// Returns the number of passes to draw a sample (0 or 1), which is also the number of passes to
-/// start at the solution on the sample. A pass that a checkpoint avoids is counted too.
+/// Returns the number of passes to draw a sample (0 or 1). Moving to the solution on the sample
+/// takes the same number of passes. A pass that a checkpoint avoids is counted too.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
     u64::from(row_count(n, p) > 0)
 }
@@ -58,8 +58,8 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         Ok(Some(Self { features, positions, rows_per_sampled }))
     }
 
-    /// Solves some problems on a sample, which is drawn at its first use. Returns nothing without a
-    /// sample, or if the problems continue from a checkpoint.
+    /// Solves some problems on a sample, which is drawn at its first use. Returns no points if
+    /// there is no sample, or if the problems continue from a checkpoint.
     pub(super) fn starting_points<R: RowFn>(
         sample: &mut Option<Self>,
         features: &StoredFeatures<'a, T>,

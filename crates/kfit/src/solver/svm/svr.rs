@@ -57,8 +57,8 @@ impl Svr {
         ProblemOptions::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
     }
 
-    /// Learns the function of target `j` from the rows outside a fold, or from all rows, at the
-    /// cost C.
+    /// Learns the function of target `j` at the cost C, from the rows outside a fold or from all
+    /// rows.
     fn solve_target<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,
@@ -86,8 +86,8 @@ impl Svr {
         Ok(solutions)
     }
 
-    /// Learns from the rows outside every fold at every regularisation parameter, and scores the
-    /// rows of the fold.
+    /// For every fold and every regularisation parameter, learns from the rows outside the fold and
+    /// scores the rows of the fold.
     fn held_out_scores<T: Real>(
         &self,
         features: &StoredFeatures<'_, T>,
@@ -165,8 +165,8 @@ impl<T: Real> Solver<T> for Svr {
     }
 }
 
-/// Returns the mean and population standard deviation of weighted values, in several passes over
-/// the values.
+/// Returns the mean and population standard deviation of weighted values. Goes through the values
+/// several times.
 pub(super) fn mean_and_deviation(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
     let n = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
     let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / n;

@@ -19,7 +19,7 @@ impl CertifiedPoint {
         Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
     }
 
-    /// Returns the relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the
+    /// Returns the relative duality gap (P − D)/max(|P|, |D|). It bounds how far P is above the
     /// optimum.
     pub(super) fn gap(&self) -> f64 {
         let is_certified = self.primal.is_finite() && self.dual.is_finite();
@@ -36,8 +36,8 @@ pub(super) struct Workspace<T> {
     /// A factor of Newton's equations, p x p.
     pub(super) matrix: Vec<f64>,
     pub(super) panels: Pool<Panels<T>>,
-    /// Unused equations, for reuse: the system would have to clear the pages of newly allocated
-    /// equations.
+    /// Unused equations, which later problems reuse. This avoids new memory, whose pages the
+    /// operating system would have to clear.
     pub(super) spare_equations: Vec<NewtonEquations<T>>,
 }
 

@@ -5,11 +5,12 @@
 //! max aᵀ C_xy b     with  aᵀ(C_xx + lambda I)a = bᵀ(C_yy + lambda I)b = 1
 //! ```
 //!
-//! With the Cholesky factors L_x L_xᵀ = C_xx + lambda I and L_y L_yᵀ = C_yy + lambda I, and the
-//! singular value decomposition L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ, the pairs are a_j = L_x⁻ᵀu_j, b_j =
-//! L_y⁻ᵀv_j. With as many features as rows and lambda 0 every correlation is 1, so regularisation
-//! is needed. Cross-validation chooses the lambda with the largest mean held-out correlation of the
-//! pairs, and the report contains the held-out correlations.
+//! The parent module defines the covariance matrices C_xx, C_xy and C_yy. Let L_x L_xᵀ = C_xx +
+//! lambda I and L_y L_yᵀ = C_yy + lambda I be Cholesky factorisations, and let L_x⁻¹ C_xy L_y⁻ᵀ =
+//! U diag(ρ) Vᵀ be a singular value decomposition. Then the pairs are a_j = L_x⁻ᵀu_j and b_j =
+//! L_y⁻ᵀv_j. If there are as many features as rows and lambda is 0, every correlation is 1, so
+//! regularisation is needed. Cross-validation chooses the lambda with the largest mean held-out
+//! correlation of the pairs. The report contains the held-out correlations.
 //!
 //! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor,
@@ -78,8 +79,8 @@ impl CanonicalCorrelations {
     }
 }
 
-/// Returns the error for a lambda that is too small for a rank-deficient view: because of rounding,
-/// correlations exceed 1 or the factorisation fails.
+/// Returns the error for a lambda that is too small for a rank-deficient view. Because of rounding,
+/// correlations then exceed 1 or the factorisation fails.
 fn rounding_error(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
         "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \
@@ -101,7 +102,7 @@ fn canonical_pairs(moments: &ViewMoments, q: usize, lambda: f64, gram: &GramStat
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
     let (mut u, values, mut v) = thin_svd(m.as_ref())?;
     let floor = super::ROUNDING_UNITS * gram.epsilon();
-    // the centred rows span one dimension less than their number
+    // n centred rows span at most n − 1 dimensions
     let max_pairs = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
     let count = values.iter().take(max_pairs).take_while(|value| **value > floor).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {

@@ -1,9 +1,9 @@
 //! Maximal covariance: the pairs of directions in two views with the largest covariance.
 //!
-//! The pairs maximise aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, each pair orthogonal to the earlier pairs. They
-//! are the singular vectors of C_xy. No regularisation is needed. Compared with canonical
-//! correlation, the method prefers directions of large variance. With linear kernels it is
-//! scikit-learn's `PLSSVD(scale=False)`.
+//! The pairs maximise aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, where each a and each b is orthogonal to the
+//! earlier ones. They are the singular vectors of C_xy. The method needs no regularisation. It
+//! prefers directions of large variance, unlike canonical correlation analysis. With linear kernels
+//! it is scikit-learn's `PLSSVD(scale=False)`.
 //!
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004,
 //! section 6.5.

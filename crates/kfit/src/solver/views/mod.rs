@@ -1,13 +1,15 @@
-//! Two views: two sets of columns of the same rows, each with features of its own kernel and
-//! landmarks, and pairs of directions that covary.
+//! Two views: two sets of columns of the same rows, each with a kernel and landmarks of its own.
+//! The solvers of this module find pairs of directions, one in each view, that vary together.
 //!
-//! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and
-//! C_xy = (1/n) Σ φ̃ψ̃ᵀ for every fold. `cca` and `covariance` compute pairs of directions (a, b)
-//! from these matrices. A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in the
+//! Let φ̃_i be the centred features of row i in the first view (p numbers), and ψ̃_i in the second
+//! view (r numbers). One pass gives C_xx = (1/n) Σ_i φ̃_iφ̃_iᵀ, C_yy = (1/n) Σ_i ψ̃_iψ̃_iᵀ and C_xy
+//! = (1/n) Σ_i φ̃_iψ̃_iᵀ for every fold. `cca` and `covariance` compute pairs of directions (a_j,
+//! b_j) from these matrices. A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in the
 //! second, and the model writes both. Signs: the largest entry of each a_j is positive.
 //!
-//! *Passes*: one. *Flops*: the maps, n(p + r)² for p and r features, and about 20p³ for each lambda
-//! and fold. *Bytes*: the moments of each fold, (p + r)² numbers, and about 8p² for each thread.
+//! *Passes*: one. *Flops*: the flops of the maps, n(p + r)² for the moments, and about 20p³ for
+//! each lambda and fold. *Bytes*: the moments of each fold, (p + r)² numbers, and about 8p² for
+//! each thread.
 
 mod cca;
 mod covariance;
@@ -25,8 +27,8 @@ use kapprox::{Real, decompose::product};
 use kstore::MemoryPlan;
 use std::borrow::Cow;
 
-/// Threshold for rounding errors, in units of the relative error of a view. The correlation of
-/// directions whose variance is below the threshold is reported as 0.
+/// Threshold for rounding errors, in units of the relative error of a view. If the variance along a
+/// direction is below the threshold, the report gives 0 as its correlation.
 const ROUNDING_UNITS: f64 = 64.0;
 
 fn require_second_view(settings: &Settings) -> Result<()> {
@@ -65,8 +67,8 @@ struct ViewMoments {
 }
 
 impl ViewMoments {
-    /// Computes the centred moments of some rows, whose last `second_features` features are the
-    /// second view.
+    /// Computes the centred moments of some rows. The last `second_features` features of these rows
+    /// are the second view.
     fn from_moments(moments: Cow<'_, FoldGram>, second_features: usize) -> Result<Self> {
         let rows = moments.rows;
         let centred = CentredMoments::from_moments(moments)?;
@@ -78,7 +80,8 @@ impl ViewMoments {
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second_features)), mean: centred.mean })
     }
 
-    /// Returns false if the variance of a view is a rounding error, compared with its squared mean.
+    /// Returns false if the variance of a view is a rounding error, compared with the squared mean
+    /// of its features.
     fn views_vary(&self, epsilon: f64) -> bool {
         let (first, second) = self.mean.split_at(self.xx.nrows());
         let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
@@ -86,8 +89,8 @@ impl ViewMoments {
         varies(&self.xx, first) && varies(&self.yy, second)
     }
 
-    /// Computes the correlation of each pair of directions on these rows; 0 if one of them is
-    /// constant.
+    /// Computes the correlation of each pair of directions on these rows. It is 0 if the rows do
+    /// not vary along one of the directions.
     fn correlations(&self, pairs: &DirectionPairs, epsilon: f64) -> Vec<f64> {
         let (x, y) = (product(self.xx.as_ref(), pairs.x.as_ref()), product(self.yy.as_ref(), pairs.y.as_ref()));
         let both = product(self.xy.as_ref(), pairs.y.as_ref());
@@ -151,8 +154,8 @@ fn for_each_fold(
     Ok(())
 }
 
-/// Returns the coordinates of both views as functions of the features of both; warns of too few
-/// pairs.
+/// Returns the coordinates of both views as functions of the features of both views. Warns if there
+/// are fewer pairs than requested.
 fn solution<T: Real>(
     data: &FitData<'_, T>,
     moments: &ViewMoments,

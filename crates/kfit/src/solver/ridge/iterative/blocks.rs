@@ -1,8 +1,8 @@
 //! The kernel matrix between the rows of a table and landmarks, one block of rows at a time.
 //!
-//! The blocks of the first rows stay in memory as far as they fit. The next blocks stay in the
-//! scratch folder as far as they fit. Every visit recomputes the remaining blocks. All blocks are
-//! bitwise reproducible, and are visited in row order.
+//! The blocks of the first rows stay in memory, as many as fit. The blocks of the next rows stay in
+//! the scratch folder, as many as fit. All other blocks are recomputed at every visit. All blocks
+//! are bitwise reproducible, and are visited in row order.
 
 use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
 use crate::{Error, Result, Targets, solver::check_stop};
@@ -12,8 +12,9 @@ use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
-/// Minimum number of rows in memory that one call of a row function receives. With a few hundred
-/// rows the function would spend most of its time on loading its own data into the cache.
+/// A row function receives at least this many rows per call if the blocks of these rows are in
+/// memory. With a few hundred rows the function would spend most of its time on loading its own
+/// data into the cache.
 pub(crate) const MIN_CALL_ROWS: usize = 1 << 13;
 
 /// Number of tiles that are read ahead from scratch; small, because kernel rows are long.
@@ -23,8 +24,8 @@ pub(crate) const READ_AHEAD_TILES: usize = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StorageLimits<'a> {
     pub(crate) memory: usize,
-    /// The scratch folder, and the maximum number of rows that it may store. These rows follow the
-    /// rows in memory.
+    /// The scratch folder, and the maximum number of rows whose blocks it may store. These rows
+    /// come after the rows whose blocks are in memory.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
 }
 
@@ -142,8 +143,8 @@ impl<'a, T: Real> Blocks<'a, T> {
             }
             blocks.compute_values(rows, &mut buffer);
             action(KernelBlock { k: &buffer, m }, y.as_ref());
-            // the first block that does not fit closes a tier, so that the next tier continues with
-            // the rows after it
+            // the first block that does not fit into a tier (memory or scratch) closes this tier,
+            // so that the next tier starts with the rows after it
             memory_rows = 0;
             match writer.as_mut().filter(|_| scratch_rows >= b as u64) {
                 Some(writer) => {
@@ -167,8 +168,8 @@ impl<'a, T: Real> Blocks<'a, T> {
         Ok(Some(scratch.cache_up_to(shape, self.source.range(), rows)?))
     }
 
-    /// Calls a function with the selected rows, in row order. Blocks in memory provide their rows;
-    /// one pass computes the kernel values of all other rows.
+    /// Calls a function with the blocks of the selected rows, in row order. Reads the stored blocks
+    /// from memory. One pass computes the kernel values of all other rows.
     pub(crate) fn visit_rows(
         &self,
         observer: &dyn Observer,

@@ -1,16 +1,19 @@
 //! Elimination of the intercept of a ridge regression.
 //!
-//! The objective is (1/n) Σ (y_i − c − f_i)² + lambda‖w‖², plus lambda c² if the intercept c is
+//! Let f be the values wᵀφ_i of a function at n rows, y the targets and c the intercept. The
+//! objective is (1/n) Σ_i (y_i − c − f_i)² + lambda‖w‖², plus lambda c² if the intercept is
 //! penalised. For given w the best intercept is c = γ mean(y − f). γ is 1 for a free intercept,
-//! n/(n + lambda n) for a penalised intercept, and 0 without an intercept. The remaining problem
-//! has no intercept and uses H y and H f, where H² = I − γ 11ᵀ/n:
+//! n/(n + lambda n) for a penalised intercept, and 0 without an intercept. If this c is inserted, a
+//! problem without an intercept remains. It contains H y and H f instead of y and f, with a
+//! symmetric n x n matrix H such that H² = I − γ 11ᵀ/n:
 //!
 //! ```text
-//! Σ (y − f − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²
+//! Σ_i (y_i − f_i − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²
 //! H = I − θ 11ᵀ/n,  (1 − θ)² = 1 − γ
 //! ```
 //!
-//! The single number θ covers all three kinds of intercept: H subtracts θ times the mean.
+//! The single number θ covers all three kinds of intercept: H subtracts θ times the mean from a
+//! vector.
 
 use crate::Intercept;
 use faer::{MatMut, prelude::*};

@@ -1,27 +1,29 @@
 //! Exact kernel ridge regression, in its dual.
 //!
-//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
-//! space. With μ = lambda·n and H of [`super::centring`], f(x) = Σ_i a_i k(x_i, x) with
+//! Minimises (1/n) Σ_i (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
+//! space. K is the n x n kernel matrix of the rows, and γ and the n x n matrix H are the number and
+//! the matrix of [`super::centring`]. With μ = lambda·n the solution is f(x) = Σ_i a_i k(x_i, x),
+//! where
 //!
 //! ```text
 //! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),
-//! so that y − c − f(x_i) = μ a_i for a free intercept
+//! so that y_i − c − f(x_i) = μ a_i for every kind of intercept
 //! ```
 //!
 //! * **Cholesky** factorisation in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.
-//! * **Conjugate gradient** with the blocks of K stored as far as they fit and otherwise recomputed
-//!   ([`crate::linalg::kernel_tiles`]). It stores the rows and the preconditioner, n(d + k)
-//!   numbers, and computes n²/2 kernel values, once or in each iteration. The preconditioner is (F
-//!   Fᵀ + μI)⁻¹ with F the features of a Nyström map of k landmarks, by default from randomly
-//!   pivoted Cholesky. The condition number is at most 1 + ‖K − F Fᵀ‖/μ, and this choice of
-//!   landmarks gives the residual K − F Fᵀ a nearly optimal trace.
+//! * **Conjugate gradient** with a preconditioner: (F Fᵀ + μI)⁻¹, where F (n x k) contains the
+//!   features of a Nyström map of k landmarks, by default from randomly pivoted Cholesky. The
+//!   condition number is at most 1 + ‖K − F Fᵀ‖/μ, and these landmarks give the residual K − F Fᵀ a
+//!   nearly optimal trace. The method stores the rows and the preconditioner, n(d + k) numbers for
+//!   d columns, and as many blocks of K as fit ([`crate::linalg::kernel_tiles`]). It computes n²/2
+//!   kernel values: once if all blocks fit, otherwise some of them in each iteration.
 //!
 //! A residual r of the system changes f at the rows by K(K + μI)⁻¹r, at most by ‖r‖. So the
 //! reported relative residual bounds the error of the fitted values relative to the (centred)
-//! targets. The reported residual is computed with kernel values in f64, because the f32 values of
-//! the iteration have rounding errors of 6e-8, which coefficients of size 1/μ amplify. If the
-//! difference matters, the true residual replaces the residual of the recurrence, and the iteration
-//! continues (iterative refinement).
+//! targets. The reported residual is computed with kernel values in f64. The f32 values of the
+//! iteration have rounding errors of 6e-8, which coefficients of size 1/μ amplify. If the f64
+//! residual is noticeably different from the residual of the recurrence, it replaces the residual
+//! of the recurrence, and the iteration continues (iterative refinement).
 //!
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for
 //! kernel ridge regression", arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
@@ -81,7 +83,7 @@ impl ExactProblem<'_> {
         }
     }
 
-    /// Returns the solution for β, with K in f64.
+    /// Returns the dual solution that belongs to β, evaluated with K in f64.
     fn dual_solution(&self, mut beta: Mat<f64>, k: &KernelTiles<'_, f64>) -> DualSolution {
         self.centring.apply(beta.as_mut());
         let mut errors = self.y - k.product(beta.as_ref());
@@ -96,9 +98,10 @@ impl ExactProblem<'_> {
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
     ///
-    /// `leave_one_out` adds n³/3 flops for the error of every row under the fit to all other rows
-    /// at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii. The reason is that y −
-    /// c − K a = μ R y, so the weight of a row's own target in its fitted value is 1 − μ R_ii.
+    /// `leave_one_out` adds n³/3 flops. It also returns the error of every row under the fit to all
+    /// other rows at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii, for the
+    /// following reason: y − c − K a = μ R y, so the weight of a row's own target in its fitted
+    /// value is 1 − μ R_ii.
     pub(crate) fn direct(
         &self,
         kernel: &dyn KernelFunction<f64>,
@@ -137,8 +140,8 @@ impl ExactProblem<'_> {
         Ok(DualSolution { loo_mse, ..dual })
     }
 
-    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target,
-    /// with at most `kernel_bytes` bytes of stored kernel values.
+    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for the residual r
+    /// of every target. Stores at most `kernel_bytes` bytes of kernel values.
     pub(crate) fn iterative<T: Real>(
         &self,
         (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
@@ -157,8 +160,8 @@ impl ExactProblem<'_> {
     }
 }
 
-/// Computes the diagonal of H (L Lᵀ)⁻¹ H for a factor L: with u = L⁻¹1, ‖L⁻¹H e_i‖² = ‖L⁻¹e_i‖² −
-/// (2θ/n) (L⁻ᵀu)_i + (θ/n)² ‖u‖².
+/// Computes the diagonal of H (L Lᵀ)⁻¹ H for a Cholesky factor L. With u = L⁻¹1 and the unit
+/// vectors e_i, entry i is ‖L⁻¹H e_i‖² = ‖L⁻¹e_i‖² − (2θ/n) (L⁻ᵀu)_i + (θ/n)² ‖u‖².
 fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<f64> {
     let mut diagonal = factor.inverse_diagonal(workers);
     let n = diagonal.len();
@@ -210,8 +213,9 @@ impl<T: Real> PositiveDefinite for ExactSystem<'_, T> {
     }
 }
 
-/// Returns the bytes of [`ExactProblem::iterative`] without rows, targets and preconditioner.
+/// Returns the bytes of [`ExactProblem::iterative`] without the given rows, the targets and the
+/// preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
-    // the rows and the tiles for true residuals are in f64
+    // the true residuals need a copy of the rows, and tiles, in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + KernelTiles::<f64>::bytes(threads, t)
 }

@@ -1,4 +1,5 @@
-//! Rows of a source in f64, for kernel values that are more accurate than in the rows' precision.
+//! Rows of a source in f64, so that kernel values can be more accurate than in the precision of the
+//! rows.
 
 use kapprox::Real;
 use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};

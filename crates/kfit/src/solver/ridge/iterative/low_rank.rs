@@ -1,6 +1,7 @@
-//! The inverse of F Fᵀ + μI for a tall F: the preconditioner of exact kernel ridge regression.
+//! The inverse of F Fᵀ + μI for a tall matrix F (n x k): the preconditioner of exact kernel ridge
+//! regression.
 //!
-//! With the QR factorisation of the matrix on the left,
+//! The inverse follows from the QR factorisation of F on top of √μ I_k:
 //!
 //! ```text
 //! [   F    ]   [ Q ]
@@ -8,14 +9,15 @@
 //! ```
 //!
 //! (Foster et al., "Stable and efficient Gaussian process calculations", JMLR 10, 2009). The
-//! textbook form of the Woodbury identity takes R from a single Cholesky factor of FᵀF + μI. Its
-//! rounding errors, amplified by (‖F‖²/μ)², spoil the most important directions. A second Cholesky
-//! factorisation, of the nearly orthogonal result of the first, removes these errors if the
-//! condition number √(‖F‖²/μ + 1) is below 1e8 (CholeskyQR2: Yamamoto, Nakatsukasa, Yanagisawa,
-//! Fukaya, ETNA 44, 2015). It consists of dense products. Only F, in `T`, and two triangular
-//! factors are stored.
+//! textbook form of the Woodbury identity takes R from a single Cholesky factorisation of FᵀF + μI.
+//! The rounding errors of this factorisation, amplified by (‖F‖²/μ)², spoil the most important
+//! directions. A second Cholesky factorisation, applied to the nearly orthogonal result of the
+//! first, removes these errors if the condition number √(‖F‖²/μ + 1) is below 1e8 (CholeskyQR2:
+//! Yamamoto, Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015). This method consists of dense
+//! products. It stores only F, in the element type `T`, and two triangular factors.
 //!
-//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRankInverse::bytes`].
+//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply. *Bytes*: see
+//! [`LowRankInverse::bytes`].
 
 use super::centring::Centring;
 use super::packed::{PackedLower, add_transposed_product, product};
@@ -110,8 +112,7 @@ mod tests {
     #[test]
     fn the_inverse_holds_where_the_textbook_form_of_woodbury_does_not() {
         let (n, k, workers) = (1500, 300, Workers::new(2));
-        // columns of size 1 down to 1e-5, and mu so small that (|F|² / mu)² exceeds the precision
-        // of f64
+        // columns of size 1 down to 1e-5, and mu so small that (|F|² / mu)² exceeds 1/ε of f64
         let phi = Mat::<f64>::from_fn(n, k, |i, j| ((i * (j + 1)) as f64 * 0.618).sin() * 0.5f64.powi(j as i32 / 20));
         for mu in [1e-2, 1e-7] {
             // ε times the condition number; the error of the textbook form grows with its square

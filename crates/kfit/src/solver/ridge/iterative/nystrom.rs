@@ -1,29 +1,33 @@
 //! Nyström ridge regression on kernel sections at landmarks, without forming their Gram matrix.
 //!
-//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n
-//! and H of [`super::centring`], the coefficients solve
+//! Minimises (1/n) Σ_i (y_i − c − f(x_i))² + lambda‖f‖² over the functions f = Σ_j a_j k(z_j, ·) of
+//! the kernel sections at m landmarks z_j. K_nm (n x m) contains the kernel values between rows and
+//! landmarks, K_mm (m x m) the kernel values between landmarks. With μ = lambda·n and the matrix H
+//! of [`super::centring`], the coefficients solve
 //!
 //! ```text
 //! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm
 //! ```
 //!
-//! by conjugate gradient, with the preconditioner of [`super::sketch`]. The square A of K_nm loses
-//! digits, but products with A are summed in f64, and the preconditioner handles its conditioning.
-//! The remaining rounding, ε‖A‖ compared with μ·λ_min(K_mm), changes predictions by little more
-//! than its square root. K_mm is evaluated in f64: in f32 it could be indefinite.
+//! The method is conjugate gradient with the preconditioner of [`super::sketch`]. A contains the
+//! square of K_nm, which loses digits. But products with A are summed in f64, and the
+//! preconditioner compensates for the condition number of A. The remaining rounding error is ε‖A‖,
+//! compared with μ·λ_min(K_mm). It changes predictions by little more than the square root of this
+//! ratio. K_mm is evaluated in f64: in f32 it could be indefinite.
 //!
-//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E. If A is nearly
-//! singular, EᵀE, of size n·(6e-8)², is larger than A in many directions, so that refinement by
-//! true residuals does not contract either. The effect on the fitted values is E a: if ‖E a‖ is
+//! In f32 the kernel values are K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E. If A
+//! is nearly singular, EᵀE, of size n·(6e-8)², is larger than A in many directions. Then refinement
+//! by true residuals does not converge. The error E changes the fitted values by E a: if ‖E a‖ is
 //! noticeable compared with the error of the fit, the blocks must be in f64 ([`super::f64_rows`]).
 //!
-//! Blocks of K_nm, one tile of rows each, are stored as far as they fit ([`super::blocks`]).
+//! A block of K_nm belongs to one tile of rows. As many blocks as fit are stored
+//! ([`super::blocks`]).
 //!
 //! *Cost per iteration*: 4nm flops per target with one read of the stored blocks
-//! ([`crate::linalg::kernel_rows`]), m²/2 kernel values in f64, and nm kernel values for the other
-//! blocks with a pass over their rows. The stopping rule uses √(rᵀM⁻¹r). Up to the quality of the
-//! preconditioner this is the energy norm of the error, which bounds the error of the fitted
-//! values.
+//! ([`crate::linalg::kernel_rows`]), m²/2 kernel values in f64, and, for the rows whose blocks are
+//! not stored, one pass and m kernel values per row. The stopping rule uses √(rᵀM⁻¹r) with the
+//! residual r and the preconditioner M. If M is near A, this is about the energy norm of the error,
+//! which bounds the error of the fitted values.
 
 use super::{blocks::Blocks, centring::Centring, cg::PositiveDefinite, packed::PackedLower};
 use crate::linalg::kernel_tiles::KernelTiles;
@@ -81,8 +85,8 @@ impl FirstMoments {
         }
     }
 
-    /// Returns the mean squared error over targets, and the fraction of their variance that is
-    /// explained, from Σ (y − f)² of every target.
+    /// Returns the mean squared error, averaged over targets, and the fraction of the targets'
+    /// variance that the fit explains. `errors` contains Σ (y − f)² of every target.
     pub(crate) fn train_score(&self, errors: &[f64]) -> (f64, Option<f64>) {
         let n = self.rows as f64;
         let variance = self.squares.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
@@ -157,8 +161,8 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
     }
 }
 
-/// Returns Σ (y + shift − c − K a)² over the rows, for every target, and the number of passes (0 or
-/// 1).
+/// Returns Σ (y + shift − c − K a)² over the rows, for every target. Also returns the number of
+/// passes, 0 or 1.
 pub(crate) fn squared_errors<T: Real>(
     blocks: &mut Blocks<'_, T>,
     a: MatRef<'_, f64>,

@@ -1,13 +1,13 @@
-//! A symmetric positive definite matrix as panels of its lower triangle, and its Cholesky factor in
-//! the same storage.
+//! A symmetric positive definite matrix, stored as panels of its lower triangle, and its Cholesky
+//! factor in the same storage.
 //!
-//! Panel j contains columns `256j..256(j + 1)` from their diagonal down, column-major: half the
-//! bytes of the square matrix, and almost no further memory for the factorisation. The
-//! factorisation is the left-looking blocked form (Golub and Van Loan, *Matrix Computations*, 4th
-//! ed., 4.2.6): every product is a dense product of panels.
+//! Panel j contains columns `256j..256(j + 1)`, from the diagonal down, column-major. This takes
+//! half the bytes of the square matrix, and the factorisation needs almost no further memory. The
+//! factorisation has the left-looking blocked form (Golub and Van Loan, *Matrix Computations*, 4th
+//! ed., 4.2.6), in which every product is a dense product of panels.
 //!
-//! Work for threads is split by constants, and every part runs on one thread: results do not depend
-//! on the number of threads.
+//! The work is split into parts of constant size, and every part runs on one thread. So results do
+//! not depend on the number of threads.
 
 use crate::linalg::strips::{for_each_strip, row_strips};
 use crate::{linalg::cholesky::factor_unblocked, linalg::dot_products::dot};
@@ -19,8 +19,8 @@ use kapprox::Real;
 use kapprox::map::{contiguous, contiguous_mut};
 use kstore::Workers;
 
-/// Columns of a panel: products of this depth run at the full rate, and a square block of this
-/// order (512 KiB) stays in L2.
+/// Number of columns of a panel. Products with this inner dimension run at the full rate, and a
+/// square block of this order (512 KiB) stays in the L2 cache.
 pub(crate) const PANEL_COLUMNS: usize = 256;
 
 /// Rows of a panel that one thread updates at a time.
@@ -29,7 +29,7 @@ const STRIP_ROWS: usize = 512;
 /// Rows whose triangular system one thread solves at a time.
 const SOLVE_ROWS: usize = 96;
 
-/// Columns of an inverse that one thread computes at a time; must divide
+/// Number of columns of an inverse that one thread computes at a time. Must divide
 /// [`PANEL_COLUMNS`].
 pub(crate) const INVERSE_COLUMNS: usize = 64;
 
@@ -68,8 +68,8 @@ impl PackedLower {
         MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL_COLUMNS, self.width(j))
     }
 
-    /// Returns every strip of every panel, the longest panels first: first column, first row, and
-    /// entries.
+    /// Returns every strip of every panel, the longest panels first. Each strip comes with its
+    /// first column, its first row and its entries.
     fn strips(&mut self) -> Vec<(usize, usize, MatMut<'_, f64>)> {
         let order = self.order;
         let panels = self.panels.iter_mut().enumerate();
@@ -82,8 +82,8 @@ impl PackedLower {
             .collect()
     }
 
-    /// Fills entries `[row.., column..]` by `block(row, column, out)`, which also writes unused
-    /// entries above the diagonal.
+    /// Fills the matrix with blocks. `block(row, column, out)` writes the entries `[row..,
+    /// column..]` to `out`, including entries above the diagonal, which are not used.
     pub(crate) fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
         workers.for_each(self.strips(), |(column, row, out)| block(row, column, out));
     }
@@ -101,7 +101,7 @@ impl PackedLower {
         (0..self.panels.len()).flat_map(diagonal).fold(0.0, f64::max)
     }
 
-    /// Adds `scale`·BᵀB for rows `b` (any number x m, contiguous columns). b·m² flops.
+    /// Adds `scale`·BᵀB for rows `b` (any number x m, columns contiguous). Takes m² flops per row.
     pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
         workers.for_each(self.strips(), |(column, row, out)| {
             let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
@@ -109,10 +109,11 @@ impl PackedLower {
         });
     }
 
-    /// Replaces the matrix by L with L Lᵀ = the matrix. m³/3 flops, in place.
+    /// Replaces the matrix by the lower triangular L such that L Lᵀ is the matrix. Works in place
+    /// and takes m³/3 flops.
     ///
     /// # Errors
-    /// The column whose pivot is not positive; the matrix is then partly overwritten.
+    /// The index of a column whose pivot is not positive. The matrix is then partly overwritten.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
             let (first, width, order) = (j * PANEL_COLUMNS, self.width(j), self.order);
@@ -139,7 +140,7 @@ impl PackedLower {
         Ok(())
     }
 
-    /// Replaces x by L⁻¹x for a factor, x m x t column-major. m²·t flops.
+    /// Replaces x by L⁻¹x for a factor L, where x is m x t, column-major. Takes m²·t flops.
     pub(crate) fn solve_lower(&self, x: MatMut<'_, f64>, workers: &Workers) {
         self.solve_from(0, x, workers);
     }
@@ -159,8 +160,8 @@ impl PackedLower {
         }
     }
 
-    /// Computes the diagonal of (L Lᵀ)⁻¹ for a factor, the squared lengths of the columns of L⁻¹.
-    /// m³/3 flops; each thread needs `8·m·`[`INVERSE_COLUMNS`] bytes.
+    /// Computes the diagonal of (L Lᵀ)⁻¹ for a factor L: the squared norms of the columns of L⁻¹.
+    /// Takes m³/3 flops, and `8·m·`[`INVERSE_COLUMNS`] bytes for each thread.
     pub(crate) fn inverse_diagonal(&self, workers: &Workers) -> Vec<f64> {
         let mut diagonal = vec![0.0; self.order];
         for_each_strip(workers, &mut diagonal, INVERSE_COLUMNS, |block, out| {
@@ -191,8 +192,8 @@ impl PackedLower {
         }
     }
 
-    /// Replaces rows b by b·L⁻ᵀ, features in the coordinates of a factor. b·m² flops; threads
-    /// process strips of rows.
+    /// Replaces the matrix b (rows x m) by b·L⁻ᵀ. If b contains kernel values, the result contains
+    /// features. Takes m² flops per row. Threads process strips of rows.
     pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
         workers.for_each(row_strips(b, SOLVE_ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
@@ -208,7 +209,7 @@ impl PackedLower {
     }
 }
 
-/// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64, summed in f64.
+/// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64. Sums in f64.
 /// Threads process strips of rows.
 pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     workers.for_each(row_strips(out, STRIP_ROWS), |(row, mut out)| {
@@ -230,7 +231,7 @@ fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &m
     });
 }
 
-/// Adds Kᵀ s to `out` (m x t) for a block K (b x m) in `T` and s (b x t) in f64, summed in f64.
+/// Adds Kᵀ s to `out` (m x t) for a block K (b x m) in `T` and s (b x t) in f64. Sums in f64.
 /// Threads process columns of K.
 pub(crate) fn add_transposed_product<T: Real>(
     k: MatRef<'_, T>,

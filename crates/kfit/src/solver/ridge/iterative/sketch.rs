@@ -1,21 +1,24 @@
-//! Preconditioners of Nyström ridge regression: the factor of a matrix near A = (H K_nm)ᵀ(H K_nm) +
-//! μ K_mm.
+//! Preconditioners of Nyström ridge regression: the Cholesky factor of a matrix P near A =
+//! (H K_nm)ᵀ(H K_nm) + μ K_mm of [`super::nystrom`].
 //!
-//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm with a sketch S of 4m rows. For any spectrum the
-//!   condition number of P⁻¹A is then about ((1 + ½)/(1 − ½))² = 9, and an iteration halves the
-//!   error. S is a sparse sign matrix: every row of the table is added to 8 rows of the sketch,
-//!   with random signs, divided by √8. (Díaz, Epperly, Frangella, Tropp, Webber, "Robust,
-//!   randomized preconditioning for kernel ridge regression", arXiv 2304.12465, 2023, section 3.)
-//!   With n ≤ 4m the table itself replaces the sketch.
-//! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a sample of the rows,
-//!   which is true for uniform landmarks. Other landmarks need importance weights and make P worse.
-//!   (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale kernel method", NeurIPS 2017.)
+//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 4m rows, and the
+//!   sketch is S H K_nm. Whatever the spectrum of A, the condition number of P⁻¹A is then about
+//!   ((1 + ½)/(1 − ½))² = 9, and an iteration halves the error. S is a sparse sign matrix: every
+//!   row of the table is added to 8 rows of the sketch, with random signs, divided by √8. (Díaz,
+//!   Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge
+//!   regression", arXiv 2304.12465, 2023, section 3.) If n ≤ 4m, all rows of the table replace the
+//!   sketch.
+//! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a uniform sample of the
+//!   rows. If another scheme chose the landmarks, they would need importance weights, and without
+//!   these P is a worse preconditioner. (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale
+//!   kernel method", NeurIPS 2017.)
 //!
 //! The sketch is never stored as a whole. A random key assigns every row of the table to one of g
-//! groups with its own 4m/g rows of the sketch. A visit of the group's rows computes these rows of
-//! the sketch, adds their Gram matrix to P, and discards them. Two rows meet in the sketch as often
-//! as without groups, so the groups lose nothing. Kernel values in memory are reused. If some
-//! kernel values are not in memory, each group takes a pass over the table.
+//! groups, and each group has its own 4m/g rows of the sketch. A visit of the group's rows computes
+//! these rows of the sketch, adds their Gram matrix to P, and discards them. Two rows of the table
+//! are added to the same row of the sketch as often as without groups, so the sketch is as accurate
+//! as without groups. Kernel values in memory are reused. If some kernel values are not in memory,
+//! each group takes a pass over the table.
 //!
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
 //! 4m·m² for the Gram matrix, m³/3 for the factor.
@@ -32,18 +35,18 @@ use kstore::{Workers, pass::Observer};
 /// Rows of the sketch per landmark.
 const ROWS_PER_LANDMARK: usize = 4;
 
-/// Rows of the sketch that each row of the table is added to, the value of the paper.
+/// Number of sketch rows to which each row of the table is added. It is the value of the paper.
 const SIGNS_PER_ROW: usize = 8;
 
 /// Maximum number of rows of the sketch in memory.
 const MAX_GROUP_ROWS: usize = 2048;
 
-/// Rows of the table that are converted to f64 at a time, without a sketch.
+/// Number of table rows that are converted to f64 at a time if there is no sketch.
 const STRIP_ROWS: usize = 512;
 
-/// The jitter: the number added to the diagonal of P, in units of the rounding of the largest entry
-/// of P. The next constant is the maximum number of times that it is multiplied by 100 if P stays
-/// indefinite. P needs little accuracy, because it only accelerates conjugate gradient.
+/// The jitter: the number added to the diagonal of P, in units of ε times the largest entry of P.
+/// If P stays indefinite, the jitter is multiplied by 100, at most as many times as the next
+/// constant says. P needs little accuracy, because it only accelerates conjugate gradient.
 const JITTER: f64 = 4.0;
 const JITTER_RAISES: usize = 3;
 
@@ -60,8 +63,8 @@ pub enum Preconditioner {
 
 kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falkon" => Falkon);
 
-/// Returns the number of groups, and the number of sketch rows in each; `None` if the table has at
-/// most as many rows as the sketch.
+/// Returns the number of groups, and the number of sketch rows in each group. Returns `None` if the
+/// table has at most as many rows as the sketch.
 pub(crate) fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let rows = ROWS_PER_LANDMARK * m;
     let groups = rows.div_ceil(MAX_GROUP_ROWS);
@@ -70,8 +73,9 @@ pub(crate) fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
 
 /// Returns the bytes to compute the factor, without the factor.
 pub(crate) fn build_bytes(m: usize, tile: usize, threads: usize) -> usize {
-    // the sketch and a strip per thread for its transposition, or the rows used instead of a
-    // sketch; and the entries, row numbers and row slices, whose vectors grow by doubling
+    // the terms are: the sketch, or the rows of the table that replace it; a strip per thread for
+    // the transposition of the sketch; the entries, row numbers and row slices, whose vectors grow
+    // by doubling
     let entry = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
     let entries = (MIN_CALL_ROWS + tile) * entry;
     8 * m.next_multiple_of(STRIP_COLUMNS) * MAX_GROUP_ROWS.max(STRIP_ROWS)
@@ -173,7 +177,7 @@ impl NystromProblem<'_> {
     }
 }
 
-/// Rows of the sketch that a row of the table is added to, and the signs.
+/// The rows of the sketch to which a row of the table is added, with the signs.
 type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 
 /// Random assignment of rows of the table to rows of the sketch.
@@ -195,7 +199,8 @@ impl SketchKeys {
         self.stream[0].below(row, self.groups) == self.group
     }
 
-    /// Returns the distinct rows of the sketch that a row is added to, and the signs.
+    /// Returns the distinct rows of the sketch to which a row of the table is added, with the
+    /// signs.
     fn entries(&self, row: u64) -> RowSigns {
         let mut entries = [(0, 0.0); SIGNS_PER_ROW];
         let (mut count, mut draw) = (0, 0u64);
@@ -214,19 +219,19 @@ impl SketchKeys {
     }
 }
 
-/// Columns of the sketch that one thread adds to. With the 2,048 rows of a group they take a
-/// quarter of a megabyte, which stays in the L2 cache.
+/// Number of columns of the sketch to which one thread adds at a time. With the 2,048 rows of a
+/// group they take a quarter of a megabyte, which stays in the L2 cache.
 const STRIP_COLUMNS: usize = 16;
 
-/// Rows whose values in these columns are loaded together. The rows are far apart in memory, and
-/// each separate load would wait: loading them together more than halves the measured time of the
-/// additions.
+/// Number of rows whose values in these columns are loaded together. The rows are far apart in
+/// memory, so each separate load would wait. Loading them together more than halves the measured
+/// time of the additions.
 const FETCH_ROWS: usize = 64;
 
-/// The rows of the sketch S H K_nm of one group.
+/// The rows of the sketch S H K_nm that belong to one group.
 ///
 /// While rows are added, every strip of columns is row-major, so that the additions are vectorised.
-/// At the end the strips are transposed in place, and `b` is the matrix, column-major. The last
+/// At the end the strips are transposed in place, and `b` is then the column-major matrix. The last
 /// strip is padded with columns of zeros.
 struct Sketch {
     rows: usize,
@@ -274,8 +279,8 @@ fn scatter<T: Real>(entries: &[RowSigns], k: &[&[T]], first: usize, shift: &[f64
             for c in 0..STRIP_COLUMNS {
                 values[c] = (k[c].to_f64() - shift[c]) * scale;
             }
-            // iterates over copies: the compiler would reload values behind a reference after every
-            // write
+            // iterates over copies: if the values were behind a reference, the compiler would
+            // reload them after every write
             for &(sketch_row, sign) in entries {
                 let row = &mut b[sketch_row];
                 for c in 0..STRIP_COLUMNS {

@@ -1,17 +1,19 @@
 //! Linear SVMs on sparse rows: dual coordinate descent that maintains the weights of the columns.
 //!
-//! With w = Σ β_i x_i the values are f_i = w·x_i, so that a step on a multiplier costs the entries
-//! of its row, and no kernel value is computed. A sweep minimises the dual along each multiplier,
-//! in a random order. Until the next certificate, sweeps skip rows that are optimal at the end of a
-//! piece of the dual objective, by a margin above the largest violation of the previous sweep.
+//! With w = Σ_i β_i x_i the values of the rows are f_i = w·x_i. So a step on a multiplier β_i costs
+//! as many operations as row x_i has nonzero entries, and no kernel value is computed. A sweep
+//! minimises the dual objective along each multiplier, in a random order. If a multiplier is at the
+//! end of a piece of the dual objective, its row may be optimal by a margin: the objective rises on
+//! both sides. Sweeps skip a row if both slopes exceed the largest violation of the previous sweep,
+//! until the next certificate is computed.
 //!
-//! With a free intercept, Σβ must equal s, which the method of multipliers ensures. A sweep
-//! minimises the objective plus ρ/2 (b − b₀)². This makes b = b₀ + (Σβ − s)/ρ; after the sweep b₀
-//! moves to b. Before a certificate the remaining Σβ − s is subtracted from multipliers that may
-//! move.
+//! If the intercept b is free, Σβ must equal a constant s. The method of multipliers ensures this:
+//! a sweep minimises the objective plus ρ/2 (b − b₀)². This makes b = b₀ + (Σβ − s)/ρ, and after
+//! the sweep b₀ moves to b. Before a certificate is computed, the remaining difference Σβ − s is
+//! subtracted from multipliers that are not at a bound.
 //!
-//! *Cost per sweep*: four flops per nonzero entry. *Bytes*: 12 per nonzero entry, and for each SVM
-//! being solved 48 per row and 8 per column.
+//! *Cost per sweep*: four flops per nonzero entry. *Bytes*: 12 per nonzero entry. For each SVM
+//! being solved, 48 per row and 8 per column.
 //!
 //! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for
 //! large-scale linear SVM", ICML 2008; Bertsekas, "Constrained optimization and Lagrange multiplier
@@ -26,8 +28,8 @@ use kstore::key::{Purpose, Stream};
 /// Sweeps between two certificates.
 const SWEEPS_PER_CERTIFICATE: usize = 10;
 
-/// Fraction of the violation in the first sweep after a certificate at which the next certificate
-/// is computed.
+/// After a certificate, the first sweep has some largest violation. The next certificate is
+/// computed when the violation has fallen to this fraction.
 const VIOLATION_FRACTION: f64 = 0.1;
 
 /// Maximum number of pieces of a conjugate that a step may cross.
@@ -64,7 +66,7 @@ impl<'m> CoordinateDescent<'m> {
         Self { matrix, positions, w: vec![0.0; matrix.width], squared_norms, order: Vec::new(), sweeps: 0, seed }
     }
 
-    /// Makes at most this many sweeps until the gap is small enough, or `stop` returns true.
+    /// Makes at most `max_sweeps` sweeps, until the gap is small enough or `stop` returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, max_sweeps: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedSvm {
         let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
         let mean = self.squared_norms.iter().sum::<f64>() / self.positions.len().max(1) as f64;
@@ -115,8 +117,8 @@ impl<'m> CoordinateDescent<'m> {
         dual.f.iter_mut().zip(self.positions).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + intercept);
     }
 
-    /// Minimises along each multiplier of the active rows; returns the largest violation. Removes
-    /// rows that are optimal by a margin above `limit`.
+    /// Minimises along the multiplier of each active row, and returns the largest violation. If a
+    /// row is optimal by a margin above `limit`, it becomes inactive.
     fn sweep(&mut self, dual: &mut Dual, intercept: &mut RunningIntercept, limit: f64) -> f64 {
         let Self { matrix, positions, w, squared_norms, order, .. } = self;
         let stream = Stream::new(self.seed, Purpose::Permutations, self.sweeps);
@@ -147,8 +149,8 @@ impl<'m> CoordinateDescent<'m> {
         largest
     }
 
-    /// Subtracts the excess of Σβ over s: first from multipliers strictly within their pieces,
-    /// then, if necessary, from all other multipliers.
+    /// Subtracts the excess of Σβ over s from the multipliers: first from multipliers strictly
+    /// within their pieces, then, if necessary, from all other multipliers.
     fn restore_sum(&mut self, dual: &mut Dual) {
         let mut excess = dual.beta.iter().sum::<f64>() - dual.terms.total;
         for inside in [true, false] {

@@ -1,21 +1,23 @@
-//! The dual of an SVM, solved in rounds, and the certificate of a point: the duality gap (P −
-//! D)/max(|P|, |D|).
+//! The dual of an SVM, solved in rounds, and the certificate of a point: its relative duality gap
+//! (P − D)/max(|P|, |D|).
 //!
-//! A round minimises over all multipliers if the whole kernel matrix is stored, otherwise over the
-//! multipliers of a working set. The working set consists of the rows that violate the optimality
-//! conditions most; half of them stay for the next round. Then f = Kβ is updated at all rows. After
-//! every round the primal and dual objectives are computed:
+//! If the whole kernel matrix K is stored, a round minimises over all multipliers β, otherwise over
+//! the multipliers of a working set. The working set contains the rows that violate the optimality
+//! conditions most. Half of the previous working set, or more if few rows violate the conditions,
+//! stays in the next. Then the values f = Kβ are updated at all rows. After every round the primal
+//! and dual objectives are computed:
 //!
 //! ```text
-//! P = ½βᵀf + Σ loss(f_i + b) + s b,     D = −½βᵀf − Σ h(β_i),     b minimises P
+//! P = ½βᵀf + Σ_i loss_i(f_i + b) + s b,     D = −½βᵀf − Σ_i h_i(β_i),     b minimises P
 //! ```
 //!
+//! where h_i is the conjugate of loss_i, and s the sum of the multipliers that a free b requires.
 //! An SVM is solved when the gap is small enough. Then f is recomputed with kernel values in f64,
-//! and the rounds continue if the gap is now larger. So the reported gap is the gap of the returned
-//! SVM, without rounding errors of kernel values.
+//! and if the gap is now too large, the rounds continue. So the reported gap is the gap of the
+//! returned SVM, without rounding errors of kernel values.
 //!
-//! *Cost per round*: the steps of `smo.rs`, 2·q·n flops for f, and kernel values of rows that are
-//! not in memory.
+//! *Cost per round*: the steps of `smo.rs`, 2·q·n flops to update f for a working set of q rows,
+//! and the kernel values of rows that are not in memory.
 //!
 //! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel
 //! Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM library
@@ -32,10 +34,10 @@ use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Fraction of the violation at which a round ends.
+/// A round ends when the violation has fallen to this fraction of the violation before the round.
 const ROUND_TOLERANCE: f64 = 0.2;
 
-/// Maximum number of steps per round and row in it.
+/// Maximum number of steps in a round for each row of the working set.
 const STEPS_PER_ROW: usize = 64;
 
 /// Rows of f that a thread updates at a time.
@@ -76,7 +78,7 @@ pub(super) struct Certificate {
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
-    /// Least slope at which a multiplier can rise, and highest slope at which one can fall.
+    /// Least slope of rising of all rows. The next field is the highest slope of falling.
     least_rise: f64,
     highest_fall: f64,
 }
@@ -113,8 +115,8 @@ impl Dual {
         (self.rows, self.terms) = (rows, terms);
     }
 
-    /// Makes at most this many rounds until the gap is small enough, or `stop` returns true. Kernel
-    /// points in f64 verify the gap.
+    /// Makes at most `max_rounds` rounds, until the gap is small enough or `stop` returns true.
+    /// Verifies the gap with kernel values in f64.
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
@@ -138,7 +140,7 @@ impl Dual {
                 rounds += 1;
                 certificate = self.certificate();
                 if steps == 0 {
-                    // only rounding is left
+                    // the remaining gap is a rounding error
                     break;
                 }
             }
@@ -199,7 +201,7 @@ impl Dual {
             values.sum::<f64>() + self.terms.total * b
         };
         let b = match self.has_fixed_sum() {
-            // at the optimum every intercept between the two has the same P: takes the middle, as
+            // at the optimum every intercept between these two has the same P; takes the middle, as
             // LIBSVM does
             true if least_rise.is_finite() && highest_fall.is_finite() && highest_fall <= least_rise => {
                 -0.5 * (least_rise + highest_fall)
@@ -215,8 +217,8 @@ impl Dual {
         Certificate { b, primal, dual: -0.5 * square - conjugate, least_rise, highest_fall }
     }
 
-    /// Minimises over some of the multipliers, up to a violation of `tolerance`; returns the number
-    /// of steps.
+    /// Minimises over the multipliers of a working set until the violation is at most `tolerance`.
+    /// Returns the number of steps.
     fn round<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
@@ -269,9 +271,9 @@ impl Dual {
         steps
     }
 
-    /// Chooses the rows of the next round. First the new rows: the rows with the least slopes of
-    /// rising and the rows with the highest slopes of falling. Then the newer half of the previous
-    /// rows.
+    /// Chooses the rows of the next round. First come new rows: rows with the least slopes of
+    /// rising, and rows with the highest slopes of falling. Then come rows of the previous working
+    /// set, the newest first.
     fn choose_working_set(&self, working_set: &mut Vec<usize>, certificate: &Certificate) {
         let stay_count = working_set.len().min(WORKING_SET / 2);
         let mut is_chosen = vec![false; self.rows.len()];
@@ -307,8 +309,8 @@ impl Dual {
         *working_set = chosen;
     }
 
-    /// Recomputes f with kernel values in f64; if `stop` returns true, it ends early and f is
-    /// invalid.
+    /// Recomputes f with kernel values in f64. If `stop` returns true, the computation ends early
+    /// and f is invalid.
     fn recompute_values(
         &mut self,
         KernelPoints { kernel, x, shift }: KernelPoints<'_, f64>,
@@ -341,7 +343,8 @@ impl Dual {
     }
 }
 
-/// Returns the places of the `count` smallest numbers, in ascending order, ties by place.
+/// Returns the places of the `count` smallest numbers, in ascending order. Equal numbers are
+/// ordered by place.
 fn smallest(mut candidates: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if candidates.len() > count && count > 0 {

@@ -1,7 +1,7 @@
 //! Kernel values between the rows of an SVM: the whole matrix, or the rows of the working set.
 //!
-//! The values are bit-identical for any cache size: a row of the matrix is always computed between
-//! its row and all rows of the SVM.
+//! The values are bit-identical for any cache size, because a row of the matrix is always computed
+//! by the same product of one point and all rows of the SVM.
 
 use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
 use faer::{MatMut, MatRef, prelude::*};
@@ -9,8 +9,8 @@ use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 use std::ops::Range;
 
-/// Maximum number of rows with a stored whole matrix: 67 MB in f32. With more rows of `dsa` the
-/// working sets are faster.
+/// Maximum number of rows of an SVM whose whole kernel matrix is stored: 67 MB in f32. In
+/// measurements on `dsa` with more rows, working sets were faster.
 pub(super) const MAX_WHOLE_ROWS: usize = 4096;
 
 /// Size of the working set without a whole matrix.
@@ -45,16 +45,17 @@ pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
     }
 }
 
-/// Returns the number of rounds in a sweep: during a sweep, as many rows enter the working set as
-/// the SVM has rows.
+/// Returns the number of rounds that make up a sweep. In these rounds, as many rows enter the
+/// working set as the SVM has rows.
 pub(super) fn rounds_per_sweep(n: usize) -> usize {
     if n <= MAX_WHOLE_ROWS { 1 } else { n.div_ceil(WORKING_SET / 2) }
 }
 
 impl<'a, T: Real> Gram<'a, T> {
-    /// Builds the kernel matrix of the rows in `memory`, or a cache of its rows with this many
-    /// bytes. The rows consist of consecutive parts of the sizes `part_sizes`; `part_matrices`
-    /// holds the kernel matrices of the parts for which they are already computed.
+    /// If the SVM has few rows, builds their kernel matrix in `memory`. Otherwise creates a cache
+    /// of `cache_bytes` bytes for rows of the matrix. The rows consist of consecutive parts of the
+    /// sizes `part_sizes`. If the kernel matrix of a part is already computed, `part_matrices`
+    /// contains it.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (part_sizes, part_matrices): (&[usize], &[Option<&[T]>]),
@@ -72,8 +73,8 @@ impl<'a, T: Real> Gram<'a, T> {
         }
     }
 
-    /// Returns the memory of the matrix, for reuse by the next SVM: the system would have to clear
-    /// the pages of new memory.
+    /// Returns the memory of the matrix, so that the next SVM can reuse it. This avoids new memory,
+    /// whose pages the operating system would have to clear.
     pub(super) fn into_memory(self) -> Vec<T> {
         match self {
             Self::Matrix(memory) => memory,
@@ -82,8 +83,8 @@ impl<'a, T: Real> Gram<'a, T> {
     }
 }
 
-/// Computes the n x n kernel matrix `k` between the rows, in parts of the given sizes: evaluates
-/// the entries below the diagonal and mirrors them above it.
+/// Computes the n x n kernel matrix `k` between the rows, in parts of the given sizes. Evaluates
+/// the entries below the diagonal and copies them to the entries above it.
 pub(super) fn fill_matrix<T: Real>(
     KernelPoints { kernel, x, shift }: KernelPoints<'_, T>,
     part_sizes: &[usize],
@@ -127,8 +128,8 @@ pub(super) fn fill_matrix<T: Real>(
     }
 }
 
-/// Copies the entries below the diagonal of some columns of a column-major matrix, from row `top`,
-/// above it.
+/// Mirrors entries of a column-major matrix: copies the entries of some columns that are below the
+/// diagonal, from row `top` on, to the entries above the diagonal.
 fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
     for left in columns.clone().step_by(MIRROR_BLOCK) {
         for top in (top..n).step_by(MIRROR_BLOCK) {
@@ -217,7 +218,7 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 }
 
-/// Computes the b x n kernel values between some points and all rows. Threads process strips of the
+/// Computes the b x n kernel values between b points and all rows. Threads process strips of the
 /// points.
 pub(super) fn kernel_with_rows<T: Real>(
     points: KernelPoints<'_, T>,

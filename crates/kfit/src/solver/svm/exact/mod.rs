@@ -1,27 +1,27 @@
 //! Support vector machines with the exact kernel (`map` exact).
 //!
 //! Solves the duals of the problems of [`super`] over the whole reproducing kernel Hilbert space,
-//! with f(x) = Σ β_i k(x_i, x) + b, by rounds of sequential minimal optimisation ([`dual`],
-//! [`smo`]). The rows stay in memory; kernel values are stored if they fit and otherwise
-//! recomputed, bit-identically. The model stores the support vectors: the rows with a nonzero
-//! multiplier in any SVM.
+//! with f(x) = Σ_i β_i k(x_i, x) + b. The method is rounds of sequential minimal optimisation
+//! ([`dual`], [`smo`]). The rows stay in memory. Kernel values are stored if they fit, and
+//! otherwise recomputed with bit-identical results. The model stores the support vectors: the rows
+//! with a nonzero multiplier in any SVM.
 //!
 //! For the linear kernel on sparse rows, dual coordinate descent needs no kernel values, and the
 //! model stores no rows.
 //!
-//! If multipliers are bounded, a kernel that is not positive definite, such as the sigmoid, is
-//! accepted, as in LIBSVM. A step along which the problem is not convex ends at the end of the
-//! current quadratic piece of the objective. For any kernel, P − D is 0 at points that satisfy the
-//! optimality conditions and positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least
-//! −β_i f_i. But P − D bounds the distance of P from its minimum only if the kernel is positive
-//! definite.
+//! A kernel that is not positive definite, such as the sigmoid, is accepted if the multipliers are
+//! bounded, as in LIBSVM. If the problem is not convex along a step, the step ends at the end of
+//! the current quadratic piece of the objective. P and D are the primal and dual objectives of
+//! [`dual`]. For any kernel, P − D is 0 at points that satisfy the optimality conditions and
+//! positive elsewhere, because each loss_i(f_i) + h_i(β_i) is at least −β_i f_i. But only if the
+//! kernel is positive definite, P − D bounds the distance of P from its minimum.
 //!
-//! One-vs-one SVMs have few rows each; each thread solves one SVM at a time. SVMs that share all
-//! rows are solved in sequence, reuse the kernel values, and use all threads.
+//! One-vs-one SVMs have few rows each, so each thread solves one SVM at a time. SVMs that share all
+//! rows are solved one after another; they reuse the kernel values, and each uses all threads.
 //!
-//! *Cost*: about n^1.5 to n² steps in total, growing with the number of support vectors. An SVM on
-//! at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows. For each SVM being
-//! solved, 64 per row, and the kernel matrix or 1,152 rows of the kernel matrix.
+//! *Cost*: about n^1.5 to n² steps in total. The number of steps grows with the number of support
+//! vectors. An SVM on at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows. For
+//! each SVM being solved, 64 per row, and the kernel matrix or 1,152 rows of the kernel matrix.
 
 mod coordinate_descent;
 mod dual;
@@ -78,12 +78,13 @@ struct ExactProblem<'a, T: Real> {
 /// SVMs on the same rows.
 struct SvmSet<'m, T> {
     positions: Vec<usize>,
-    /// Number of rows of each part; below, the kernel matrices of parts that were already computed.
+    /// Number of rows of each part. The next field contains the kernel matrices of parts for which
+    /// they are already computed.
     part_sizes: Vec<usize>,
     part_matrices: Vec<Option<&'m [T]>>,
     count: usize,
-    /// Target and cost of a row, by SVM, index of the regularisation parameter, and position of the
-    /// row.
+    /// Returns target and cost of a row. The arguments are the SVM, the index of the regularisation
+    /// parameter, and the position of the row.
     row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
 }
 
@@ -98,8 +99,8 @@ impl<'m, T> SvmSet<'m, T> {
 #[derive(Clone, Copy)]
 struct SolveOptions<'s> {
     terms: &'s [ProblemOptions],
-    /// Maximum number of sweeps; one sweep is as many rounds as bring all rows into the working
-    /// set.
+    /// Maximum number of sweeps. In the rounds of one sweep, as many rows enter the working set as
+    /// the SVM has rows.
     max_sweeps: usize,
     /// True for SVMs of the final model, whose gaps are verified in f64.
     verify: bool,
@@ -170,8 +171,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         rows.map(|value| U::from_f64(value.to_f64())).collect()
     }
 
-    /// Computes the kernel matrix of the rows of every class, for reuse by one-vs-one SVMs, if the
-    /// matrices fit the memory.
+    /// If the matrices fit the memory, computes the kernel matrix of the rows of every class.
+    /// One-vs-one SVMs reuse these matrices.
     fn class_matrices(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
         let bytes: usize = classes.iter().map(|positions| positions.len() * positions.len() * size_of::<T>()).sum();
         if bytes > self.data.spare_bytes {
@@ -194,8 +195,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
-    /// Solves all SVMs: one set of SVMs per thread. If there are fewer sets than threads, all
-    /// threads solve one set at a time.
+    /// Solves all SVMs. Each thread solves one set of SVMs at a time. If there are fewer sets than
+    /// threads, the sets are solved one after another, each by all threads.
     fn solve(&self, sets: &[SvmSet<'_, T>], options: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut paths: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
@@ -223,8 +224,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
         self.data.resources.workers.is_cancelled() || observer.should_stop()
     }
 
-    /// Solves the SVMs on some rows, with `memory` for their kernel matrix, or this many bytes for
-    /// a cache of its rows.
+    /// Solves the SVMs on some rows. `memory` holds their kernel matrix. If the matrix is not
+    /// stored, a cache of `cache_bytes` bytes holds some of its rows.
     fn solve_on_rows(
         &self,
         set: &SvmSet<'_, T>,
@@ -378,8 +379,8 @@ impl<'a, T: Real> ExactProblem<'a, T> {
     }
 }
 
-/// Returns two stages: the statistics, and the SVMs, of which `at_once` are solved at the same
-/// time, each on at most all rows.
+/// Returns two stages: the statistics of the columns, and the solution of the SVMs. `at_once` SVMs
+/// are solved at the same time, each on at most all rows.
 pub(super) fn stages(
     request: &FitRequest<'_>,
     problems: usize,

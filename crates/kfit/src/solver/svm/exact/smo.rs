@@ -1,15 +1,20 @@
 //! Sequential minimal optimisation: the dual of an SVM on a dense kernel matrix, one or two
 //! multipliers at a time.
 //!
-//! Minimises ½βᵀKβ + Σ h_i(β_i) with Σβ fixed or free. With f = Kβ, the objective has the slope f +
-//! h′₊ if a multiplier rises (its slope of rising) and f + h′₋ if it falls (its slope of falling).
-//! If Σβ is fixed, the point is optimal if no slope of falling is above a slope of rising. If Σβ is
-//! free, the point is optimal if no slope of rising is below 0 and no slope of falling is above 0.
-//! The largest excess is the **violation**.
+//! Minimises ½βᵀKβ + Σ_i h_i(β_i) over the multipliers β of q rows with kernel matrix K, where Σβ
+//! is fixed or free. Let f = Kβ, and let h′₊ and h′₋ be the derivatives of h_i from above and
+//! below. If the multiplier of row i rises, the objective has the slope f_i + h′₊ (the slope of
+//! rising); if it falls, the objective has the slope f_i + h′₋ (the slope of falling). If Σβ is
+//! fixed, the point is optimal if the slope of falling of every row is at most the slope of rising
+//! of every row. If Σβ is free, the point is optimal if no slope of rising is below 0 and no slope
+//! of falling is above 0. The largest amount by which a pair of slopes, or a slope, violates these
+//! conditions is the **violation**.
 //!
-//! A step takes the row i with the least slope of rising. Among the rows j with a larger slope of
-//! falling, it takes the row whose step along e_i − e_j lowers the objective most: by
-//! excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). The step ends at the minimum, or at the end of a
+//! If Σβ is fixed, a step takes the row i with the least slope of rising. Let the excess of a row j
+//! be its slope of falling minus this slope. Among the rows j with positive excess, the step takes
+//! the row whose step along e_i − e_j lowers the objective most, by
+//! excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). If Σβ is free, a step changes the multiplier of
+//! the one row whose step lowers the objective most. A step ends at the minimum, or at the end of a
 //! piece of h.
 //!
 //! *Cost per step*: reading two rows of K, 10q flops. *Bytes*: 24q.
@@ -22,7 +27,7 @@ use super::super::loss::{Loss, Row};
 use kapprox::Real;
 use std::array::from_fn;
 
-/// Numbers compared together: a vector of AVX-512 in f64.
+/// Number of values that are compared together: a vector of AVX-512 in f64.
 const LANES: usize = 8;
 
 /// Minimum curvature of a step, relative to the kernel's diagonal.
@@ -51,8 +56,8 @@ struct Slopes {
 }
 
 impl<'a, T: Real> SmoProblem<'a, T> {
-    /// Makes at most this many steps until the violation is at most `tolerance`, or `stop` returns
-    /// true; returns their number.
+    /// Makes at most `max_steps` steps, until the violation is at most `tolerance` or `stop`
+    /// returns true. Returns the number of steps.
     pub(super) fn solve(mut self, tolerance: f64, max_steps: usize, stop: &dyn Fn() -> bool) -> usize {
         let q = self.rows.len();
         let mut slopes = Slopes { rise: vec![0.0; q], fall: vec![0.0; q], curvature: vec![0.0; q] };
@@ -135,14 +140,15 @@ impl<'a, T: Real> SmoProblem<'a, T> {
     }
 }
 
-/// Returns the place and the value of the least f + rise, on ties the first.
+/// Returns the index and the value of the least slope of rising. If several slopes are equal, the
+/// first of them.
 fn least_rise(f: &[f64], rise: &[f64]) -> (usize, f64) {
     let each = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
     each.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
 }
 
-/// Updates f += t(k_i − k_j); returns the place and the value of the least f + rise. The choice
-/// among ties is deterministic.
+/// Updates f += t(k_i − k_j), and returns the index and the value of the least slope of rising. If
+/// several slopes are equal, the choice among them is deterministic.
 fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
     let mut best = LaneMaxima::new();
     kapprox::vectorised!({
@@ -164,8 +170,8 @@ fn move_pair<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -
     (index, -value)
 }
 
-/// Returns the row whose step with row i lowers the objective most, and the highest slope of
-/// falling of all rows.
+/// Returns the row j whose step together with row i lowers the objective most, and the highest
+/// slope of falling of all rows.
 fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -> (usize, f64) {
     let (mut best, mut highest) = (LaneMaxima::new(), [f64::NEG_INFINITY; LANES]);
     let own_curvature = slopes.curvature[i];
@@ -198,8 +204,8 @@ fn best_partner<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: 
     (best.argmax().0, highest.into_iter().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// Returns the row whose step alone lowers the objective most, and the largest violation of all
-/// rows.
+/// Returns the row whose step on its own multiplier lowers the objective most, and the largest
+/// violation of all rows.
 fn steepest_row(f: &[f64], slopes: &Slopes) -> (usize, f64) {
     let (mut best, mut highest) = (LaneMaxima::new(), [0.0; LANES]);
     kapprox::vectorised!({

@@ -53,8 +53,8 @@ impl<T: Real> ExactProblem<'_, T> {
         Ok(held_out_scores)
     }
 
-    /// Solves the SVMs on all rows at one regularisation parameter, with their report. `deviations`
-    /// are the standard deviations of the targets.
+    /// Solves the SVMs on all rows at one regularisation parameter. Returns the SVMs and the
+    /// entries of their report. `deviations` are the standard deviations of the targets.
     fn final_fit(
         &self,
         sets: &[SvmSet<'_, T>],
@@ -92,8 +92,8 @@ impl Svm {
             return Err(Error::TooFewClasses { classes: 0 });
         };
         if self.squared_hinge {
-            // its multipliers are unbounded, and along a negative eigenvalue the dual has no
-            // minimum
+            // the multipliers of this loss are unbounded, so the dual has no minimum along an
+            // eigenvector with a negative eigenvalue
             kapprox::kernel::require_positive_definite(
                 &*exact.wide_kernel,
                 "a support vector machine with `loss` squared-hinge",

@@ -1,19 +1,20 @@
 //! Preconditioned conjugate gradient for several right sides at once.
 //!
-//! Solves A x_j = b_j for a symmetric positive definite A, using only products with A. Every column
-//! runs its own recurrence (Hestenes, Stiefel 1952; Golub and Van Loan, *Matrix Computations*, 4th
-//! ed., 11.5), and all share the products with A, which dominate the cost. Converged columns leave
-//! the iteration, so the products become narrower.
+//! Solves A x_j = b_j for j = 1, …, t with a symmetric positive definite matrix A of order n, using
+//! only products with A. Every column x_j runs its own recurrence (Hestenes, Stiefel 1952; Golub
+//! and Van Loan, *Matrix Computations*, 4th ed., 11.5). All columns share the products with A,
+//! which dominate the cost. Converged columns leave the iteration, so the products become narrower.
 //!
-//! The residual of the recurrence drifts from b − Ax by rounding. Every ten iterations, and before
-//! a column counts as converged, the true residual replaces it. The true residual is computed in
-//! f64 even if A is applied in f32. If the true residual is much larger than the residual of the
-//! recurrence, the search directions restart. A column that ends unconverged returns the iterate
-//! with the smallest computed true residual, possibly x = 0. So the reported residual belongs to
-//! the returned x and is at most 1.
+//! Because of rounding, the residual of the recurrence drifts away from the true residual b − Ax.
+//! Every ten iterations, and before a column counts as converged, the true residual replaces the
+//! residual of the recurrence. The true residual is computed in f64 even if A is applied in f32. If
+//! the true residual is much larger than the residual of the recurrence, the search directions
+//! restart. If a column ends unconverged, it returns the iterate with the smallest true residual
+//! that was computed, possibly x = 0. So the reported residual belongs to the returned x and is at
+//! most 1.
 //!
-//! *Cost per iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*:
-//! [`bytes`].
+//! *Cost per iteration*: one product, one application of the preconditioner, and 10·n·t flops.
+//! *Bytes*: see [`bytes`].
 
 mod state;
 #[cfg(test)]
@@ -31,13 +32,13 @@ use state::{CgState, RunningColumn};
 /// Iterations between two computations of the true residual.
 const TRUE_RESIDUAL_INTERVAL: usize = 10;
 
-/// Maximum number of iterations for most systems. With a condition number of 10⁴, each iteration
+/// Maximum number of iterations for most systems. If the condition number is 10⁴, each iteration
 /// multiplies the error by 0.98, and 1,000 iterations gain eight digits.
 const MAX_ITERATIONS: usize = 1000;
 
-/// Returns the maximum number of iterations for n unknowns. It exceeds [`MAX_ITERATIONS`] for n
-/// between 100 and 10,000: iterations are then cheap, and an ill-conditioned system takes several
-/// per unknown until rounding stops it.
+/// Returns the maximum number of iterations for n unknowns. For n between 100 and 10,000 it exceeds
+/// [`MAX_ITERATIONS`], for two reasons: iterations are then cheap, and an ill-conditioned system
+/// takes several iterations per unknown until rounding prevents further progress.
 fn max_iterations(n: usize) -> usize {
     MAX_ITERATIONS.max(10 * n.min(MAX_ITERATIONS).min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
@@ -46,15 +47,15 @@ fn max_iterations(n: usize) -> usize {
 const PROGRESS_RATIO: f64 = 0.95;
 
 /// Returns the number of iterations without progress after which a column stops, because rounding
-/// prevents further gains. The residual of an ill-conditioned system oscillates for about as many
-/// iterations as there are unknowns. For large n the number falls again, because iterations are
-/// expensive.
+/// prevents further progress. The residual of an ill-conditioned system oscillates for about as
+/// many iterations as there are unknowns, so this number first grows with n. For large n it
+/// decreases again, because iterations are expensive.
 fn patience(n: usize) -> usize {
     100.max(n.min(MAX_ITERATIONS * MAX_ITERATIONS / n.max(1)))
 }
 
-/// Ratio of the true rᵀM⁻¹r to the rᵀM⁻¹r of the recurrence, above which the search directions
-/// restart.
+/// The search directions restart if rᵀM⁻¹r of the true residual r is more than this multiple of
+/// rᵀM⁻¹r of the recurrence. M is the preconditioner.
 const RESTART_RATIO: f64 = 4.0;
 
 /// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
@@ -91,8 +92,8 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
     8 * 9 * n * t
 }
 
-/// Solves for every column. A journal stores the iterations; a resumed run continues after the last
-/// stored iteration, bit-identically.
+/// Solves for every column. A journal stores the iterations. A resumed run continues after the last
+/// stored iteration, and its result is bit-identical.
 ///
 /// # Errors
 /// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] if numbers
@@ -243,8 +244,9 @@ impl Iteration<'_> {
         self.state.columns.iter().any(is_small)
     }
 
-    /// Replaces the residuals by the true residuals, and removes the finished columns: columns that
-    /// have converged or stalled, and all columns in the `last` iteration.
+    /// Replaces the residuals by the true residuals, and removes the finished columns. A column is
+    /// finished if it has converged or stalled, and in the `last` iteration every column is
+    /// finished.
     fn check_residuals(&mut self, last: bool) -> Result<()> {
         let x = self.running_columns(&self.state.solution.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());

@@ -4,8 +4,8 @@ use crate::{Error, Result, solver::Figure};
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// Relative residual above which the solution is rejected: its fitted values may be wrong by a
-/// tenth of the target.
+/// Relative residual above which the solution is rejected. At a residual of 0.1 the fitted values
+/// may be wrong by a tenth of the target.
 const MAX_RESIDUAL: f64 = 0.1;
 
 #[derive(Clone, Debug)]

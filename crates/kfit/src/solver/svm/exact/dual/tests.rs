@@ -14,8 +14,8 @@ fn problem() -> (usize, Vec<f64>, Vec<f64>) {
     (n, x, (0..n).map(sign).collect())
 }
 
-/// Solves an SVM with working sets and with its whole matrix: both end within the gap of the same
-/// objective.
+/// Solves an SVM twice, with working sets and with its whole matrix. Both objectives must agree up
+/// to the gap.
 #[test]
 fn working_sets_reach_the_objective_of_the_whole_matrix() {
     let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
