@@ -1,7 +1,6 @@
 //! Output tables, written in batches of columns.
 //!
-//! A [`Sink`] writes the files of one format, and the [`Format`] names the function that creates
-//! it.
+//! A [`Sink`] writes the files of one format, and the [`Format`] has the function that creates it.
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
