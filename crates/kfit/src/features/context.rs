@@ -28,8 +28,8 @@ impl<'a> VisitContext<'a> {
     }
 
     /// Returns a pass that visits the tiles (blocks of consecutive rows) one by one in row order.
-    /// All threads work on the same tile: a solver that reads the tiles in order has no states to
-    /// merge.
+    /// All threads work on the same tile, because a solver that visits tiles has no states that
+    /// could be merged.
     pub(super) fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
     where
         'a: 'p,

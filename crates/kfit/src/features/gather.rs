@@ -28,8 +28,8 @@ pub struct GatherOptions {
 /// Sums computed by the pass that stores the features.
 #[derive(Debug, Default)]
 pub struct GatheredSums {
-    /// Residuals of the map at every rank. `None` if the map does not project the kernel onto a
-    /// subspace; a Nyström map does.
+    /// Residuals at every rank, for a map that projects the kernel onto a subspace, such as
+    /// Nyström; `None` for any other map.
     pub certificate: Option<CertificateState>,
     /// Second moments; `None` if not requested.
     pub moments: Option<GramState>,

@@ -38,7 +38,7 @@ pub struct LearnedMetric {
     /// The kernel of the best round, with every parameter resolved to a number.
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     pub kernel: Kernel,
-    /// The form of the metric: none, given, full, diagonal, or for example low-rank(5).
+    /// The form of the metric: none, given, full, diagonal, or low-rank(r) with the number r.
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,

@@ -47,9 +47,10 @@ const MAX_LOG_STEP: f64 = 2.0;
 /// A stage: the part of the sample that it uses, and its maximum number of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampleStage {
-    /// Number of rows, the first of the sample; at most all of them.
+    /// Number of rows. The stage uses the first rows of the sample; if the sample has fewer rows,
+    /// all of them.
     pub(crate) rows: usize,
-    /// Number of landmarks, the first of these rows.
+    /// Number of landmarks. They are the first rows of the sample.
     pub(crate) landmarks: usize,
     pub(crate) steps: usize,
 }

@@ -88,8 +88,8 @@ pub struct TextOptions {
     pub(crate) reading: TextReading,
 }
 
-/// Which rows of svmlight files stay sparse. Rows with more columns than dense rows may have always
-/// stay sparse.
+/// Which rows of svmlight files stay sparse. In addition, rows stay sparse if they have more
+/// columns than the maximum for dense rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SparseRule {
     #[default]
