@@ -84,8 +84,8 @@ impl Instant {
     }
 }
 
-/// Decodes a date from 1900 to 2099 as year x 10,000 + month x 100 + day, or a time of day from 0
-/// to 2400 as hours x 100 + minutes; returns `None` for any other number.
+/// Decodes an integer that is a date from 1900 to 2099 (year x 10,000 + month x 100 + day) or a
+/// time of day from 0 to 2400 (hours x 100 + minutes). Returns `None` for any other number.
 pub(crate) fn decode_number(value: f64, form: TimeForm) -> Option<Instant> {
     if form == TimeForm::YearMonthDay {
         let date_number =
@@ -120,8 +120,8 @@ pub(crate) fn stored_form(time: &DataType) -> TimeForm {
     }
 }
 
-/// Formats an instant in ISO 8601: a date, with the time of day unless it is midnight; a time of
-/// day; or a duration.
+/// Formats an instant in ISO 8601. The result is a date, with a time of day unless it is midnight;
+/// or a time of day alone; or a duration.
 pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
     let clock = || format_clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {

@@ -110,8 +110,8 @@ pub(crate) fn integer(view: &ColumnView<'_>, row: usize) -> Result<i64, LabelFau
     exact_integer(value).ok_or(LabelFault::Fraction(value))
 }
 
-/// Converts a float to an integer; `None` for fractions and for floats that represent several
-/// integers.
+/// Converts a float to an integer. Returns `None` for a fraction, and for a float so large that
+/// several integers share it.
 pub(crate) fn exact_integer(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= MAX_EXACT_INTEGER).then_some(value as i64)
 }

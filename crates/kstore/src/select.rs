@@ -344,8 +344,8 @@ impl SelectedTable {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
-    /// Returns the names and types of the kept columns for a sink: uint64 stays, and other integers
-    /// become int64.
+    /// Returns the names and types of the kept columns for a sink. uint64 stays uint64, and every
+    /// other integer type becomes int64.
     #[doc(hidden)]
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
@@ -400,8 +400,8 @@ impl SelectedTable {
         self.rows.clone()
     }
 
-    /// Returns the number of stored rows of the whole table, of features and of numeric targets,
-    /// and whether rows have weights.
+    /// Returns the shape of the rows: the number of stored rows of the whole table, the numbers of
+    /// features and of numeric targets, and whether rows have weights.
     #[doc(hidden)]
     pub fn shape(&self) -> TableShape {
         TableShape {

@@ -188,8 +188,8 @@ impl<T: Real> Gather<'_, T> {
         Ok(())
     }
 
-    /// Adds classes or numeric targets. Adds weights if the rows have weights, and folds if there
-    /// are several.
+    /// Adds classes or numeric targets. If the rows have weights, adds the weights; if there are
+    /// several folds, adds the folds.
     fn add_row_values(&self, block: &RowBlock<'_, T>, state: &mut GatherState) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(LabelCodes { codes, .. })) => {

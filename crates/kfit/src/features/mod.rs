@@ -71,8 +71,8 @@ pub struct StoredFeatures<'a, T: Real> {
     pub weights: RowWeights,
     /// Positions of the first row of every tile, then n.
     starts: Vec<usize>,
-    /// Position of the first row of every nonempty segment, and its number among all segments of
-    /// the stored rows.
+    /// Position of the first row of every nonempty segment, and the number that the segment has
+    /// among all segments of the stored rows.
     segments: Vec<(usize, u64)>,
     range: Range<u64>,
     /// True if these are all rows of the run, false for selected rows.
@@ -236,7 +236,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
-    /// no weights, this is the number of these rows.
+    /// no weights, each row counts 1.
     pub fn weight_outside(&self, left_out: Option<u16>) -> f64 {
         self.weights.total((0..self.n).filter(|i| left_out.is_none_or(|fold| self.folds[*i] != fold)))
     }

@@ -60,8 +60,8 @@ impl fmt::Display for LengthReport {
     }
 }
 
-/// Resolves each `auto` length scale of the kernel to a number, and returns a report; leaves other
-/// kernels unchanged.
+/// Resolves each `auto` length scale of the kernel to a number, and returns a report. A kernel
+/// without an `auto` length scale is unchanged.
 pub fn resolve_length_scale<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,

@@ -296,8 +296,8 @@ pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, 
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
-/// Returns name and remedy of the term for the Gram matrices; mentions folds only if there are
-/// several.
+/// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions
+/// folds only if there are several.
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (size.folds, size.classes) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),

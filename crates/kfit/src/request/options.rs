@@ -36,8 +36,8 @@ pub enum Scaling {
     Maxabs,
     /// Sparse rows and texts: each row divided by its norm.
     Unit,
-    /// Sparse rows and texts: counts times the inverse document frequency of their columns, then
-    /// each row divided by its norm.
+    /// Sparse rows and texts: each count is multiplied by the inverse document frequency of its
+    /// column, then each row is divided by its norm.
     TfIdf,
     /// No scaling.
     None,
@@ -185,8 +185,8 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// Returns the options of a kernel at one rank with default values: standard scaling, landmarks
-    /// by randomly pivoted Cholesky among all rows, no folds, seed 0.
+    /// Returns the options of a kernel at one rank. All other options have default values: standard
+    /// scaling, landmarks chosen from all rows by randomly pivoted Cholesky, no folds, and seed 0.
     pub fn new(task: Task, kernel: Kernel, rank: usize) -> Self {
         Self {
             task,
@@ -255,8 +255,8 @@ impl TrainOptions {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Rejects a learned metric if there is no target, and a metric that the kernel does not
-    /// support.
+    /// Rejects a learned metric if there is no target, and rejects any metric that the kernel does
+    /// not support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines_columns = match &self.metric {

@@ -36,8 +36,8 @@ pub struct FitReport {
     pub weight: Option<f64>,
     /// Number of inputs, d.
     pub features: usize,
-    /// Categorical columns, and numeric columns with a missing-value indicator, each with its
-    /// encoding, such as `12 values`; empty if every input is a numeric column.
+    /// The categorical columns, and the numeric columns that have a missing-value indicator, each
+    /// with its encoding, such as `12 values`. Empty if every input is a numeric column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<(String, String)>,
     /// Number of target columns; 1 for classes.

@@ -229,8 +229,8 @@ impl EntryColumn {
         Self { first_column, index_by_word: words.zip(0..).collect(), entries }
     }
 
-    /// Returns the entries of the text in a row. With `allow_missing`, a missing text has no
-    /// entries; otherwise the result is `None`.
+    /// Returns the entries of the text in a row. If the text is missing, the result is empty with
+    /// `allow_missing`, and otherwise `None`.
     pub(super) fn text_entries<'r>(
         &self,
         view: &ColumnView<'_>,

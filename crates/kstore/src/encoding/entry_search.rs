@@ -62,7 +62,7 @@ impl WordCounts {
     }
 
     /// Returns the counts of a word or of its hash bucket: the number of rows, and the last row.
-    /// `None` for a word that is neither counted yet nor hashed.
+    /// Returns `None` if words are not hashed and the word is not counted yet.
     fn count_mut(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
         match grams.bucket(word) {
             Some(bucket) => self.buckets.get_mut(bucket as usize),

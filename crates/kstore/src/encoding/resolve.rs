@@ -316,8 +316,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns the columns that had values without a feature, each with the number of such rows
-    /// over all passes since the selection was made.
+    /// Returns the columns that had values without a feature. For each of them, returns the number
+    /// of rows with such a value, over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
         let Coding::Encoded(coded, counts) = &self.coding else { return Vec::new() };

@@ -148,8 +148,8 @@ impl TextOptions {
         Self { without_quotes: true, ..self }
     }
 
-    /// CSV: accepts rows with fewer fields than names; their last values are missing. By default
-    /// they are errors.
+    /// CSV: accepts rows with fewer fields than names; the values of the last columns are then
+    /// missing. By default such rows are errors.
     pub fn pad_rows(self) -> Self {
         Self { pad_rows: true, ..self }
     }
