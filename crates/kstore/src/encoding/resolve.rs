@@ -114,8 +114,9 @@ impl Table {
         Ok(if numbers { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
     }
 
-    /// Returns the columns if all of them produce entries of sparse rows. Sparse rows and counted
-    /// texts do. Returns `None` if there are other columns, or if rows must be dense.
+    /// Returns the columns if each of them holds sparse rows or texts that are counted, so that all
+    /// of them produce entries. Returns `None` if there are other columns, or if rows must be
+    /// dense.
     fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {
