@@ -1,10 +1,10 @@
 //! Fits kernel methods: from the rows of a table to a model, in few passes and within a memory
 //! budget.
 //!
-//! A [`job::Fit`] describes what to learn and a [`job::Run`] the resources. A [`solver`] learns
-//! linear functions of features, and [`train`] runs any solver. Programs use this crate through
-//! `ksolve`, which adds typed solvers, model search and statistics. The modules hidden here are for
-//! `ksolve` only.
+//! A [`job::Fit`] describes what to learn, and a [`job::Run`] describes the resources. A [`solver`]
+//! learns linear functions of features, and [`train`] runs any solver. Programs use this crate
+//! through `ksolve`, which adds typed solvers, model search and statistics. The modules that are
+//! hidden here are for `ksolve` only.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

@@ -1,8 +1,8 @@
 //! The parts of Apache Arrow that appear in the signatures of this crate: columns in memory, their
 //! types, and the file format.
 //!
-//! The items are re-exported from the crate `arrow`, version 60: this crate accepts record batches
-//! made with that crate.
+//! The items are re-exported from the crate `arrow`, version 60. This crate accepts record batches
+//! that were made with that version.
 //!
 //! ```
 //! use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};

@@ -1,5 +1,5 @@
-//! Converts a chunk of a file (the rows that a reader decodes at once) into a part of a tile (the
-//! rows that a pass processes at once): numbers, labels, and errors in them.
+//! Converts a chunk of a file into a part of a tile: into numbers, labels and errors. A chunk has
+//! the rows that a reader decodes at once, and a tile the rows that a pass processes at once.
 
 use crate::convert::{self, TILE_ROWS};
 use crate::encoding::{Coding, TimeReader};
@@ -10,7 +10,8 @@ use crate::table_rows::{OpenFile, TableRows};
 use crate::{Error, KeptColumn, Real, Result, kept_column, missing::Missing, rows::grow};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
-/// Reads numbers unchanged, and text as 1, or NaN if it is missing.
+/// Reads the values of a numeric column unchanged. In a text column, reads a text as 1 and a
+/// missing text as NaN.
 fn load_or_one(view: &ColumnView<'_>, row_indices: RowIndices<'_>, out: &mut [f64]) {
     if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
         return view.load(row_indices, out);
@@ -21,16 +22,17 @@ fn load_or_one(view: &ColumnView<'_>, row_indices: RowIndices<'_>, out: &mut [f6
 }
 
 impl<T: Real> TableRows<T> {
-    /// Returns the range of the targets among the columns, without the weights. If there is a
-    /// class, returns the position of the class.
+    /// Returns the range of the targets among the columns, without the weights. For a class target,
+    /// it is the position of the class.
     fn target_slots(&self) -> Range<usize> {
         let targets = self.selected.features.len()..self.selected.weight_slot();
         let class = self.selected.class_slot();
         if self.selected.class.is_some() { class..class + 1 } else { targets }
     }
 
-    /// Returns the rows that have a target, out of `among` or of the first `rows` rows of the
-    /// chunk. Returns `None` if every row has a target, or if rows without a target are kept.
+    /// Returns the rows that have a target, out of `among` or, without `among`, out of the first
+    /// `rows` rows of the chunk. Returns `None` if every row has a target, or if rows without a
+    /// target are kept.
     pub(crate) fn rows_with_target(
         &self,
         open_file: &OpenFile<'_>,
@@ -59,8 +61,8 @@ impl<T: Real> TableRows<T> {
         Ok((count > 0).then(with_target))
     }
 
-    /// Removes rows with a value that is not finite, or without a label. `views` are the views of
-    /// the required columns.
+    /// Removes rows with a value that is not finite, and rows without a label. `views` are the
+    /// views of the required columns.
     pub(crate) fn drop_missing(&self, views: &[ColumnView<'_>], selected_rows: &mut Vec<u32>) {
         let mut loaded = [0.0; TILE_ROWS];
         let mut incomplete = vec![false; selected_rows.len()];
@@ -83,8 +85,8 @@ impl<T: Real> TableRows<T> {
         selected_rows.retain(|_| incomplete.next() == Some(&false));
     }
 
-    /// Returns the first range within `rows` of a file that may satisfy the condition; an empty
-    /// range at the end of `rows` if there is none.
+    /// Returns the first range within `rows` of a file whose rows may satisfy the condition. If
+    /// there is none, returns an empty range at the end of `rows`.
     pub(crate) fn next_candidate_range(&self, part: usize, rows: Range<u64>) -> Range<u64> {
         let Some(candidates) = self.candidates.get(part) else { return rows };
         match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
@@ -161,8 +163,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         self.append_targets_and_weights(all_finite, row_indices, rows, x, targets_and_weights)
     }
 
-    /// Appends the targets and weights of rows whose features are already in `x`; `features_finite`
-    /// states that these features are all finite.
+    /// Appends the targets and weights of rows whose features are already in `x`. `features_finite`
+    /// is true if all these features are finite.
     pub(crate) fn append_targets_and_weights(
         &self,
         features_finite: bool,
@@ -181,8 +183,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         if all_finite { Ok(()) } else { self.fill_missing(row_indices, rows, x) }
     }
 
-    /// Replaces missing features if the selection fills them; the first bad value in row order is
-    /// an error.
+    /// Replaces missing features if the selection replaces them. Otherwise returns an error for the
+    /// first bad value in row order.
     #[cold]
     fn fill_missing(&self, row_indices: RowIndices<'_>, rows: usize, x: &mut [T]) -> Result<()> {
         let (columns, d) = (self.source.selected.features.len(), self.source.selected.shape().inputs);
@@ -190,8 +192,8 @@ impl<T: Real> Chunk<'_, '_, T> {
             let row = row_indices.get(i);
             for (slot, view) in self.views.iter().enumerate() {
                 let feature = (slot < columns).then(|| self.source.first_feature(slot));
-                // a finite feature is not read again: a feature that was decoded directly into `x`
-                // may have no view
+                // a finite feature is not read again: if it was decoded directly into `x`, it may
+                // have no view
                 if feature.is_some_and(|feature| x[i * d + feature].is_finite()) {
                     continue;
                 }
@@ -247,8 +249,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         Ok(())
     }
 
-    /// Appends the kept columns of some rows; a missing number in a column that must be complete is
-    /// an error.
+    /// Appends the kept columns of some rows. If a column must have a number in every row, a
+    /// missing number is an error.
     pub(crate) fn append_kept(
         &self,
         row_indices: RowIndices<'_>,
@@ -318,7 +320,7 @@ impl<T: Real> Chunk<'_, '_, T> {
     }
 }
 
-/// Returns the value of one row; for a text column 1, or NaN if it is missing.
+/// Returns the value of one row. In a text column, returns 1, or NaN if the text is missing.
 fn single_value(view: &ColumnView<'_>, row: usize) -> f64 {
     let mut value = [0.0];
     load_or_one(view, RowIndices::From(row), &mut value);

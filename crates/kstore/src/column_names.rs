@@ -1,4 +1,4 @@
-//! Resolves column names and patterns; a leading `!` excludes columns.
+//! Resolves names and patterns to columns. A name or pattern after a leading `!` excludes columns.
 
 use crate::schema::{Kind, Schema};
 use crate::{Error, Result, encoding::ColumnRequest, table::Table};
@@ -10,8 +10,8 @@ const ALL_FEATURES: &str = "*";
 type ColumnIndices<'s> = HashMap<&'s str, usize>;
 
 impl Table {
-    /// Returns the column names of a comma-separated list. Pieces that together are a column name
-    /// with commas are joined.
+    /// Returns the column names of a comma-separated list. `parts` are the pieces between commas;
+    /// if several pieces together are the name of a column that contains commas, they are joined.
     ///
     /// ```
     /// let folder = tempfile::tempdir().unwrap();
@@ -35,8 +35,8 @@ impl Table {
     }
 
     /// Returns the names of the columns that match names and patterns, each once, without the
-    /// columns after `!`. The columns may have any type, unlike features. If there are only
-    /// exclusions, returns all other columns.
+    /// columns that a `!` excludes. Unlike features, the columns may have any type. If there are
+    /// only exclusions, returns all other columns.
     ///
     /// # Errors
     /// A name or pattern that matches no column.
@@ -73,8 +73,8 @@ impl Table {
         if matching.is_empty() { Err(self.no_such_column_error(text)) } else { Ok(matching) }
     }
 
-    /// Splits names into the included names and patterns, and the excluded columns. A column whose
-    /// own name begins with `!` is included by that name.
+    /// Splits names into the included names and patterns, and the excluded columns. If a column's
+    /// own name begins with `!`, that name includes the column.
     fn split_exclusions<'n>(
         &self,
         names: &'n [String],
@@ -90,8 +90,8 @@ impl Table {
         Ok((included, excluded))
     }
 
-    /// Returns the columns to copy to the output. If no output can hold a column, the column is
-    /// skipped if it matches a pattern, and is an error if it is named.
+    /// Returns the columns to copy to the output. If no output format can hold a column, the column
+    /// is skipped if a pattern selected it, and is an error if its name selected it.
     pub(crate) fn kept_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let is_storable = |index: usize| !matches!(columns[index].kind, Kind::Other(_));
@@ -116,8 +116,8 @@ impl Table {
         Ok(kept_columns)
     }
 
-    /// Returns the feature columns of names and patterns. A name selects its column even if it has
-    /// another role, except a target.
+    /// Returns the feature columns that names and patterns select. A name selects its column even
+    /// if the column has another role, unless it is a target.
     pub(crate) fn named_features(
         &self,
         roles: &[usize],

@@ -19,8 +19,9 @@ pub enum Operator {
     GreaterOrEqual,
 }
 
-/// Operators with their signs, and whether they hold for less, equal and greater. Signs of two
-/// characters come first, so that `<=` is not read as `<`.
+/// The operators with their signs. The three booleans say whether the operator holds if the value
+/// is less than, equal to, or greater than the value of the condition. Signs of two characters come
+/// first, so that `<=` is not read as `<`.
 const OPERATORS: [(&str, Operator, [bool; 3]); 6] = [
     ("==", Operator::Equal, [false, true, false]),
     ("!=", Operator::NotEqual, [true, false, true]),
@@ -41,10 +42,10 @@ impl Operator {
 
 /// A comparison of one column with a value, such as `fold != 3`.
 ///
-/// A missing value satisfies no condition, not even `!=`. Numbers are compared in the precision of
-/// the column, so that `x == 0.1` matches the 0.1 of a float32 column. Text is compared by code
-/// points. Dates and times are compared with a value such as 2024-01-31 or 2024-01-31T12:30, or
-/// with the number that the file stores.
+/// A missing value satisfies no condition, not even one with `!=`. Numbers are compared in the
+/// precision of the column: `x == 0.1` matches the 0.1 of a float32 column. Text is compared by
+/// code points. Dates and times are compared with a value such as 2024-01-31 or 2024-01-31T12:30,
+/// or with the number that the file stores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Condition {
@@ -98,7 +99,8 @@ impl Condition {
         Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), quoted })
     }
 
-    /// Returns the opposite condition. A row with a missing value satisfies neither.
+    /// Returns the opposite condition. A row with a missing value satisfies neither of the two
+    /// conditions.
     ///
     /// ```
     /// # use kstore::condition::Condition;
@@ -192,7 +194,8 @@ enum Comparand {
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct BoundCondition {
-    /// Whether the condition holds for values that are less, equal and greater.
+    /// Whether the condition holds for values that are less than, equal to, and greater than its
+    /// value.
     holds: [bool; 3],
     value: Comparand,
 }
@@ -214,9 +217,10 @@ impl BoundCondition {
         }
     }
 
-    /// Returns false if no row can satisfy the condition. The bounds in `row` enclose all values of
-    /// the rows except missing values and NaN, which satisfy no condition. A bound need not be a
-    /// value of the column, because a writer may shorten texts.
+    /// Returns false if no row of a group of rows can satisfy the condition. `least` and `greatest`
+    /// hold, in `row`, bounds on the values of the group. Missing values and NaN lie outside the
+    /// bounds, but satisfy no condition. A bound need not be a value of the column, because a
+    /// writer may shorten texts.
     pub(crate) fn may_hold(&self, least: &ColumnView<'_>, greatest: &ColumnView<'_>, row: usize) -> bool {
         let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
         let [less, equal, greater] = self.holds;

@@ -4,13 +4,13 @@ use crate::source::{ColumnView, Element, RowIndices, StridedColumn, Values};
 use crate::{Real, Scaler};
 use kpass::scaler::inverse_scale;
 
-/// Rows that are transposed at once. With 32 columns of f32 the block is 16 KiB and stays in the L1
-/// cache while the columns are written one after the other. With several hundred columns it stays
-/// in L2.
+/// Number of rows that are transposed at once. With 32 columns of f32 a block of these rows takes
+/// 16 KiB, and stays in the L1 cache while its columns are written one after the other. With
+/// several hundred columns it stays in the L2 cache.
 pub(crate) const TILE_ROWS: usize = 128;
 
-/// Columns whose values are written together: the number that fills a vector register of 128 bits,
-/// which every x86-64 has.
+/// Number of columns whose values are written together. This many f32 values fill a vector register
+/// of 128 bits, which every x86-64 processor has.
 const GROUP_COLUMNS: usize = 4;
 
 #[derive(Debug)]
@@ -26,15 +26,15 @@ impl Affine {
         self.scaler.apply_nonlinear(i, (value - self.scaler.centre[i]) * self.factors[i])
     }
 
-    /// Returns whether all values stay bit-identical: shifting by 0 and scaling by 1 are exact.
+    /// Returns whether all values stay bit-identical. Subtracting 0 and multiplying by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
         !self.scaler.is_nonlinear()
             && self.scaler.centre.iter().all(|centre| *centre == 0.0)
             && self.factors.iter().all(|factor| *factor == 1.0)
     }
 
-    /// Returns the transform of a scaler; without a scaler, values stay unchanged and missing
-    /// values are NaN.
+    /// Returns the transform of a scaler. Without a scaler, values stay unchanged, and a missing
+    /// value is replaced by NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
             centre: vec![0.0; features],
@@ -47,8 +47,8 @@ impl Affine {
         Self { scaler, factors, fill_values }
     }
 
-    /// Returns feature `i` of some rows, shifted and scaled: a slice of the stored values if
-    /// possible, otherwise computed into `out`.
+    /// Returns feature `i` of some rows, shifted and scaled. If scaling changes nothing, the result
+    /// is a slice of the stored values; otherwise the values are computed into `out`.
     pub(crate) fn scaled_column<'a, T: Real>(
         &self,
         view: &ColumnView<'a>,
@@ -97,8 +97,8 @@ pub(crate) fn write_features<T: Real>(
         }
         transpose(&columns, group.len(), d, first, out);
     }
-    // also false after an overflow in narrowing; checks all rows at once while they are in the
-    // cache
+    // also false if a value overflowed in the conversion to `T`; all rows are checked at once while
+    // they are in the cache
     T::all_finite(out)
 }
 
@@ -109,7 +109,8 @@ fn unscaled_slice<'a, T: Real>(view: &ColumnView<'a>) -> Option<&'a [T]> {
     }
 }
 
-/// Writes the first `count` columns, of equal length, to positions `first..` of rows of `d` values.
+/// Writes the first `count` columns, which have equal length, into rows of `d` values, from
+/// position `first` of each row on.
 fn transpose<T: Real>(columns: &[&[T]; GROUP_COLUMNS], count: usize, d: usize, first: usize, out: &mut [T]) {
     if count == GROUP_COLUMNS {
         return T::transpose(*columns, d, &mut out[first..]);
@@ -121,7 +122,7 @@ fn transpose<T: Real>(columns: &[&[T]; GROUP_COLUMNS], count: usize, d: usize, f
     }
 }
 
-/// Returns the first column if the columns are adjacent in row-major bytes of f32 or f64.
+/// Returns the first column if all columns lie next to each other in row-major bytes of f32 or f64.
 fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<StridedColumn<'a>> {
     let strided = |view: &ColumnView<'a>| match view.values {
         Values::Strided(values) if view.nulls.is_none() => Some(values),

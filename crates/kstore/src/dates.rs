@@ -1,4 +1,5 @@
-//! Dates and times: instants, their text form (ISO 8601), and how they are read from text.
+//! Dates and times: instants, their text form (ISO 8601), and the forms in which text can be read
+//! as a date or time.
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
 use crate::schema::Kind;
@@ -35,11 +36,13 @@ pub enum TimeForm {
 }
 
 impl TimeForm {
-    /// Forms of text and of stored times, in order of preference if a column fits several.
+    /// Forms of text and of stored times. If a column fits several forms, the first of them is
+    /// used.
     pub(crate) const ALL: [Self; 5] = [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::OfDay, Self::Elapsed];
 }
 
-/// An instant: days since 1970-01-01, and nanoseconds of the day. In UTC if its time zone is known.
+/// An instant: days since 1970-01-01, and nanoseconds since the beginning of that day. It is in UTC
+/// if its time zone is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) day: i64,
@@ -52,16 +55,17 @@ impl Instant {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
-    /// Converts to a number of units, the inverse of [`Self::from_stored`], with a fraction if the
-    /// units are too coarse.
+    /// Converts to a number of units of which a day has `per_day`; the inverse of
+    /// [`Self::from_stored`]. If the units are too coarse for the instant, the second number is the
+    /// remaining fraction of a unit.
     pub(crate) fn to_units(self, per_day: i64) -> (i128, f64) {
         let unit = DAY_NANOS / per_day;
         let units = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);
         (units, (self.nanos % unit) as f64 / unit as f64)
     }
 
-    /// Returns the fraction of the day that has passed. As a quotient of two integers it does not
-    /// depend on the unit of the file.
+    /// Returns the fraction of the day that has passed. It is the quotient of two integers, and
+    /// therefore does not depend on the unit of the file.
     pub(crate) fn day_fraction(self) -> f64 {
         self.nanos as f64 / DAY_NANOS as f64
     }
@@ -80,8 +84,8 @@ impl Instant {
     }
 }
 
-/// Decodes a date from 1900 to 2099 as year x 10,000 + month x 100 + day, or a time of day from 0
-/// to 2400 as hours x 100 + minutes; returns `None` for any other number.
+/// Decodes an integer that is a date from 1900 to 2099 (year x 10,000 + month x 100 + day) or a
+/// time of day from 0 to 2400 (hours x 100 + minutes). Returns `None` for any other number.
 pub(crate) fn decode_number(value: f64, form: TimeForm) -> Option<Instant> {
     if form == TimeForm::YearMonthDay {
         let date_number =
@@ -116,8 +120,8 @@ pub(crate) fn stored_form(time: &DataType) -> TimeForm {
     }
 }
 
-/// Formats an instant in ISO 8601: a date, with the time of day unless it is midnight; a time of
-/// day; or a duration.
+/// Formats an instant in ISO 8601. The result is a date, with a time of day unless it is midnight;
+/// or a time of day alone; or a duration.
 pub(crate) fn format_instant(instant: Instant, form: TimeForm) -> String {
     let clock = || format_clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
@@ -150,9 +154,9 @@ pub(crate) fn parse(text: &str, form: TimeForm) -> Option<Instant> {
     Some(Instant { day: day + nanos.div_euclid(DAY_NANOS), nanos: nanos.rem_euclid(DAY_NANOS) })
 }
 
-/// Returns the microseconds since 1970 of a date or time in the given form, or of an integer that
-/// counts seconds, milliseconds, microseconds or nanoseconds since 1970. From 1973 to 2286 the
-/// number of digits identifies the unit.
+/// Returns the microseconds since 1970 of a date or time in the given form. Also reads an integer
+/// that counts seconds, milliseconds, microseconds or nanoseconds since 1970: for times from 1973
+/// to 2286, the number of digits identifies the unit.
 pub(crate) fn parse_timestamp(text: &str, form: TimeForm) -> Option<i64> {
     let integer = text.parse::<i64>().ok().filter(|_| !text.starts_with('+'));
     match (integer, text.trim_start_matches('-').len()) {
@@ -172,8 +176,8 @@ const MONTHS: &str = "january february march april may june july august septembe
 
 const WEEKDAYS: &str = "monday tuesday wednesday thursday friday saturday sunday";
 
-/// Reads a name, or at least its first three letters, at the beginning of a text; returns its index
-/// in `names` and the rest of the text.
+/// Reads one of `names` at the beginning of a text, or at least the first three letters of a name.
+/// Returns its index in `names` and the rest of the text.
 fn parse_name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
     let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
     let is_start = |candidate: &&str| candidate.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
@@ -223,8 +227,8 @@ fn full_year(year: i64, digits: usize) -> Option<i64> {
     }
 }
 
-/// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`, whose first
-/// number is already read; returns the day and the rest of the text.
+/// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`. The first
+/// number of the text was already read as `year`. Returns the day and the rest of the text.
 fn parse_compact(year: i64, year_digits: usize, rest: &str) -> Option<(i64, &str)> {
     if year_digits == 8 {
         let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
@@ -274,14 +278,16 @@ fn parse_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
             return None;
         }
     };
-    // a short year needs two digits in every part, so that versions such as 1.10.2 are not dates
+    // a year of two digits needs two digits in month and day too, so that versions such as 1.10.2
+    // are not dates
     let short = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
     let year = full_year(year, year_digits).filter(|_| year_digits == 4 || short)?;
     (day_digits <= 2 && b_digits <= 2).then_some(())?;
     Some((epoch_day(year, month, day)?, rest))
 }
 
-/// Returns nanoseconds since midnight, and the UTC offset in minutes if there is a time zone.
+/// Returns the nanoseconds since midnight and, if the text has a time zone, the UTC offset in
+/// minutes.
 fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
     let two = |(number, length, rest)| (length == 2).then_some((number, rest));
     let (mut hour, length, rest) = parse_digits(text)?;
@@ -308,8 +314,8 @@ fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
     Some((((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nanos, parse_zone(rest.trim_ascii())?))
 }
 
-/// Returns the UTC offset in minutes: `Z`, `UTC`, `+02`, `+0200` or `+02:00`; `Some(None)` for an
-/// empty text.
+/// Returns the UTC offset in minutes of `Z`, `UTC`, `+02`, `+0200` or `+02:00`. Returns
+/// `Some(None)` for an empty text, and `None` for any other text.
 fn parse_zone(text: &str) -> Option<Option<i64>> {
     match text {
         "" => return Some(None),
@@ -395,8 +401,9 @@ fn format_date(days: i64) -> String {
     }
 }
 
-/// Returns the year `days` after 1970-01-01, and the equivalent date in the 400 years from 1970:
-/// the calendar repeats every 400 years, and chrono's ends after some 262,000 years.
+/// Returns the year of the date `days` after 1970-01-01, and the same day in one of the 400 years
+/// from 1970 on. The calendar repeats every 400 years, and chrono's calendar ends after some
+/// 262,000 years.
 fn civil_date(days: i64) -> (i128, NaiveDate) {
     const DAYS_IN_400_YEARS: i64 = 146_097;
     let date = NaiveDate::from_epoch_days(days.rem_euclid(DAYS_IN_400_YEARS) as i32).unwrap_or_default();

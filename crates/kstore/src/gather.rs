@@ -2,8 +2,8 @@
 
 use crate::{MemoryRows, Real, Result, RowBuf, RowSource, TableRows};
 
-/// Longest gap between rows that is read instead of skipped: restarting in the middle of a file
-/// costs about as much as reading this many rows.
+/// The longest gap between two requested rows that is read instead of skipped. Restarting in the
+/// middle of a file costs about as much as reading this many rows.
 const MAX_GAP_ROWS: u64 = 256;
 const TILE_ROWS: usize = 1024;
 
@@ -11,10 +11,10 @@ impl<T: Real> TableRows<T> {
     /// Copies some stored rows into memory, in the requested order; a row may be requested several
     /// times.
     ///
-    /// Files are read in row order, and each run of neighbouring rows is read once. For `.npy` and
-    /// uncompressed Arrow IPC this reads little more than the requested rows, for Parquet the pages
-    /// that contain them. Memory: the result, and a few bytes for each requested row. Labels are
-    /// not copied.
+    /// Files are read in row order, and each run of neighbouring rows is read once. From `.npy` and
+    /// uncompressed Arrow IPC files, little more than the requested rows is read; from Parquet
+    /// files, the pages that contain them. *Memory*: the result, and a few bytes for each requested
+    /// row. Labels are not copied.
     ///
     /// # Errors
     /// [`Empty`](crate::Error::Empty) for a row outside the selection; the errors of reading.
@@ -56,7 +56,7 @@ impl<T: Real> TableRows<T> {
             let why = format!("row {} is not among the selected rows", sorted_rows[position]);
             return Err(self.selected().table().empty_error(why));
         }
-        // every row was found, and both lists are sorted
+        // every requested row was found, and both lists are sorted
         let positions: Vec<usize> = rows.iter().map(|row| sorted_rows.partition_point(|have| have < row)).collect();
         let x = positions.iter().flat_map(|position| &gathered.x()[position * d..][..d]).copied().collect();
         let y = positions.iter().flat_map(|position| &gathered.y()[position * t..][..t]).copied().collect();
@@ -65,7 +65,7 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// Splits ascending rows into runs with gaps of at most [`MAX_GAP_ROWS`].
+/// Splits ascending rows into runs, within which gaps have at most [`MAX_GAP_ROWS`] rows.
 fn runs(rows: &[u64]) -> impl Iterator<Item = &[u64]> {
     rows.chunk_by(|a, b| b - a <= MAX_GAP_ROWS)
 }

@@ -6,8 +6,8 @@ use crate::sparse::ENTRY_BYTES;
 use crate::text_limit::text_bytes;
 use kpass::KeptValues;
 
-/// Appends `count` rows of a view. If the column cannot hold an integer, returns its row in the
-/// chunk and the value as text.
+/// Appends `count` rows of a view. If a value is an integer that the column cannot hold, returns
+/// its row in the chunk and the value as text.
 pub(crate) fn append_rows(
     column: &mut KeptColumn,
     view: &ColumnView<'_>,

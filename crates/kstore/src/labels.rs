@@ -5,7 +5,7 @@ use crate::source::{ColumnView, RowIndices, Values};
 use crate::statistics::LABEL_TEXT_BYTES;
 use std::{collections::HashMap, sync::Arc};
 
-/// Encodes labels. A new label gets the next code or, if the dictionary is fixed,
+/// Encodes labels as codes. A new label gets the next code; if the dictionary is fixed, it gets
 /// [`LabelCodes::UNKNOWN`].
 #[derive(Debug)]
 pub(crate) struct LabelEncoder {
@@ -22,17 +22,17 @@ pub(crate) struct LabelEncoder {
 pub(crate) enum LabelFault {
     /// A fraction, or a number too large for an integer.
     Fraction(f64),
-    /// More labels than this limit, or more text than these labels may have.
+    /// More labels than this limit, or longer texts than this number of labels may have.
     TooMany(usize),
 }
 
-/// The largest float that represents one integer only: above it, neighbouring integers share a
-/// float.
+/// The largest float up to which each integer has its own float. Above it, neighbouring integers
+/// share a float.
 const MAX_EXACT_INTEGER: f64 = (1u64 << 53) as f64;
 
 impl LabelEncoder {
-    /// Returns a coder with a fixed dictionary. Without a dictionary, returns a coder that adds up
-    /// to `limit` labels.
+    /// Returns an encoder with a fixed dictionary. Without a dictionary, returns an encoder that
+    /// adds new labels, up to `limit` labels.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());
@@ -55,7 +55,8 @@ impl LabelEncoder {
         Arc::clone(&self.labels)
     }
 
-    /// Appends the codes of `count` rows without nulls. On a fault, returns its row in the chunk.
+    /// Appends the codes of `count` rows without nulls. If a label is invalid, returns its row in
+    /// the chunk.
     pub(crate) fn encode(
         &mut self,
         view: &ColumnView<'_>,
@@ -93,14 +94,14 @@ impl LabelEncoder {
             return Err(LabelFault::TooMany(self.limit));
         }
         let code = self.labels.len() as u32;
-        // copies the dictionary while buffers still share the old dictionary; new labels are rare
+        // if buffers still share the dictionary, this copies it; new labels are rare
         Arc::make_mut(&mut self.labels).push(label.clone());
         self.register(label, code);
         Ok(code)
     }
 }
 
-/// Returns a number as an integer, or a fault if it is not an integer of 64 bits.
+/// Returns a number as an integer. Returns a fault if it is not an integer of 64 bits.
 pub(crate) fn integer(view: &ColumnView<'_>, row: usize) -> Result<i64, LabelFault> {
     if let Some(integer) = view.integer(row) {
         return i64::try_from(integer).map_err(|_| LabelFault::Fraction(integer as f64));
@@ -109,8 +110,8 @@ pub(crate) fn integer(view: &ColumnView<'_>, row: usize) -> Result<i64, LabelFau
     exact_integer(value).ok_or(LabelFault::Fraction(value))
 }
 
-/// Converts a float to an integer; `None` for fractions and for floats that represent several
-/// integers.
+/// Converts a float to an integer. Returns `None` for a fraction, and for a float so large that
+/// several integers share it.
 pub(crate) fn exact_integer(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= MAX_EXACT_INTEGER).then_some(value as i64)
 }

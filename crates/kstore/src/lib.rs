@@ -1,10 +1,10 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
-//! A [`Table`] is one or more files, record batches or a source of a program; a [`Selection`] names
-//! its columns and rows, and [`SelectedTable::rows`] reads them as blocks of numbers. [`sink`]
-//! writes tables, and [`source`] registers formats. The loop over the blocks, [`kpass::Pass`], its
-//! memory plans and its checkpoints are the crate `kpass`; kernels and solvers are in the crates
-//! above.
+//! A [`Table`] is one or more files, record batches, or a custom source. A [`Selection`] names its
+//! columns and rows, and [`SelectedTable::rows`] reads them as blocks of numbers. [`sink`] writes
+//! tables, and [`source`] registers file formats. The crate `kpass` has the loop over the blocks,
+//! [`kpass::Pass`], with its memory plans and checkpoints. Kernels and solvers are in the crates
+//! that depend on this crate.
 //!
 //! # Features
 //!
@@ -14,7 +14,8 @@
 //!
 //! # Example
 //!
-//! The mean of a column of a table of any size, in the memory of a few tiles:
+//! This example computes the mean of a column. The table may have any size; the memory is that of a
+//! few tiles:
 //!
 //! ```
 //! use kpass::{Pass, RowSource, StatisticsFold, Workers};
@@ -72,7 +73,8 @@ pub use encoding::Categories;
 #[doc(hidden)]
 pub use encoding::Encoding;
 pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Result};
-// the loop over rows, documented in that crate, re-exported for the crates above
+// the loop over rows: it is documented in `kpass`, and re-exported for the crates that depend on
+// this crate
 #[doc(hidden)]
 pub use kpass::{
     AtomicFile, Digest, Fold, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass, Pool,

@@ -2,11 +2,11 @@
 
 use crate::{Error, Result};
 
-/// Words for a missing value, in addition to the empty text, in columns that are not text.
+/// Words that mean a missing value in columns that are not text, in addition to the empty text.
 pub(crate) const MISSING_WORDS: [&str; 14] =
     ["NA", "N/A", "null", "NULL", "None", "na", "n/a", "#N/A", "#NA", "<NA>", "?", "-", ".", "--"];
 
-/// Returns whether a text in a column of times is a missing value.
+/// Returns whether a text means a missing value in a column of times.
 pub(crate) fn is_missing_word(text: &str) -> bool {
     text.is_empty() || MISSING_WORDS.contains(&text) || matches!(text, "NaT" | "NaN" | "nan")
 }
@@ -23,15 +23,16 @@ pub enum Missing {
     Error,
     /// Skip the row.
     Drop,
-    /// Keep the row with NaN as the value, for a reader that writes an empty result for the row.
+    /// Keep the row with NaN as the value. This is for a caller that writes an empty result for
+    /// such a row.
     Keep,
-    /// Replace the value by the feature's mean. An error in a target, class, fold or category
-    /// column.
+    /// Replace the value by the mean of the feature. In a target, class, fold or category column, a
+    /// missing value is an error.
     Mean,
-    /// Replace a number by its mean and set an additional indicator feature of the column to 1; for
-    /// a category, set only the indicator. A column without missing values in the fit has no
-    /// indicator: a missing number is then replaced by the mean, and a missing category is treated
-    /// as an unknown category.
+    /// Replace a missing number by its mean, and set an additional indicator feature of the column
+    /// to 1. For a missing category, only set the indicator. If a column had no missing values in
+    /// the fit, it has no indicator: a missing number is then replaced by the mean, and a missing
+    /// category is treated as an unknown category.
     Indicator,
 }
 

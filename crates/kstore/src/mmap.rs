@@ -1,7 +1,7 @@
 //! Memory-mapped files: the only unsafe code of this crate.
 //!
-//! Mapping is for zero-copy use of arrays by library users and for gathers from scratch files.
-//! Passes over rows do not map, see [`crate::source::npy`].
+//! Library users map files to use arrays without copying them, and gathers map scratch files.
+//! Passes over rows do not map files; [`crate::source::npy`] says why.
 
 #![expect(unsafe_code, reason = "mapping a file has no safe form")]
 
@@ -12,7 +12,7 @@ use std::{fs::File, path::Path};
 
 /// A read-only map of a whole file.
 ///
-/// Nobody may truncate or change the file while it is mapped: reading a page that no longer exists
+/// While the file is mapped, nobody may truncate or change it: reading a page that no longer exists
 /// kills the process.
 #[derive(Debug)]
 pub struct MappedFile {
@@ -35,8 +35,8 @@ impl MappedFile {
         &self.map
     }
 
-    /// Returns `count` numbers from byte `offset` on, in the machine's byte order; `None` if the
-    /// file is too short or the position is not aligned for the type.
+    /// Returns `count` numbers in the machine's byte order, from byte `offset` on. Returns `None`
+    /// if the file is too short, or if the position is not aligned for the type.
     pub fn slice<V: Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
         let length = count.checked_mul(size_of::<V>())?;
         let bytes = self.map.get(offset..offset.checked_add(length)?)?;

@@ -1,8 +1,8 @@
-//! Expands a path, a folder or a pattern to files.
+//! Expands a path, a folder or a pattern to the files that it stands for.
 //!
-//! A pattern has `*`, `?` and `[a-z]` within a name, and `**` for any number of folders. As in a
-//! shell, names that begin with `.`, and here also with `_`, match only a pattern that begins with
-//! one of these characters.
+//! In a pattern, `*`, `?` and `[a-z]` match within a name, and `**` matches any number of folders.
+//! A name that begins with `.` or `_` only matches a pattern that begins with the same character.
+//! Shells have this rule for `.` only.
 
 use crate::names::nearest;
 use crate::source::{self, unsupported};
@@ -20,8 +20,8 @@ enum Step {
     Folders,
 }
 
-/// Returns the files that match, at least one, in no particular order. Names that are not UTF-8 are
-/// matched in their displayed form, so that a table never misses the rows of such a file.
+/// Returns the files that match, in no particular order; at least one. A name that is not UTF-8 is
+/// matched in its displayed form, so that a table never misses the rows of such a file.
 fn matching_files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
     let mut paths = Vec::new();
@@ -152,7 +152,8 @@ fn not_found(path: &Path) -> Error {
         Ok(entries) => {
             let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // compares stems, because a shared extension does not make two names similar
+            // stems are compared, because names are not similar just because their extensions are
+            // equal
             let stem =
                 |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();

@@ -1,11 +1,12 @@
 //! Digests of the values of rows, computed as the rows are read.
 //!
-//! A row's digest is a sum of 32 x 32-bit products, one for each column: the factors are the two
-//! halves of the value, each plus half of the column's key (the NH hash: Black, Halevi, Krawczyk,
-//! Krovetz, Rogaway, "UMAC", CRYPTO 1999). The sum is mixed with the row number. The digest of
-//! several rows is the sum of their digests, so that it does not depend on chunks or the order of
-//! reading, and partial digests can be added. It detects changes but does not protect against
-//! forgery.
+//! The digest of a row starts from a sum of products, one product for each column. The value has 64
+//! bits and the column has a key of 64 bits. Each half of the value is added to one half of the
+//! key, and the two sums, of 32 bits each, are multiplied (the NH hash: Black, Halevi, Krawczyk,
+//! Krovetz, Rogaway, "UMAC", CRYPTO 1999). The sum of the products is mixed with the row number.
+//! The digest of several rows is the sum of their digests: it does not depend on chunks or on the
+//! order of reading, and digests of parts can be added. A digest detects changes, but does not
+//! protect against forgery.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::source::{ColumnView, RowIndices, Values};
@@ -13,7 +14,7 @@ use crate::{Digest, Result, convert::TILE_ROWS, key::mix, sparse::SparseRows, ve
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of stored rows that share a digest.
+/// Number of stored rows in a piece; a piece has one digest.
 const PIECE_ROWS: u64 = 1024;
 
 /// The digests of the selected rows of a table: 8 bytes for each 1,024 stored rows.
@@ -25,14 +26,14 @@ pub struct RowDigests {
 }
 
 impl RowDigests {
-    /// Returns empty digests of the first `rows` stored rows.
+    /// Returns digests for the first `rows` stored rows, to which no row has been added yet.
     pub fn new(rows: u64) -> Self {
         let sums = (0..rows.div_ceil(PIECE_ROWS)).map(|_| AtomicU64::new(0)).collect();
         Self { rows, sums, closed: AtomicBool::new(false) }
     }
 
-    /// Closes the digests after all rows were read: further rows are ignored. Digests that contain
-    /// no row yet stay open.
+    /// Closes the digests after all rows were read, so that later rows are ignored. If no row was
+    /// added yet, the digests stay open.
     pub fn close(&self) {
         let taken = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
         self.closed.store(taken, Ordering::Relaxed);
@@ -44,8 +45,8 @@ impl RowDigests {
             ..(number.saturating_add(1).saturating_mul(PIECE_ROWS)).min(self.rows)
     }
 
-    /// Returns the pieces that overlap a range of stored rows, each with its digest of the rows
-    /// read so far.
+    /// Returns the pieces that overlap a range of stored rows. Each piece comes with the digest of
+    /// its rows that were read so far.
     pub fn pieces_in(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
         let end = rows.end.min(self.rows);
         if rows.start >= end {
@@ -61,7 +62,8 @@ impl RowDigests {
         index.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds `rows`, at most one tile, which are at `row_indices` of a chunk with these columns.
+    /// Adds the rows with the numbers `rows`, at most one tile. They are at `row_indices` of a
+    /// chunk with these columns.
     pub(crate) fn add(&self, views: &[ColumnView<'_>], keys: &[u64], row_indices: RowIndices<'_>, rows: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;
@@ -81,7 +83,7 @@ impl RowDigests {
     }
 }
 
-/// Adds the products of a column's values to the digests of their rows.
+/// Adds the product of each value of a column to the digest of its row.
 fn add_products(values: &[f64], key: u64, sums: &mut [u64]) {
     let (low, high) = (key as u32, (key >> 32) as u32);
     vectorised!({
@@ -93,8 +95,8 @@ fn add_products(values: &[f64], key: u64, sums: &mut [u64]) {
     });
 }
 
-/// Reads values as numbers: the digest of a text or sparse row, and the same NaN for every missing
-/// value.
+/// Reads values as numbers. A text or sparse row is read as its digest, and every missing value as
+/// the same NaN.
 fn load_values(view: &ColumnView<'_>, row_indices: RowIndices<'_>, values: &mut [f64]) {
     if let Values::Sparse(rows) = view.values {
         return values

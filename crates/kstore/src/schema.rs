@@ -28,15 +28,15 @@ pub enum Kind {
     Text,
     /// Byte strings, which can only be copied to the output.
     Binary,
-    /// Dates, times of day, timestamps and durations, with their Arrow type. As features they are
-    /// converted as [`crate::encoding::TimeFeatures`] describes; elsewhere they are the stored
-    /// integers.
+    /// Dates, times of day, timestamps and durations, with their Arrow type. If they are features,
+    /// they are converted as [`crate::encoding::TimeFeatures`] describes. Elsewhere they are the
+    /// stored integers.
     #[serde(skip)]
     Time(DataType),
-    /// Sparse rows: many numeric columns in a single column. They are features if a
+    /// Sparse rows: many numeric columns, stored as a single column. They are features if a
     /// [`Selection`](crate::Selection) includes them.
     Sparse(SparseShape),
-    /// Any other type, with the name in its format; cannot be read.
+    /// Any other type, with its name in the file format. Columns of these types cannot be read.
     Other(String),
 }
 
@@ -104,11 +104,11 @@ pub struct Column {
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
-    /// Indices of columns that only number or name the rows, like the index of a pandas table. They
-    /// are features only if they are named.
+    /// Indices of columns that only number or name the rows, like the index of a pandas table. Such
+    /// a column is a feature only if it is selected by name.
     pub row_labels: Vec<usize>,
-    /// Index of the label column in formats with a label column, such as svmlight. It is a target,
-    /// and a feature only if it is selected by name.
+    /// Index of the label column, in formats such as svmlight that have one. It is a target, and it
+    /// is a feature only if it is selected by name.
     pub label: Option<usize>,
 }
 
@@ -119,8 +119,9 @@ impl AsRef<str> for Column {
 }
 
 impl Schema {
-    /// Returns the index of each column name; the first index if several columns share the name.
-    /// For many lookups: [`Schema::position`] scans all columns each time.
+    /// Returns the index of each column name. If several columns share a name, returns the first
+    /// index. This function is for many lookups, because [`Schema::position`] scans all columns
+    /// each time.
     #[doc(hidden)]
     pub fn index_by_name(&self) -> HashMap<&str, usize> {
         let columns = self.columns.iter().enumerate().rev();
@@ -136,14 +137,15 @@ impl Schema {
         format!("{name}[{item}]")
     }
 
-    /// Returns the indices of the columns that come from lists called `name`, in their order; empty
-    /// if there are none.
+    /// Returns the indices of the columns that come from the lists of a column called `name`, in
+    /// order. The result is empty if there are none.
     #[doc(hidden)]
     pub fn list_columns(&self, name: &str) -> Vec<usize> {
         names::list_columns(&self.columns, name)
     }
 
-    /// Returns the suffix of "there is no column `name`": the nearest name, or the existing names.
+    /// Returns the end of the message "there is no column `name`": the most similar name, or the
+    /// existing names.
     #[doc(hidden)]
     pub fn hint(&self, name: &str) -> String {
         names::hint(&self.columns, name)

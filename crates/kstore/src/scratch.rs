@@ -1,16 +1,18 @@
-//! Caches on disk: rows that are expensive to compute, written once and read as a source.
+//! Caches on disk: rows that are expensive to compute, written once and then read like any other
+//! source.
 //!
-//! A cache stores blocks of rows as a fold reads them, with features `phi` instead of x, stored row
-//! numbers, targets, and class and group codes. A cache is a [`RowSource`] with the rows and
-//! segments of the original source. It returns exactly the numbers that were written, so folds over
-//! the cache are bit-identical.
+//! A cache stores blocks of rows as a fold reads them: features `phi` in place of the inputs x,
+//! stored row numbers, targets, and class and group codes. A cache is a [`RowSource`] with the rows
+//! and segments of the original source. It returns exactly the numbers that were written, so that a
+//! fold over the cache is bit-identical to a fold over the written blocks.
 //!
-//! Its files have no names. The operating system removes them when the cache is dropped or the
-//! process ends, by an error, a panic, a signal or `kill -9`: no cleanup is ever necessary.
+//! The files of a cache have no names. The operating system removes them when the cache is dropped
+//! or the process ends, even if it ends by an error, a panic, a signal or `kill -9`. Cleanup is
+//! never necessary.
 //!
-//! *Bytes on disk*: [`Cache::row_bytes`] for each row. *Memory*: buffers of 256 KiB for each array
-//! during writing, none during reading. *Speed*: the speed of the disk, or of the memory if the
-//! system caches the file.
+//! *Bytes on disk*: [`Cache::row_bytes`] for each row. *Memory*: during writing, a buffer of 256
+//! KiB for each array; during reading, none. *Speed*: the speed of the disk or, if the system has
+//! cached the file, of the memory.
 //!
 //! ```
 //! use kstore::scratch::Scratch;
@@ -166,12 +168,13 @@ impl<T: Real> CacheWriter<T> {
         self.max_rows - self.count
     }
 
-    /// Appends a block. Rows ascend by number. All blocks must use one label dictionary, which the
-    /// source got in advance.
+    /// Appends a block. The row numbers of the blocks must ascend. All blocks must share one label
+    /// dictionary, which the source was given before reading.
     ///
     /// # Errors
-    /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of
-    /// another shape, out of order, or with more rows than are [`remaining`](Self::remaining).
+    /// [`Error::ScratchFull`] for a full disk; [`Error::Io`]; [`Error::Syntax`] for a block of
+    /// another shape, for rows out of order, and for more rows than are
+    /// [`remaining`](Self::remaining).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check(block)?;
         let written = self.write(block);
@@ -221,7 +224,7 @@ impl<T: Real> CacheWriter<T> {
     /// # Errors
     /// The errors of [`CacheWriter::push`].
     pub fn finish(mut self) -> Result<Cache<T>> {
-        // flushes here, while the error can still state the bytes needed
+        // the buffers are flushed here, while an error can still state how many bytes are needed
         let flushed = self.arrays.iter_mut().try_for_each(BufWriter::flush);
         flushed.map_err(|error| self.write_error(error))?;
         let folder = self.folder;
@@ -306,7 +309,7 @@ impl<T: Real> Cache<T> {
     }
 
     fn read<N: Number>(&self, array: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
-        // growth by doubling could allocate twice the memory that a plan counts
+        // reserves exactly, because growth by doubling could allocate twice the memory of the plan
         out.clear();
         out.reserve_exact(count);
         out.resize(count, N::zeroed());
@@ -315,8 +318,8 @@ impl<T: Real> Cache<T> {
         read.map_err(Error::io("read a cache in", &self.folder))
     }
 
-    /// Returns the position of the first row whose number is at least `row`, by a binary search on
-    /// disk with a few small reads.
+    /// Returns the position of the first row whose number is at least `row`. The binary search
+    /// reads a few bytes of the file in each step.
     fn position(&self, row: u64) -> Result<u64> {
         let (mut low, mut high, mut number) = (0, self.count, Vec::new());
         while low < high {

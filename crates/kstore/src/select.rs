@@ -14,17 +14,18 @@ use std::sync::Arc;
 
 /// A selection of columns and rows of a table, by name.
 ///
-/// `features` lists exact names, patterns with `*` and `?`, and names of list columns, which mean
-/// all columns `name[0]`, `name[1]`, …. The features are in the order of the list and, within a
-/// pattern, in the order of the file; a column named twice counts once. An empty list or `*`
-/// selects every column of numbers, booleans, text, dates or times that has no other role, in the
-/// order of the file. The index of a pandas table, the label in formats whose rows have a label,
-/// and a column `qid` of groups are features only if they are named. `!` before a name or pattern
-/// excludes its columns; a list with only exclusions excludes them from `*`.
+/// `features` lists exact names, patterns with `*` and `?`, and names of list columns; the name of
+/// a list column means all its columns `name[0]`, `name[1]`, …. The features are in the order of
+/// the list and, within a pattern, in the order of the file. A column that is named twice counts
+/// once. An empty list or `*` selects, in the order of the file, every column of numbers, booleans,
+/// text, dates or times that has no other role. Three kinds of columns are features only if they
+/// are named: the index of a pandas table, the label in formats whose rows have a label, and a
+/// column `qid` of groups. `!` before a name or pattern excludes its columns. If a list has only
+/// exclusions, they are excluded from `*`.
 ///
 /// By default, text columns are categories with a feature for each value; `categories` changes
-/// this. `times` selects the features of dates and times: see [`crate::encoding`]. A selection with
-/// such columns needs a pass that finds their values before its rows can be used
+/// this. `times` selects the features of dates and times: see [`crate::encoding`]. If a selection
+/// has text or time columns, a pass must find their values before its rows can be used
 /// ([`SelectedTable::column_search`]).
 ///
 /// In JSON, `rows` and `where` are written as on the command line: `"rows": "0..284217"`, `"where":
@@ -51,8 +52,9 @@ pub struct Selection {
     /// Whether there are no features: only the kept columns are read.
     #[serde(skip)]
     pub without_features: bool,
-    /// Whether numbers in kept columns must be present, like numbers in features:
-    /// [`Missing::Error`] and [`Missing::Drop`] apply to them, and [`Missing::Mean`] is an error.
+    /// Whether numbers in kept columns must be present, like numbers in features. In this case
+    /// [`Missing::Error`] and [`Missing::Drop`] apply to kept columns too, and [`Missing::Mean`] is
+    /// an error.
     #[serde(skip)]
     pub kept_complete: bool,
     /// Range of stored rows; `None` for all. An end beyond the table is clipped.
@@ -63,15 +65,15 @@ pub struct Selection {
     pub filter: Option<Condition>,
     /// How missing values are treated.
     pub missing: Missing,
-    /// How rows without a target are treated; `None` drops them if `missing` drops rows, and is an
-    /// error otherwise.
+    /// How rows without a target are treated. `None` drops them if `missing` drops rows; otherwise
+    /// they are an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_target: Option<MissingTarget>,
     /// Columns that are categories.
     pub categories: Categories,
-    /// Number of hash buckets for a text column with too many values for categories. `None`
-    /// replaces such a column by its effects on the target. If there is no target, `None` omits the
-    /// column.
+    /// Number of hash buckets for a text column with too many values for categories. If it is
+    /// `None`, such a column is replaced by the effects of its values on the target or, without a
+    /// target, omitted.
     pub hash: Option<u32>,
     /// Features that columns of dates and times become.
     #[serde(skip_serializing_if = "TimeFeatures::is_default")]
@@ -79,12 +81,12 @@ pub struct Selection {
     /// Whether sparse rows are features.
     #[serde(skip)]
     pub sparse: bool,
-    /// Text columns whose words are counted, each a name with what is counted, `comment` or
-    /// `comment:char(3,5)`: see [`crate::encoding::Grams`].
+    /// Text columns whose words are counted. Each entry is the name of a column, optionally with
+    /// what is counted, such as `comment` or `comment:char(3,5)`: see [`crate::encoding::Grams`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
-    /// Weighting of the entries of sparse rows and of word counts; `None` selects the default: none
-    /// for sparse rows, tf-idf for words.
+    /// Weighting of the entries of sparse rows and of word counts. `None` selects the default: no
+    /// weighting for sparse rows, and tf-idf for word counts.
     #[serde(skip)]
     pub weighting: Option<Weighting>,
     /// Known encoding of the columns; it replaces `features`, `categories`, `hash` and `times`.
@@ -199,8 +201,8 @@ impl Table {
         })
     }
 
-    /// Returns an error if the name of a used column is not unique: models identify columns by
-    /// name.
+    /// Returns an error if a used column shares its name with another column, because models
+    /// identify columns by name.
     fn expect_unique_names<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
         let mut times = HashMap::<&str, usize>::new();
@@ -241,7 +243,7 @@ impl Table {
         Error::wrong_type(&self.first_path(), &column.name, column.kind.to_string(), expected)
     }
 
-    /// Returns every column without another role that is numeric or a requested category.
+    /// Returns every column that has no other role, and is numeric or a requested category.
     pub(crate) fn default_features(&self, roles: &[usize], request: &ColumnRequest<'_>) -> Result<Vec<usize>> {
         let Schema { columns, row_labels, label } = self.schema();
         let named_alone = |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY_COLUMN;
@@ -283,16 +285,16 @@ impl SelectedTable {
         &self.table
     }
 
-    /// Returns a copy with its own counter of bytes read, for inspections that are not part of the
-    /// main work.
+    /// Returns a copy with its own counter of bytes read. It is for inspections that are not part
+    /// of the main work.
     #[must_use]
     #[doc(hidden)]
     pub fn with_own_counter(&self) -> Self {
         Self { table: self.table.with_own_counter(), ..self.clone() }
     }
 
-    /// Returns the names of the features, in the order of the columns of `x`; column names if the
-    /// values of some columns are not known yet.
+    /// Returns the names of the features, in the order of the columns of `x`. If the values of some
+    /// columns are not known yet, returns the names of the columns.
     pub fn feature_names(&self) -> Vec<String> {
         self.lookups().map_or_else(|| self.names(&self.features), |coded| coded.feature_names.clone())
     }
@@ -313,13 +315,14 @@ impl SelectedTable {
         self.weight.is_some()
     }
 
-    /// Returns the index of the weights in [`columns`](Self::columns), or the index they would
-    /// have.
+    /// Returns the index of the weights in [`columns`](Self::columns). Without weights, returns the
+    /// index that they would have.
     pub(crate) fn weight_slot(&self) -> usize {
         self.features.len() + self.targets.len()
     }
 
-    /// Returns the index of the class in [`columns`](Self::columns), or the index it would have.
+    /// Returns the index of the class in [`columns`](Self::columns). Without a class, returns the
+    /// index that it would have.
     pub(crate) fn class_slot(&self) -> usize {
         self.weight_slot() + usize::from(self.is_weighted())
     }
@@ -341,23 +344,23 @@ impl SelectedTable {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
-    /// Returns the names and types of the kept columns for a sink: uint64 stays, and other integers
-    /// become int64.
+    /// Returns the names and types of the kept columns for a sink. uint64 stays uint64, and every
+    /// other integer type becomes int64.
     #[doc(hidden)]
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
         columns.map(|column| OutputColumn::for_kind(&column.name, &column.kind)).collect()
     }
 
-    /// Returns whether a kept column holds text, bytes or sparse rows, whose length is not known in
-    /// advance.
+    /// Returns whether a kept column holds text, bytes or sparse rows. The length of their values
+    /// is not known in advance.
     #[doc(hidden)]
     pub fn keeps_text(&self) -> bool {
         self.kept_columns().iter().any(|column| column.kind.is_variable_size())
     }
 
-    /// Returns the bytes per row of the kept columns, without texts: the values and a validity flag
-    /// each.
+    /// Returns the bytes per row of the kept columns, without the bytes of texts: a value and a
+    /// validity flag for each column.
     #[doc(hidden)]
     pub fn kept_bytes_per_row(&self) -> usize {
         self.kept_columns().iter().map(|column| 1 + column.kind.bytes_per_value()).sum()
@@ -382,8 +385,8 @@ impl SelectedTable {
         statistics.inputs.iter_mut().zip(flags).for_each(|(moments, flag)| moments.is_integer |= flag);
     }
 
-    /// Returns a copy that keeps the rows that [`Missing::Drop`] would drop, with NaN as the
-    /// missing value. Sparse rows are still dropped.
+    /// Returns a copy that keeps the rows that [`Missing::Drop`] would drop; a missing value is
+    /// NaN. Sparse rows with a missing value are still dropped.
     #[must_use]
     #[doc(hidden)]
     pub fn with_incomplete_rows(self) -> Self {
@@ -397,8 +400,8 @@ impl SelectedTable {
         self.rows.clone()
     }
 
-    /// Returns the number of stored rows of the whole table, of features and of numeric targets,
-    /// and whether rows have weights.
+    /// Returns the shape of the rows: the number of stored rows of the whole table, the numbers of
+    /// features and of numeric targets, and whether rows have weights.
     #[doc(hidden)]
     pub fn shape(&self) -> TableShape {
         TableShape {
@@ -409,7 +412,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns how its features and targets are read from text files, if not by default.
+    /// Returns how the features and targets are read from text files, as far as it differs from the
+    /// default.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let names =
@@ -421,15 +425,16 @@ impl SelectedTable {
         self.has_target() && self.missing_target == MissingTarget::Drop
     }
 
-    /// Returns the number of selected rows, including rows without a target, if it is known without
-    /// reading: no condition, no weights, and no rows dropped for missing features.
+    /// Returns the number of selected rows, including rows without a target. Returns `None` if the
+    /// number is not known without reading: if there is a condition, if rows have weights, or if
+    /// rows with missing features are dropped.
     #[doc(hidden)]
     pub fn row_count_if_known(&self) -> Option<u64> {
         self.selects_all_rows().then_some(self.rows.end - self.rows.start)
     }
 
-    /// Returns whether every stored row of the range is selected, apart from rows without a target.
-    /// With weights it returns false, because rows with weight 0 are skipped.
+    /// Returns whether every stored row of the range is selected, except rows without a target. If
+    /// rows have weights, returns false, because rows with weight 0 are skipped.
     pub(crate) fn selects_all_rows(&self) -> bool {
         self.filter.is_none() && self.missing != Missing::Drop && !self.is_weighted()
     }
@@ -450,8 +455,8 @@ impl SelectedTable {
         Self { table: self.table.with_digests(digests), ..self.clone() }
     }
 
-    /// Returns a selection of the class and fold columns only, or `None` if there are none. It
-    /// computes no digests, because digests cover whole rows.
+    /// Returns a selection of the class and fold columns only; `None` if there are none. Its rows
+    /// add nothing to digests, because a digest covers a whole row.
     #[doc(hidden)]
     pub fn labels(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;

@@ -20,7 +20,7 @@ pub(crate) struct FilePart {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) start: u64,
-    /// Identity of the file when it was opened, then of the target file if there is one.
+    /// Identity of the file when it was opened. If there is a target file, its identity follows.
     identities: Vec<Identity>,
 }
 
@@ -29,8 +29,8 @@ impl FilePart {
         self.start + self.file.metadata().rows
     }
 
-    /// Returns whether the column types of this file agree with `reading`. A file with the default
-    /// reading always agrees.
+    /// Returns whether this file was read with the column types of `reading`. A file that was read
+    /// with the default types always agrees.
     fn agrees_with(&self, reading: &TextReading) -> bool {
         let (schema, file_reading) = (self.file.metadata().schema, self.file.reading());
         let has_same_type = |(name, column_type): (&String, _)| {
@@ -39,7 +39,7 @@ impl FilePart {
         file_reading.is_default() || reading.types.iter().all(has_same_type)
     }
 
-    /// Checks that the files have not changed since they were opened.
+    /// Checks that the files of this part have not changed since they were opened.
     pub(crate) fn check(&self) -> Result<()> {
         self.identities.iter().try_for_each(Identity::check)
     }
@@ -52,8 +52,8 @@ impl FilePart {
     }
 }
 
-/// Opens a file and returns its identity, which must not change meanwhile: other processes may be
-/// writing to the file.
+/// Opens a file and returns it with its identity. The identity must not change while the file is
+/// opened, because other processes may be writing to the file.
 fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let identity = Identity::of(path)?;
     let file = source::open(path, options).map_err(|error| identity.check().err().unwrap_or(error))?;
@@ -63,17 +63,17 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 
 /// One or more files, read one after the other in the order of their paths.
 ///
-/// Columns of several files are matched by name. If the types of a column differ, it has the wider
-/// numeric type or the finer time unit. It is missing in the rows of a file without the column.
-/// Files without rows contribute no columns.
+/// Columns of several files are matched by name. If the types of a column differ between files, the
+/// column has the wider numeric type or the finer time unit. If a file does not have the column,
+/// its rows have missing values. Files without rows contribute no columns.
 ///
-/// Opening reads only headers and footers. Text files have no headers or footers, and are read once
-/// to find their rows. A clone shares the files and the counter of bytes read.
+/// Opening reads only headers and footers. A text file has neither, and is read once to find its
+/// rows. A clone of a table shares the files and the counter of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<FilePart>>,
     schema: Arc<Schema>,
-    /// Message for files whose columns differ.
+    /// A remark on the files, if their columns differ.
     difference: Option<String>,
     target_path: Option<PathBuf>,
     pub(crate) bytes_read: Arc<AtomicU64>,
@@ -81,13 +81,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders and glob patterns as one table. A folder means all files of known
-    /// formats in the folder and below its subfolders. The values in names of subfolders such as
-    /// `year=2026` become columns. Files and folders whose names begin with `_` or `.` are skipped
-    /// unless they are named, and folders of a lakehouse are rejected: see [`source::unsupported`].
-    /// A file named twice is read once. `-` alone means standard input, which is first written to a
-    /// temporary file. Addresses such as `s3://bucket/rows/*.parquet` need a registered store: see
-    /// [`source::remote`].
+    /// Opens files, folders and glob patterns as one table. A folder stands for all files of known
+    /// formats in it and in its subfolders at any depth. If the name of a subfolder has the form
+    /// `year=2026`, its value becomes a column. Files and folders whose names begin with `_` or `.`
+    /// are skipped unless they are named. Folders of a lakehouse are rejected: see
+    /// [`source::unsupported`]. A file that is named twice is read once. `-` alone stands for
+    /// standard input, which is first written to a temporary file. Addresses such as
+    /// `s3://bucket/rows/*.parquet` need a registered store: see [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
@@ -97,7 +97,7 @@ impl Table {
         let mut files: BTreeMap<PathBuf, Option<RemoteObject>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
             match source::scheme(path) {
-                // standard input is supported only as the single file
+                // standard input is supported only if it is the single file
                 None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
@@ -112,7 +112,7 @@ impl Table {
         for (path, remote_file) in files {
             let address = remote_file.as_ref().map(|object| PathBuf::from(remote::redacted(&object.address)));
             let (file, identity) = match remote_file {
-                // an empty text file adds no row
+                // an empty text file has no rows to add
                 None if !all_empty && is_empty_text(&path) => {
                     (Arc::new(AbsentRows::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
@@ -154,7 +154,7 @@ impl Table {
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = union_schema::union_schema(&files, options.without_header)?;
-        // a column that is text in one file is read as text in all files
+        // a column that is text in one of the files is read as text in all of them
         let is_new = |name: &&str| !options.types.contains_key(*name) && !options.reading.types.contains_key(*name);
         let text_columns = union_schema::mixed_text_columns(&files, &schema).into_iter().filter(is_new);
         let types: BTreeMap<_, _> = text_columns.map(|name| (name.to_string(), ColumnType::Text)).collect();
@@ -173,8 +173,8 @@ impl Table {
         Self { parts: Arc::new(parts), schema, difference, target_path, bytes_read, digests }
     }
 
-    /// Rejects types for columns that do not exist, and types that a self-describing format does
-    /// not have.
+    /// Rejects types that are set for columns that do not exist, and types that the file does not
+    /// have although its format states the types.
     fn check_types(&self, options: &TextOptions) -> Result<()> {
         for (name, column_type) in &options.types {
             let column = self.column(name)?;
@@ -190,8 +190,8 @@ impl Table {
         Ok(())
     }
 
-    /// Returns a table from any implementation of [`TableFile`], such as rows in memory. Messages
-    /// use `name` for it.
+    /// Returns a table from any implementation of [`TableFile`], such as rows in memory. In
+    /// messages, `name` stands for its path.
     ///
     /// Every read must return the same rows.
     pub fn from_file(name: &str, file: Arc<dyn TableFile>) -> Self {
@@ -200,8 +200,8 @@ impl Table {
         Self::new(vec![part], schema)
     }
 
-    /// Returns a table of rows in memory. `x` is n x d, row-major, and gives the columns `x0`,
-    /// `x1`, …. `y` is empty, has one target for each row (column `y`), or is n x t, row-major
+    /// Returns a table of n rows in memory. `x` is n x d, row-major, and becomes the columns `x0`,
+    /// `x1`, …. `y` is empty, or has one target for each row (column `y`), or is n x t, row-major
     /// (columns `y0`, `y1`, …).
     ///
     /// ```
@@ -225,15 +225,16 @@ impl Table {
         Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
-    /// Returns a table of `rows` rows that another process stores, with the columns that a job
-    /// describes. Reading a row returns [`Error::NotInShard`].
+    /// Returns a table of `rows` rows that another process stores. The job describes the columns of
+    /// the table. Reading a row returns [`Error::NotInShard`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
         Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..rows)))
     }
 
-    /// Returns this table as a shard of a table of `rows` rows; its first row is row `first` of the
-    /// whole table. Reading a row outside the shard returns [`Error::NotInShard`].
+    /// Returns a table of `rows` rows of which this table is a shard: the first row of the shard is
+    /// row `first` of the whole table. Reading a row outside the shard returns
+    /// [`Error::NotInShard`].
     ///
     /// ```
     /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
@@ -345,8 +346,8 @@ impl Table {
         self.parts.iter().map(|part| part.file.resident_bytes()).sum()
     }
 
-    /// Returns remarks on how the values are read: differences between the columns of the files,
-    /// and the first remark of a file.
+    /// Returns remarks on how the values are read: a remark on the differences between the columns
+    /// of the files, and the first remark of any file.
     #[doc(hidden)]
     pub fn note(&self) -> Option<String> {
         let file_note = self.parts.iter().find_map(|part| part.file.note());
@@ -354,8 +355,8 @@ impl Table {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Returns how the columns of its text files are read, if not by default. Related files, such
-    /// as a test set, must be read the same way.
+    /// Returns how the columns of the text files are read, as far as it differs from the default.
+    /// Related files, such as a test set, must be read the same way.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let mut reading = TextReading::default();
@@ -363,13 +364,14 @@ impl Table {
         reading
     }
 
-    /// Returns the name of the format; if the formats differ, of the format of the first file.
+    /// Returns the name of the format. If the files have different formats, it is the format of the
+    /// first file.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.metadata().format)
     }
 
-    /// Returns the bytes read from the files so far, over all sources made from this table. Headers
-    /// and footers do not count; the pass over a text file that finds its rows does.
+    /// Returns the bytes that were read from the files so far, over all sources made from this
+    /// table. Headers and footers do not count. The pass that finds the rows of a text file counts.
     #[doc(hidden)]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)

@@ -33,8 +33,8 @@ impl<T: Real> RowSource<T> for TableRows<T> {
         }))
     }
 
-    /// Memory of the largest decoder of the files, of the group labels and, per row, of one
-    /// [`RowBuf`].
+    /// Memory of the largest decoder of any file, of the group labels and, for each row of a tile,
+    /// of one [`RowBuf`].
     fn footprint(&self) -> Footprint {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
@@ -94,8 +94,8 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     }
 }
 
-/// Returns the positions of the next `count` selected rows of a chunk, from index `start` of
-/// `selected_rows` on; without `selected_rows`, all rows are selected.
+/// Returns the positions in the chunk of the next `count` selected rows: from index `start` of
+/// `selected_rows` on. If `selected_rows` is `None`, all rows are selected.
 fn positions(selected_rows: Option<&[u32]>, start: usize, count: usize) -> RowIndices<'_> {
     selected_rows.map_or(RowIndices::From(start), |picked| RowIndices::At(&picked[start..start + count]))
 }
@@ -104,7 +104,8 @@ impl<T: Real> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open_file, &self.selected_rows) {
             (None, _) => 0,
-            // no chunk was read yet: `selected_rows` still belongs to the previous file
+            // no chunk of this file was read yet, so that `selected_rows` still belongs to the
+            // previous file
             (Some(open_file), _) if open_file.chunk_rows == 0 => 0,
             (Some(_), Some(selected_rows)) => selected_rows.len(),
             (Some(open_file), None) => open_file.chunk_rows,
@@ -123,7 +124,7 @@ impl<T: Real> TableCursor<'_, T> {
             }
             // the rows are valid only if the file has not changed since it was opened
             open_file.part.check()?;
-            // a reader that stops early would silently skip rows
+            // a reader that stops too early would otherwise skip rows without an error
             if open_file.chunk_start != open_file.end {
                 let detail = format!("it ends at row {} of {}", open_file.chunk_start, open_file.end);
                 return Err(Error::Damaged { path: open_file.part.path.clone(), detail });
@@ -184,8 +185,8 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(())
     }
 
-    /// Returns how many of the next `count` selected rows fit into the tile by the bytes of their
-    /// kept texts; at least one if the tile is `empty`.
+    /// Returns how many of the next `count` selected rows fit into the tile, given the bytes of
+    /// their kept texts. If the tile is `empty`, returns at least one.
     fn rows_within_text_limit(&mut self, count: usize, empty: bool) -> Result<usize> {
         let Some(open_file) = &self.open_file else { return Ok(count) };
         let source = self.source;
@@ -249,7 +250,7 @@ impl<T: Real> TableCursor<'_, T> {
     }
 
     /// Reads rows of the open file directly into the buffer. Returns false if the file or the
-    /// selection does not support it, and at the end of the file.
+    /// selection does not support this, and also at the end of the file.
     fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let source = self.source;
         let Some(open_file) = self.open_file.as_mut().filter(|_| source.can_read_directly) else { return Ok(false) };
@@ -266,7 +267,7 @@ impl<T: Real> TableCursor<'_, T> {
         let base = open_file.part.start + open_file.chunk_start;
         let x = &mut buf.x[rows_before * d..(rows_before + read) * d];
         let all_finite = T::all_finite(x);
-        // the original values are needed to find errors and to replace missing values
+        // a copy of the original values: finding errors and replacing missing values needs them
         let copy = if all_finite { Vec::new() } else { T::as_bytes(x).to_vec() };
         let views = source.views_of_row_major(&copy, &*open_file.cursor)?;
         let with_target = source.rows_with_target(open_file, None, read)?;

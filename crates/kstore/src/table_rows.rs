@@ -10,8 +10,8 @@ use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Lab
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
-/// Settings for reading rows. By default, values stay unchanged and each cursor numbers the labels
-/// in the order of their appearance.
+/// Settings for reading rows. By default, values stay unchanged, and each cursor assigns codes to
+/// labels in the order of their first appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// Centre and scale of the features.
@@ -28,9 +28,10 @@ pub struct Reading {
 
 /// The selected rows of a table.
 ///
-/// A tile holds exactly as many selected rows as the buffer's capacity, except the last tile of a
-/// segment, independent of batches, row groups and files. A tile ends earlier if its kept texts
-/// would exceed [`crate::TILE_TEXT_BYTES`] bytes; a single longer row is a tile of its own.
+/// A tile holds exactly as many selected rows as the buffer has room for, whatever the batches, row
+/// groups and files. There are two exceptions. The last tile of a segment may have fewer rows. A
+/// tile also ends before a row whose kept texts would increase its texts to more than
+/// [`crate::TILE_TEXT_BYTES`] bytes; if a single row exceeds this limit, it is a tile of its own.
 #[derive(Debug)]
 pub struct TableRows<T> {
     pub(crate) selected: SelectedTable,
@@ -38,11 +39,11 @@ pub struct TableRows<T> {
     pub(crate) digest_keys: Vec<u64>,
     pub(crate) affine: Affine,
     pub(crate) feature_writer: Option<FeatureWriter<T>>,
-    /// Whether features can be read from a file directly into a tile: no scaling, and all rows of
-    /// the file selected.
+    /// Whether features can be read from a file directly into a tile. This requires that features
+    /// are not scaled, and that all rows of the file are selected.
     pub(crate) can_read_directly: bool,
-    /// For each file, the ranges of rows that a condition does not rule out by statistics; empty if
-    /// there is no condition.
+    /// For each file, the ranges of rows that its statistics do not exclude by the condition. Empty
+    /// if there is no condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
     pub(crate) reading: Reading,
     /// Number of rows without a target that cursors have skipped so far.
@@ -126,7 +127,7 @@ pub(crate) struct OpenFile<'a> {
     pub(crate) part: &'a FilePart,
     pub(crate) chunk_start: u64,
     pub(crate) chunk_rows: usize,
-    /// Row number within the file at which the cursor ends (exclusive).
+    /// The row number within the file before which the cursor ends.
     pub(crate) end: u64,
 }
 
@@ -134,7 +135,7 @@ impl SelectedTable {
     /// Returns a source of the selected rows.
     ///
     /// # Errors
-    /// [`Error::UnknownCategories`] for columns of categories whose values are not known yet.
+    /// [`Error::UnknownCategories`] if the values of some category column are not known yet.
     pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
         TableRows::new(self.clone(), reading)
     }

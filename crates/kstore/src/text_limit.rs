@@ -1,21 +1,23 @@
-//! Limits on the bytes of texts, byte strings and sparse rows in the kept columns of a tile (the
-//! rows that a pass processes at once).
+//! Limits on the bytes of texts, byte strings and sparse rows in the kept columns of a tile. A tile
+//! has the rows that a pass processes at once.
 
 use crate::Error;
 use crate::source::view::{ColumnView, Values};
 use crate::sparse::ENTRY_BYTES;
 use std::path::Path;
 
-/// Maximum bytes of kept texts in a tile of several rows: a tile ends before the row that would
-/// exceed the limit. Most tables stay far below the limit, which is small compared with any budget.
+/// Maximum bytes of kept texts in a tile of several rows: a tile ends before a row that would
+/// exceed this limit. Most tables stay far below the limit, and compared with any memory budget it
+/// is small.
 pub const TILE_TEXT_BYTES: usize = 1 << 20;
 
 /// Limits on the bytes of the texts of kept columns, independent of the number of rows in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextLimit {
-    /// Maximum bytes of the texts of a row; a row with more is an error.
+    /// Maximum bytes of the texts of a row. A row with more bytes is an error.
     pub max_row_bytes: usize,
-    /// Number of copies of a row's texts in memory at the same time, all within the budget.
+    /// Number of copies of a row's texts that are in memory at the same time and must all fit in
+    /// the budget.
     pub copies: usize,
     /// Budget in bytes, for the advice in an error.
     pub budget: usize,
@@ -28,8 +30,8 @@ impl Default for TextLimit {
 }
 
 impl TextLimit {
-    /// Returns the limit for a budget that has `spare` bytes left after `copies` tiles of
-    /// [`TILE_TEXT_BYTES`].
+    /// Returns the limit for a memory budget. `spare` bytes of the budget are left after `copies`
+    /// tiles with [`TILE_TEXT_BYTES`] bytes of text each.
     pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
         Self { max_row_bytes: TILE_TEXT_BYTES.saturating_add(spare / copies.max(1)), copies, budget }
     }
@@ -50,8 +52,8 @@ impl TextLimit {
     }
 }
 
-/// Returns the bytes of the text or of the sparse entries in a row; 0 if the value is missing or a
-/// number.
+/// Returns the bytes of the text or of the sparse entries in a row. Returns 0 if the value is
+/// missing or a number.
 pub(crate) fn text_bytes(view: &ColumnView<'_>, row: usize) -> usize {
     if let Values::Sparse(rows) = &view.values {
         return ENTRY_BYTES * rows.row(row).0.len();

@@ -1,5 +1,5 @@
-//! Context of a pass over the features: pass shape, resources, and buffers for the features of a
-//! block.
+//! The context of a pass over the features: the pass shape, the resources, and buffers for the
+//! features of one block of rows.
 
 use crate::linalg::strips::for_each_strip;
 use crate::request::{PassShape, Resources};
@@ -16,18 +16,20 @@ pub(super) struct VisitContext<'a> {
     pub(super) pass_shape: PassShape,
     pub(super) resources: &'a Resources<'a>,
     pub(super) seed: u64,
-    /// Bytes available for copies that only save time.
+    /// Bytes of memory available for copies that are not needed but save time.
     pub(super) spare_bytes: usize,
 }
 
 impl<'a> VisitContext<'a> {
-    /// Returns the engine of a run that several processes share; `None` for a run of one process.
+    /// Returns the engine that connects the processes of a shared run; `None` if the run has one
+    /// process.
     pub(super) fn engine(&self) -> Option<&'a dyn Engine> {
         self.resources.journal.and_then(|journal| journal.engine())
     }
 
-    /// Returns a pass that visits tiles (blocks of consecutive rows) one by one in row order. All
-    /// threads work on each tile, because solvers do not merge states.
+    /// Returns a pass that visits the tiles (blocks of consecutive rows) one by one in row order.
+    /// All threads work on the same tile, because a solver that visits tiles has no states that
+    /// could be merged.
     pub(super) fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
     where
         'a: 'p,
@@ -36,7 +38,8 @@ impl<'a> VisitContext<'a> {
     }
 }
 
-/// Features of a tile: column-major from the map, and row-major as stored.
+/// The features of a tile in two layouts: column-major as the map computes them, and row-major as
+/// they are stored.
 #[derive(Default)]
 pub(super) struct FeatureBuffers<T> {
     pub(super) columns: Vec<T>,
@@ -54,7 +57,8 @@ impl<T: Real> FeatureBuffers<T> {
         self.rows = rows;
     }
 
-    /// Computes the features of a block, column-major in `columns` and row-major in `rows` (b x p).
+    /// Computes the features of a block of b rows, column-major in `columns` and row-major in
+    /// `rows` (b x p).
     pub(super) fn fill_into(
         &mut self,
         rows: &mut [T],

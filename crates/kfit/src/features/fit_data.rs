@@ -10,14 +10,16 @@ use kstore::checkpoint::Persist;
 use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowSource};
 use std::fmt::Debug;
 
-/// Reason for a warning about fewer components: the features have too few directions of variation.
+/// Reason in the warning that there are fewer components than requested: the features vary in too
+/// few directions.
 pub const FEWER_DIRECTIONS: &str =
     "the features have no further directions of variation; use more rows or raise `rank`";
 
 /// Name of the pass that sums second moments, and of its stage.
 pub const GRAM_PASS: &str = "Gram matrix";
 
-/// The points whose kernel sections a solver combines, by [`crate::request::RowAccess`].
+/// The points z whose kernel sections k(·, z) a solver combines. They depend on
+/// [`crate::request::RowAccess`].
 #[derive(Clone, Debug)]
 pub enum SectionPoints<'a, T: Real> {
     /// No points, because the solver combines the features of the map.
@@ -36,16 +38,17 @@ pub struct FitData<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
     /// The kernel, with every parameter resolved to a number.
     pub kernel: &'a Kernel,
-    /// The feature map; it has no features if the solver combines kernel sections itself.
+    /// The feature map. If the solver combines kernel sections itself, the map has no features.
     pub map: &'a dyn FeatureMap<T>,
-    /// Number of features of the second view; they follow the features of the first view. 0 for one
-    /// view.
+    /// Number of features of the second view, which follow the features of the first view; 0 if
+    /// there is only one view.
     pub second_features: usize,
     /// The targets of the rows; empty for solvers without targets.
     pub targets: &'a Targets,
     /// Number of selected rows, n.
     pub rows: u64,
-    /// Divisor that scaled the row weights of the source; C refers to the original weights.
+    /// The number by which the source divided the row weights. The parameter C of a solver refers
+    /// to the weights before this division.
     pub weight_unit: f64,
     /// Tiles (blocks of rows), segments (fixed numbers of tiles) and lanes (parallel workers) of
     /// the passes.
@@ -54,9 +57,10 @@ pub struct FitData<'a, T: Real> {
     pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
-    /// Storage of features that are read many times.
+    /// Where features that are read many times are stored.
     pub tier: FeatureTier,
-    /// Bytes that the plan leaves unused, for copies that only save time.
+    /// Bytes that the memory plan leaves unused; a solver may use them for copies that only save
+    /// time.
     pub spare_bytes: usize,
     /// The folds, for solvers that cross-validate.
     pub folds: &'a Folds,
@@ -73,9 +77,9 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs a fold (an accumulation over rows, not a fold of cross-validation) over all rows in one
-    /// pass, and returns its state. The name identifies the pass in progress reports and
-    /// checkpoints, and must be unique in a fit.
+    /// Runs `fold` over all rows in one pass and returns its state. Here a fold is an accumulation
+    /// over rows, not a fold of cross-validation. The name identifies the pass in progress reports
+    /// and checkpoints, and must be unique in a fit.
     ///
     /// # Errors
     /// Errors of reading the rows and of the fold.
@@ -103,8 +107,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Computes the second moments of features and targets, and the certificate (the relative trace
-    /// error of the map) at every rank, in one pass.
+    /// Computes in one pass the second moments of features and targets, and for every rank the
+    /// certificate, the relative trace error of the map.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -112,7 +116,8 @@ impl<T: Real> FitData<'_, T> {
         self.moments_with_targets(None)
     }
 
-    /// Computes [`FitData::moments`]. If `target_features` is given, they replace the targets.
+    /// Computes [`FitData::moments`]. If `target_features` is provided, the features of the target
+    /// replace the targets.
     pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
         let folds = self.single_fold()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);
@@ -123,7 +128,7 @@ impl<T: Real> FitData<'_, T> {
         self.moments_by_class(1)
     }
 
-    /// Computes [`FitData::moments`] for each fold and, within it, for each class.
+    /// Computes [`FitData::moments`] separately for each class in each fold.
     pub(crate) fn moments_by_class(&self, classes: usize) -> Result<RidgeState> {
         let fold = RidgeFold::new(self.map, self.folds, self.targets).by_class(classes);
         self.fold(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))

@@ -1,7 +1,9 @@
-//! Passes over the features whose result is a state (sums over rows). A pass computes one state per
-//! segment, a fixed number of consecutive stored rows, and merges the states along the same tree
-//! every time. The result is therefore bit-identical wherever the features are stored. Processes
-//! that share a run also share these passes and exchange the states.
+//! Passes over the features that compute a state (sums over rows).
+//!
+//! A segment is a fixed number of consecutive stored rows. A pass computes one state for each
+//! segment, and always merges the states along the same tree. The result is therefore
+//! bit-identical, wherever the features are stored. If several processes share a run, they also
+//! share these passes and exchange the states.
 
 use crate::Result;
 use crate::features::{StoredFeatures, Tile};
@@ -11,10 +13,10 @@ use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
-/// Delivers one by one the states of the segments of a work unit (consecutive segments that one
-/// worker processes).
+/// Delivers the states of the segments of a work unit one after the other. A work unit is a range
+/// of consecutive segments that one worker processes.
 pub(super) struct Segments<'d, S> {
-    /// The current segment: number, rows so far, and state.
+    /// The current segment: its number, the number of rows added so far, and its state.
     current: Option<(u64, u64, S)>,
     deliver: Deliver<'d, S, crate::Error>,
 }
@@ -24,7 +26,7 @@ impl<'d, S> Segments<'d, S> {
         Self { current: None, deliver }
     }
 
-    /// Adds `rows` to the row count of a segment, and returns the segment's state.
+    /// Adds `rows` to the row count of segment `number`, and returns the segment's state.
     pub(super) fn state_mut(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
         if let Some((segment, rows, state)) = self.current.take_if(|(at, ..)| *at != number) {
             (self.deliver)(segment, rows, state)?;
@@ -40,8 +42,8 @@ impl<'d, S> Segments<'d, S> {
 }
 
 impl<T: Real> StoredFeatures<'_, T> {
-    /// Folds all tiles into one state; `init` returns the initial state, and `step` adds a tile.
-    /// The name identifies the pass.
+    /// Folds all tiles into one state: `init` returns the initial state of a segment, and `step`
+    /// adds a tile to a state. The name identifies the pass.
     ///
     /// # Errors
     /// Errors of reading the rows, of the scratch folder, of `step`, and of other processes.
@@ -65,7 +67,8 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut fold_unit)?.0)
     }
 
-    /// Computes Σ φ over all rows, in one pass with a stage of this name.
+    /// Computes Σ φ(x), the sum of the features over all rows, in one pass. The stage of the pass
+    /// has this name.
     pub(crate) fn sum(&self, name: &str) -> Result<Vec<f64>> {
         let stage = self.context.resources.stage_observer.stage(name, Some(self.n as u64));
         let Sums(sums) = self.fold(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
@@ -90,8 +93,8 @@ impl<T: Real> StoredFeatures<'_, T> {
         after.checked_sub(1).map_or(0, |index| self.segments[index].1)
     }
 
-    /// Returns the position of a segment's first row; if the segment has no rows, the position of
-    /// the next row.
+    /// Returns the position of the first row of a segment. If the segment has no rows, returns the
+    /// position of the first row after it.
     pub(super) fn segment_start(&self, number: u64) -> usize {
         let index = self.segments.partition_point(|(_, segment)| *segment < number);
         self.segments.get(index).map_or(self.n, |(first, _)| *first)

@@ -1,5 +1,5 @@
-//! The pass that stores the features. Its other results form a mergeable state, so that several
-//! processes can share the pass.
+//! The pass that stores the features. All its other results form a state that can be merged, so
+//! that several processes can share the pass.
 
 use super::context::{FeatureBuffers, VisitContext};
 use crate::features::fold::Segments;
@@ -28,17 +28,18 @@ pub struct GatherOptions {
 /// Sums computed by the pass that stores the features.
 #[derive(Debug, Default)]
 pub struct GatheredSums {
-    /// Residuals of the map at every rank; `None` if the map is not a projection of the kernel onto
-    /// a subspace, as Nyström is.
+    /// Residuals at every rank, for a map that projects the kernel onto a subspace, such as
+    /// Nyström; `None` for any other map.
     pub certificate: Option<CertificateState>,
     /// Second moments; `None` if not requested.
     pub moments: Option<GramState>,
-    /// k(x, x) of every row, or ‖φ‖² for maps that are not projections, n numbers; empty if not
+    /// k(x, x) of every row if the map is a projection, otherwise ‖φ(x)‖²; n numbers. Empty if not
     /// requested.
     pub squares: Vec<f64>,
 }
 
-/// State of the pass: values of the rows from the table, and the sums.
+/// State of the pass: the sums, and the values of the rows that the table provides (targets,
+/// weights, codes).
 #[derive(Default)]
 struct GatherState {
     codes: Vec<u32>,
@@ -47,7 +48,7 @@ struct GatherState {
     folds: Vec<u16>,
     weights: RowWeights,
     tiles: Vec<u32>,
-    /// Alternating number and row count of every nonempty segment.
+    /// For every nonempty segment its number, then its number of rows.
     segments: Vec<u64>,
     sums: GatheredSums,
 }
@@ -65,7 +66,8 @@ kstore::summed!(GatherState {
     some "moments": sums.moments,
 });
 
-/// Returns the start positions of consecutive parts with these row counts, then the total.
+/// Returns the start positions of consecutive parts with these numbers of rows, followed by the
+/// total number of rows.
 fn start_positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
     let ends = rows.scan(0, |end, rows| {
         *end += rows as usize;
@@ -135,7 +137,8 @@ struct Gather<'a, T: Real> {
 }
 
 impl<T: Real> Gather<'_, T> {
-    /// Adds a tile: stores its features, and updates the sums and the row values from the table.
+    /// Adds a tile: stores its features, updates the sums, and appends the row values that the
+    /// table provides.
     fn add(
         &mut self,
         block: &RowBlock<'_, T>,
@@ -185,8 +188,8 @@ impl<T: Real> Gather<'_, T> {
         Ok(())
     }
 
-    /// Adds classes or numeric targets. Adds weights if the rows have weights, and folds if there
-    /// are several.
+    /// Adds classes or numeric targets. If the rows have weights, adds the weights; if there are
+    /// several folds, adds the folds.
     fn add_row_values(&self, block: &RowBlock<'_, T>, state: &mut GatherState) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(LabelCodes { codes, .. })) => {

@@ -1,12 +1,13 @@
 //! The features of all rows, for solvers that read them many times.
 //!
-//! The features are stored in memory if they fit the memory plan, else in a scratch folder if they
-//! fit its limit. Otherwise every pass recomputes them. In all three cases a solver reads
-//! bit-identical tiles (blocks of consecutive rows) in the same order, because the map always works
-//! on the same tiles.
+//! The features are stored in memory if the memory plan has room for them. Otherwise they are
+//! stored in a scratch folder if its limit permits, and otherwise every pass recomputes them. In
+//! all three cases a solver reads bit-identical tiles (blocks of consecutive rows) in the same
+//! order, because the map always computes the features of the same tiles.
 //!
-//! *Bytes*: n·p elements in memory or on disk, and two tiles of features. *Cost of a pass*: nothing
-//! if the features are in memory, one read if they are on disk, and the map if they are recomputed.
+//! Let n be the number of rows and p the number of features. *Bytes*: n·p elements in memory or on
+//! disk, and two tiles of features. *Cost of a pass*: nothing if the features are in memory, one
+//! read of the features if they are on disk, and one application of the map if they are recomputed.
 
 mod context;
 mod fit_data;
@@ -38,14 +39,15 @@ use kstore::pass::Observer;
 use kstore::{RowBlock, RowSource, Workers};
 use std::ops::Range;
 
-/// The features of all rows, by their storage.
+/// The features of all rows, by the place where they are stored.
 enum Phi<'a, T: Real> {
     Stored(FeatureStore<'a, T>),
     /// Copies of selected rows, n x p row-major.
     Copied(Vec<T>),
-    /// Selected rows of other features, by ascending positions; every visit extracts them.
+    /// Rows of other features, selected by ascending positions. Every visit extracts these rows
+    /// again.
     Positions(&'a StoredFeatures<'a, T>, Vec<usize>),
-    /// Features of another type, converted when they are read.
+    /// Features stored in another element type, which every visit converts.
     Wide(&'a dyn Widen<T>),
 }
 
@@ -69,8 +71,8 @@ pub struct StoredFeatures<'a, T: Real> {
     pub weights: RowWeights,
     /// Positions of the first row of every tile, then n.
     starts: Vec<usize>,
-    /// Position of the first row of every nonempty segment, and its number among all segments of
-    /// the stored rows.
+    /// Position of the first row of every nonempty segment, and the number that the segment has
+    /// among all segments of the stored rows.
     segments: Vec<(usize, u64)>,
     range: Range<u64>,
     /// True if these are all rows of the run, false for selected rows.
@@ -83,8 +85,8 @@ impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
     }
 }
 
-/// Returns the bytes of a pass over the features: decoded rows or stored features, two tiles of
-/// features, and a part in f64.
+/// Returns the bytes of a pass over the features: the decoded rows or the stored features, two
+/// tiles of features, and the part of a tile that is converted to f64.
 pub(crate) fn pass_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
     let row_bytes = (size.d.max(size.map.p)) * size.element_bytes + (size.t + 2) * 8;
     let feature_bytes = 2 * size.map.p * size.element_bytes + 8;
@@ -123,8 +125,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         self.visit_unit(None, observer, &mut visitor)
     }
 
-    /// Visits the given segments, or all segments for `None`. Not generic, so that it is compiled
-    /// once. Rows selected by positions are always visited completely.
+    /// Visits the segments of a work unit, or all segments for `None`. If the rows were selected by
+    /// positions, all of them are visited. This function is not generic, so that it is compiled
+    /// only once.
     fn visit_unit(
         &self,
         unit: Option<&Range<u64>>,
@@ -143,8 +146,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Visits features of the rows of the run. First computes the features that this process should
-    /// store but lacks.
+    /// Visits the features of the rows of the run. If this process lacks features that it should
+    /// store, it first computes them.
     fn visit_stored(
         &self,
         stored: &FeatureStore<'_, T>,
@@ -167,15 +170,16 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Returns features of rows of one segment; `None` if this process does not have them in
-    /// memory.
+    /// Returns the features of some rows of one segment; `None` if this process does not have them
+    /// in memory.
     fn in_memory<'s>(&self, stored: &'s FeatureStore<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
         let number = self.segment_of(rows.start);
         let first = self.segment_start(number);
         stored.segment_in_memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
     }
 
-    /// Visits the rows of a source: stored features, or input rows that `map` maps to features.
+    /// Visits the rows of a source. The rows of the source are stored features, or inputs that
+    /// `map` maps to features.
     fn visit_rows(
         &self,
         source: &dyn RowSource<T>,
@@ -232,7 +236,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// Returns the total weight of the rows outside a fold, or of all rows for `None`. If rows have
-    /// no weights, this is the number of these rows.
+    /// no weights, each row counts 1.
     pub fn weight_outside(&self, left_out: Option<u16>) -> f64 {
         self.weights.total((0..self.n).filter(|i| left_out.is_none_or(|fold| self.folds[*i] != fold)))
     }

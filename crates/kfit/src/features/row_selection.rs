@@ -1,4 +1,5 @@
-//! Rows selected by position: the rows of some classes, or a random sample.
+//! Rows selected from the features: the rows of some classes, a random sample, or the rows at given
+//! positions.
 
 use super::tile::{Tile, TileVisitor};
 use super::{Phi, StoredFeatures, fold::RowValues, stored::StopOnly, tier::exchange_rows};
@@ -9,7 +10,7 @@ use kstore::pass::Observer;
 
 const TILE_ROWS: usize = 2048;
 
-/// Bytes of buffers of a visit that extracts the selected rows each time.
+/// Returns the bytes of the buffers of a visit to selected rows that are not copied.
 pub(crate) fn selection_bytes(p: usize, element: usize) -> usize {
     TILE_ROWS * p * element
 }
@@ -18,9 +19,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Returns the rows for whose class code `accepts` returns true, with their classes, targets,
     /// folds and weights.
     ///
-    /// If the memory plan has room, one pass copies the rows; otherwise every visit extracts them
-    /// again. Either way the tiles contain only these rows, independent of where the features are
-    /// stored.
+    /// If the memory plan has room, one pass copies the rows. Otherwise every visit extracts them
+    /// again. In both cases a tile contains only selected rows, and the tiles do not depend on the
+    /// place where the features are stored.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -45,10 +46,11 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         })
     }
 
-    /// Draws `m` ≤ n rows into memory, one at random from each of m strata of n/m rows, and returns
-    /// them with their positions, in one pass.
+    /// Draws `m` ≤ n rows into memory in one pass, and returns them with their positions. The n
+    /// rows are divided into m strata of n/m consecutive rows, and each stratum contributes one
+    /// random row.
     ///
-    /// Targets, classes, folds and weights are not copied; the positions give access to them.
+    /// Targets, classes, folds and weights are not copied: the caller finds them by the positions.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -74,8 +76,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(phi)
     }
 
-    /// Returns n selected rows, with segments numbered by position; without classes, targets, folds
-    /// and weights.
+    /// Returns n selected rows. The result has no classes, targets, folds or weights, and numbers
+    /// its segments by position.
     fn selection<'k>(&self, n: usize, phi: Phi<'k, T>) -> StoredFeatures<'k, T>
     where
         'a: 'k,
@@ -88,9 +90,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Calls `visitor` with tiles of the rows at these ascending positions; `Tile::first` counts
-    /// only these rows. Processes that share the run exchange features, so that only one process
-    /// computes the features of a row.
+    /// Calls `visitor` with tiles of the rows at these ascending positions. `Tile::first` counts
+    /// only these rows. If processes share the run, they exchange features, so that only one
+    /// process computes the features of each row.
     pub(crate) fn visit_selected(
         &self,
         positions: &[usize],
@@ -115,8 +117,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
-    /// Visits selected rows without an exchange between processes: computes features that only
-    /// another process has.
+    /// Visits selected rows without an exchange between processes. If only another process has
+    /// features of a row, this process computes them again.
     pub(super) fn visit_selected_locally(
         &self,
         positions: &[usize],

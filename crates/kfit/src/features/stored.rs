@@ -1,8 +1,8 @@
 //! Storage of features, segment by segment.
 //!
 //! A segment is a fixed number of consecutive stored rows. A process stores the features of the
-//! segments that it folds. In a shared run, a process computes and stores the features of another
-//! process's segment when it first visits this segment.
+//! segments that it folds. In a shared run, a process may visit a segment that another process
+//! folded: at the first such visit it computes and stores the features of the segment.
 
 use super::context::{FeatureBuffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
@@ -23,7 +23,8 @@ pub(super) struct FeatureStore<'a, T: Real> {
 
 /// The features, by storage tier.
 enum Storage<'a, T: Real> {
-    /// Features of every segment of the stored rows, row-major; unset if missing.
+    /// Features of each segment of the stored rows, row-major. An entry is unset if the features of
+    /// its segment are missing.
     Memory(Vec<OnceLock<Vec<T>>>),
     /// Segments in the scratch folder, in the order of writing.
     Scratch(&'a Scratch, Mutex<Vec<CachedSegments<T>>>),
@@ -90,8 +91,8 @@ impl<'a, T: Real> FeatureStore<'a, T> {
         Ok(())
     }
 
-    /// Returns the runs of segments of a work unit that are not stored yet; empty if features are
-    /// always recomputed.
+    /// Returns the ranges of consecutive segments of a work unit that are not stored yet; empty if
+    /// features are always recomputed.
     fn missing(&self, unit: &Range<u64>) -> Vec<Range<u64>> {
         let stored: Vec<Range<u64>> = match &self.storage {
             Storage::Memory(_) => {
@@ -134,8 +135,8 @@ pub(super) struct FeatureWriter<'s, T: Real> {
 }
 
 impl<T: Real> FeatureWriter<'_, T> {
-    /// Computes and stores the features of a block, in row order. The column buffers keep a copy
-    /// for the caller.
+    /// Computes and stores the features of a block; blocks arrive in row order. The caller finds a
+    /// copy of the features in the column buffers.
     pub(super) fn add(
         &mut self,
         block: &RowBlock<'_, T>,
@@ -156,8 +157,8 @@ impl<T: Real> FeatureWriter<'_, T> {
         if self.current.as_ref().is_none_or(|(segment, ..)| *segment != number) {
             self.close_segment();
             let Range { start, end } = self.stored.row_range(&(number..number + 1));
-            // zeroed pages are not allocated yet: the thread that fills a page allocates it near
-            // its core
+            // the zeroed pages are allocated when they are first written: the thread that fills a
+            // page allocates it near its core
             self.current = Some((number, vec![T::ZERO; (end - start) as usize * p], 0));
         }
         if let Some((_, phi, offset)) = &mut self.current {
@@ -194,8 +195,8 @@ impl<T: Real> FeatureWriter<'_, T> {
     }
 }
 
-/// An observer for rows that were already counted: it ignores progress and only forwards the stop
-/// signal.
+/// An observer for a pass over rows that were already counted: it ignores the progress and only
+/// forwards the stop signal.
 pub(crate) struct StopOnly<'o>(pub(crate) &'o dyn Observer);
 
 impl Observer for StopOnly<'_> {

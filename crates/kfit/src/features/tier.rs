@@ -3,12 +3,13 @@
 use crate::request::{ProblemSize, Resources};
 use kstore::MemoryPlan;
 
-/// Number of states that a fold has in memory: the state of the segment, the state of the reduction
-/// block (consecutive segments), and the merged state of earlier blocks.
+/// Number of states that a fold holds in memory: the state of the current segment, the state of the
+/// current reduction block (a range of consecutive segments), and the merged state of all earlier
+/// blocks.
 pub const STATES_PER_FOLD: usize = 3;
 
-/// Returns the bytes of row values in the states of a fold: the states together contain the values
-/// of all rows, and a growing vector doubles its capacity.
+/// Returns the bytes of row values in the states of a fold. Together the states contain the values
+/// of all rows, and a vector that grows doubles its capacity.
 pub fn values_bytes(count: usize, element: usize) -> usize {
     count.saturating_mul(3 * element)
 }
@@ -25,7 +26,7 @@ fn exchange_bytes(p: usize, element: usize) -> usize {
     values_bytes(exchange_rows(p, element) * p, element)
 }
 
-/// Where the features are between passes.
+/// Where the features are stored between passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeatureTier {
@@ -39,8 +40,8 @@ pub enum FeatureTier {
 }
 
 impl FeatureTier {
-    /// Chooses the tier for the features of a problem of this size, given the memory that `plan`
-    /// leaves, and adds the features to the plan.
+    /// Chooses the tier for the features of a problem of this size from the memory that `plan`
+    /// leaves. Returns the tier and the plan with the features added.
     pub fn choose(plan: MemoryPlan, size: &ProblemSize, resources: &Resources<'_>) -> (Self, MemoryPlan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
             true => plan.term("features that processes exchange", exchange_bytes(size.map.p, size.element_bytes), ""),

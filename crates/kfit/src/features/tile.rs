@@ -1,8 +1,9 @@
 //! Tiles (the features of some rows), products with them, and their conversion to f64 for final
 //! results.
 //!
-//! Solvers iterate in the type of the features, which is fast but rounds sums to that type. One
-//! more pass over the same features, with products and sums in f64, computes the reported numbers.
+//! Solvers iterate in the element type of the features, which is fast but rounds sums to that type.
+//! The reported numbers come from one more pass over the same features, which computes products and
+//! sums in f64.
 
 use super::{Phi, StoredFeatures};
 use crate::{Result, linalg::strips::for_each_strip};
@@ -19,14 +20,15 @@ const WIDEN_STRIP_ROWS: usize = 128;
 /// Number of rows of a product that one thread computes at a time.
 const PRODUCT_STRIP_ROWS: usize = 256;
 
-/// Number of rows whose transposed products are summed in the type of the features; these sums are
-/// added in f64.
+/// Number of rows whose products with features are summed in the element type of the features. The
+/// sums of different groups of rows are added in f64.
 const SUM_ROWS: usize = 512;
 
-/// Number of features in a panel of a transposed product; one thread computes a panel.
+/// Number of features in a panel. One thread computes the rows of Φᵀ·`right` that belong to one
+/// panel.
 const PANEL_FEATURES: usize = 128;
 
-/// A tile: the features of some rows.
+/// A tile: the features Φ of b consecutive rows, b x p.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a, T> {
     /// Position of the first row among all rows of the fit.
@@ -47,8 +49,8 @@ impl<T: Real> Tile<'_, T> {
         &self.phi[i * self.p..(i + 1) * self.p]
     }
 
-    /// Computes `out` (b x c row-major) = Φ·`weights` (p x c row-major). One task per strip of
-    /// rows. 2pc flops a row.
+    /// Computes `out` (b x c row-major) = Φ·`weights` (p x c row-major). Each task computes one
+    /// strip of rows. *Cost*: 2pc flops for each row.
     pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
         let c = weights.len() / self.p;
         let workers = workers.for_operations(2 * self.phi.len() * c);

@@ -3,7 +3,8 @@
 use crate::{Error, Result};
 use std::str::FromStr;
 
-/// Default number of candidate rows for each landmark: selection then costs less than the fit.
+/// Default number of candidate rows for each landmark. With this number the selection of landmarks
+/// costs less than the fit.
 const CANDIDATES_PER_RANK: u64 = 20;
 const MIN_CANDIDATES: u64 = 50_000;
 

@@ -10,7 +10,8 @@ use kstore::{Digest, SelectedTable};
 use serde_json::Value;
 
 impl Fit {
-    /// Opens the journal of this fit, the saved results of its passes, in the checkpoint folder.
+    /// Opens the journal of this fit in the checkpoint folder. The journal stores the results of
+    /// the passes.
     ///
     /// # Errors A checkpoint of a different run, if this run resumes; a file with the name of the
     /// folder.
@@ -26,11 +27,12 @@ impl Fit {
     }
 }
 
-/// Returns the journal of a run's passes: shared with other processes, or from its checkpoint.
+/// Returns the journal of a run's passes. The processes of a shared run have a common journal; for
+/// any other run, the journal comes from its checkpoint.
 ///
 /// # Errors
-/// Errors of opening the checkpoint or of joining the processes; a shared run that must resume from
-/// a checkpoint.
+/// Errors of opening the checkpoint or of joining the processes; a request to resume a shared run
+/// from a checkpoint.
 pub(super) fn open_journal<'a>(
     run: &Run<'a>,
     fit: &Fit,

@@ -7,9 +7,9 @@ use crate::{AnyModel, Result};
 use kstore::{Categories, SelectedTable, Selection, Table, TextOptions, encoding::TimeFeatures};
 use std::{fs::File, io::Read, path::Path};
 
-/// Returns true if the file starts like a safetensors file: a plausible header length (8 bytes),
-/// then an opening brace. A table starts with text or magic bytes. Read as a length they are
-/// larger, because the upper four bytes are not 0.
+/// Returns true if the file starts like a safetensors file: with 8 bytes that are a plausible
+/// length of a header, and then an opening brace. A table starts with text or magic bytes. If these
+/// bytes are read as a length, the length is too large, because its upper four bytes are not 0.
 pub fn is_model_file(path: &Path) -> bool {
     let mut start = [0; 9];
     let read = kstore::source::regular_metadata(path).is_ok()

@@ -12,7 +12,7 @@ use kstore::{SelectedTable, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
-/// Type of rows, kernel values and features. Sums over rows are always in f64.
+/// The element type of rows, kernel values and features. Sums over rows are in f64 in every case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ElementType {
     /// 32-bit floating point.
@@ -26,10 +26,10 @@ kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
 /// A description of a fit: rows, solver with parameters, kernel, map and landmarks.
 ///
-/// It contains everything that affects the result. [`Run`](super::Run) contains memory, threads and
-/// the scratch folder, which do not affect the result. The JSON form contains the texts that users
-/// type; a missing entry has its default. The command line, Python and sharded jobs use this form.
-/// The texts are parsed and checked once, then cached.
+/// A fit contains everything that affects the result. [`Run`](super::Run) contains memory, threads
+/// and the scratch folder, which do not affect the result. The JSON form contains the texts that
+/// users type; for a missing entry, the default applies. The command line, Python and sharded jobs
+/// use the JSON form. Each text is parsed and checked once, and the result is cached.
 ///
 /// ```
 /// use ksolve::job::Fit;
@@ -71,7 +71,7 @@ pub struct Fit {
     pub(super) seed: u64,
     #[serde(default, with = "serde_text")]
     pub(super) precision: ElementType,
-    /// `None` if the caller selects rows.
+    /// The rows and columns of the fit; `None` if the caller selects them.
     pub(super) rows: Option<Selection>,
     /// Further options that the caller stores in the model file.
     #[serde(default)]
@@ -98,7 +98,8 @@ impl ParsedOptions {
 const EXACT_MAP: &str = "exact";
 
 impl Fit {
-    /// Returns a fit of ridge regression; a grid of lambdas is cross-validated in one pass.
+    /// Returns a fit of ridge regression. If lambda is a grid, one pass cross-validates all its
+    /// values.
     pub fn ridge() -> Self {
         Self::default()
     }
@@ -133,8 +134,8 @@ impl Fit {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Sets the kernel; `sigma=auto` and `sigma=median` are determined from a sample of the rows.
-    /// The default is `gaussian(sigma=auto)`.
+    /// Sets the kernel. For `sigma=auto` and `sigma=median`, the length scale is determined from a
+    /// sample of the rows. The default is `gaussian(sigma=auto)`.
     #[must_use]
     pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
@@ -152,22 +153,22 @@ impl Fit {
         Self { map, ..self }
     }
 
-    /// Sets the landmark scheme or a table of landmarks; randomly pivoted Cholesky by default. A
-    /// fit without landmarks rejects this option.
+    /// Sets the landmark scheme or a table of landmarks; the default is randomly pivoted Cholesky.
+    /// If the fit needs no landmarks, this option is an error.
     #[must_use]
     pub fn landmarks(self, landmarks: LandmarkSource) -> Self {
         Self { landmarks: Some(landmarks), ..self }
     }
 
-    /// Sets the candidate rows for the landmarks; a sample of max(20·rank, 50,000) by default. A
-    /// fit that does not choose landmarks rejects this option.
+    /// Sets the candidate rows for the landmarks; the default is a sample of max(20·rank, 50,000)
+    /// rows. If the fit does not choose landmarks, this option is an error.
     #[must_use]
     pub fn candidates(self, candidates: Candidates) -> Self {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// Sets the number of features, which is the largest rank; 1,000 by default, or the number of
-    /// rows of a table of landmarks.
+    /// Sets the number of features, which is the largest rank. The default is 1,000 or, for a table
+    /// of landmarks, its number of rows.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { rank: Some(rank), ..self }
@@ -240,8 +241,8 @@ impl Fit {
         Self { rank: None, ..self }.options(options)
     }
 
-    /// Returns the fit with the rank of another fit. Of the parameters that are chosen together
-    /// with the rank, copies the parameters that this solver reads.
+    /// Returns the fit with the rank of another fit. Some parameters are chosen together with the
+    /// rank: if this solver reads such a parameter, its value is also copied from the other fit.
     #[must_use]
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
@@ -252,7 +253,7 @@ impl Fit {
         Self { rank: other.rank, ..fit }
     }
 
-    /// Returns the fit with the exact kernel. Removes the options of a map, and sets the accuracy
+    /// Returns the fit with the exact kernel: without the options of a map, and with the accuracy
     /// that the solver uses in a search.
     #[doc(hidden)]
     pub fn with_exact_kernel(self) -> Result<Self> {

@@ -20,7 +20,7 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// Writes the model, whole or not at all; see [`AnyModel::save`].
+    /// Writes the model. The file appears whole or not at all; see [`AnyModel::save`].
     ///
     /// # Errors
     /// Numbers that are not finite, and errors of the file system.
@@ -54,8 +54,9 @@ impl Fit {
         }
     }
 
-    /// Returns the plan of the run: passes and memory of each stage. Reads the labels to count the
-    /// classes, and the first rows to measure the bytes of a pass.
+    /// Returns the plan of the run: the passes and the memory of each stage. To make the plan, this
+    /// function reads the labels, which gives the number of classes, and the first rows, which
+    /// gives the bytes that a pass reads per row.
     ///
     /// # Errors
     /// Options that contradict each other; errors of reading these rows. A plan that exceeds the
@@ -69,8 +70,8 @@ impl Fit {
         }
     }
 
-    /// Returns the plan of a run that first learns the weights of a sum of kernels: the stages of
-    /// both parts.
+    /// Returns the plan of a run that first learns the weights of a sum of kernels. The plan has
+    /// the stages of learning the weights and the stages of the fit.
     ///
     /// # Errors The errors of [`Fit::plan`] and of learning the weights.
     #[doc(hidden)]
@@ -136,8 +137,8 @@ impl Fit {
     }
 }
 
-/// Trains, with a journal if the run has a checkpoint; calls `save` with the result before removing
-/// the checkpoint.
+/// Trains, with a journal if the run has a checkpoint. Calls `save` with the result, and then
+/// removes the checkpoint.
 pub(super) fn run_fit<T: Real>(
     fit: &Fit,
     wrap: fn(Model<T>) -> AnyModel,

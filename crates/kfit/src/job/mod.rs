@@ -1,7 +1,7 @@
 //! A whole job: from rows to a model that predicts.
 //!
-//! [`Fit`] describes what to learn, with the defaults of the command line, and [`Run`] the
-//! resources. [`Fit::run`] returns a [`Fitted`]: the model, and the report of its fit.
+//! [`Fit`] describes what to learn, with the defaults of the command line, and [`Run`] describes
+//! the resources. [`Fit::run`] returns a [`Fitted`]: the model, and the report of its fit.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};

@@ -13,7 +13,7 @@ use kstore::condition::format_rows;
 use kstore::{Missing, SelectedTable, Selection, TextOptions};
 
 const DEFAULT_RANK: usize = 1000;
-/// Maximum rank if a tolerance but no rank is set: the Gram matrix then takes 128 MB.
+/// Maximum rank if a tolerance is set but no rank: at this rank the Gram matrix takes 128 MB.
 const MAX_TOLERANCE_RANK: usize = 4000;
 
 impl Fit {
@@ -60,8 +60,8 @@ impl Fit {
         })
     }
 
-    /// Returns the kernel and the second view's kernel, each on its own columns; a single view uses
-    /// all columns.
+    /// Returns the kernel and, if there are two views, the kernel of the second view. Each of two
+    /// kernels is restricted to its own columns; a single kernel uses all columns.
     fn kernels(&self, settings: &Settings, selected: &SelectedTable) -> Result<(Kernel, Option<Kernel>)> {
         let names = selected.feature_names();
         let Some(patterns) = settings.columns(&SECOND_VIEW) else {
@@ -83,8 +83,9 @@ impl Fit {
     }
 
     /// Returns the options of a solver on a neighbour graph. The nodes of the graph are a sample of
-    /// the rows, and the landmarks are the first nodes. Distances are Euclidean. The kernel is used
-    /// only to choose the nodes, and only if the scheme is not uniform.
+    /// the rows, and the landmarks are the first nodes. Distances between nodes are Euclidean. The
+    /// kernel only serves to choose the nodes, and is not used at all if the landmark scheme is
+    /// uniform.
     fn training_on_nodes(
         &self,
         settings: &Settings,
@@ -123,7 +124,8 @@ impl Fit {
         })
     }
 
-    /// Returns the scaling of the rows; for sparse rows, the weighting of entries in the selection.
+    /// Returns the scaling of the rows. For sparse rows, returns the scaling that corresponds to
+    /// the weighting of the entries in the selection.
     fn scaling_of(&self, selected: &SelectedTable) -> Result<Scaling> {
         let is_sparse = selected.sparse().is_some();
         match self.scaling.filter(|scaling| is_sparse != scaling.weighing().is_some() && *scaling != Scaling::None) {
@@ -139,8 +141,7 @@ impl Fit {
 
     /// Returns the options that open a table for the fit of these rows. If the scaling weights the
     /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
-    /// provided that no step of the fit computes with columns, fills zeros or handles missing
-    /// values.
+    /// unless a step of the fit computes with columns, fills zeros or handles missing values.
     #[doc(hidden)]
     pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
         if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
@@ -239,8 +240,9 @@ impl Fit {
         }
     }
 
-    /// Returns the number of features and the ranks of the surface; `rank_or_default` is the
-    /// requested or the solver's default rank.
+    /// Returns the number of features, and the ranks at which the cross-validation surface is
+    /// computed. `rank_or_default` is the requested rank or, if none was requested, the solver's
+    /// default.
     fn ranks(&self, settings: &Settings, rank_or_default: Option<usize>) -> Result<(usize, Vec<usize>)> {
         let ranks = settings.ranks(&RANKS);
         if let Some(tolerance) = settings.number(&TOLERANCE) {
@@ -276,8 +278,8 @@ impl Fit {
         }
     }
 
-    /// Returns the options that define the result, as JSON with sorted keys for the model file;
-    /// without paths.
+    /// Returns the options that define the result, as JSON with sorted keys for the model file. The
+    /// JSON contains no paths.
     pub(super) fn canonical_options(&self, training: &TrainOptions) -> Result<serde_json::Value> {
         let mut solver_options = self.settings()?.to_json();
         solver_options["folds"] = training.folds.to_string().into();

@@ -9,13 +9,14 @@ use kstore::shown;
 /// Explained fraction of the variance below which a model is hardly better than a constant.
 const MIN_EXPLAINED: f64 = 0.05;
 
-/// Relative change of the held-out error that justifies a larger grid.
+/// Relative change of the held-out error at the end of a grid that justifies a larger grid.
 const MIN_ERROR_CHANGE: f64 = 0.01;
 
-/// Relative trace error above which the landmarks do not cover the rows.
+/// Relative trace error of the map above which the landmarks do not cover the rows.
 const MAX_TRACE_ERROR: f64 = 0.5;
 
-/// Relative trace error above which the exact kernel gives a different model.
+/// Relative trace error of the map above which a fit with the exact kernel would give a different
+/// model.
 const EXACT_TRACE_ERROR: f64 = 0.02;
 
 /// Number of rows up to which the exact solver takes seconds to minutes.
@@ -38,7 +39,7 @@ fn chosen_cell(report: &FitReport) -> Option<(&Cell, f64)> {
     Some((cell, cell.cv_mse?))
 }
 
-/// Warns if the landmarks do not cover the rows.
+/// Warns if the landmarks do not cover the rows, that is, if the trace error is large.
 fn coverage_warning(report: &FitReport) -> Option<String> {
     let error =
         report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > MAX_TRACE_ERROR)?;
@@ -47,7 +48,7 @@ fn coverage_warning(report: &FitReport) -> Option<String> {
     ))
 }
 
-/// Warns of an approximate SVM if the exact kernel is affordable.
+/// Warns that an SVM uses an approximate kernel although the exact kernel is affordable.
 fn exact_kernel_warning(report: &FitReport) -> Option<String> {
     let error =
         report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > EXACT_TRACE_ERROR)?;
@@ -85,7 +86,7 @@ fn explained_warning(report: &FitReport) -> Option<String> {
     })
 }
 
-/// Warns if the error still falls at the end of the lambda grid.
+/// Warns if the held-out error still falls at the end of the grid of lambdas.
 fn lambda_edge_warning(report: &FitReport) -> Option<String> {
     let (cell, _) = chosen_cell(report)?;
     let mut row: Vec<&Cell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
@@ -95,7 +96,7 @@ fn lambda_edge_warning(report: &FitReport) -> Option<String> {
     grid_edge_warning("lambda", &grid, best_index, "the error")
 }
 
-/// Warns if the best value is the first or the last tried and the error still falls there.
+/// Warns if the best value of a grid is its first or its last, and the error still falls there.
 fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
     let (best_value, error) = grid[best];
     let (next, word, way, beyond) = match best {
@@ -119,8 +120,8 @@ fn short_number(value: f64) -> String {
     if power.len() < plain.len() { power } else { plain }
 }
 
-/// Warns if the held-out error still falls at the end of the grid of regularisation parameters, for
-/// solvers without a surface.
+/// Warns if the held-out error still falls at the end of the grid of regularisation parameters.
+/// This function is for solvers that report no cross-validation surface.
 fn penalty_edge_warning(report: &FitReport) -> Option<String> {
     let index = report.figures.iter().position(|figure| figure.name.ends_with(EACH_PENALTY_SUFFIX))?;
     let (grid, errors) = (report.figures.get(index.checked_sub(1)?)?, &report.figures[index].values);
@@ -135,7 +136,7 @@ fn penalty_edge_warning(report: &FitReport) -> Option<String> {
     grid_edge_warning(grid.name, &pairs, best_index, "the held-out error")
 }
 
-/// Warns if the error still falls at the largest rank.
+/// Warns if the held-out error still falls at the largest rank.
 fn rank_edge_warning(report: &FitReport) -> Option<String> {
     let (cell, error) = chosen_cell(report)?;
     let best = |rank: usize| {

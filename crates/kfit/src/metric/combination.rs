@@ -1,19 +1,23 @@
 //! A weighted sum of kernels, learned from a target by centred alignment.
 //!
-//! With centred features Φ̃_k of each kernel and centred targets ỹ, the weights solve
+//! Let kernel k have the n x n matrix K_k and the features Φ_k (n x p_k, K_k ≈ Φ_kΦ_kᵀ), let y hold
+//! the targets of the n rows, and let H = I − 11ᵀ/n be the centring matrix. With the centred
+//! features Φ̃_k = HΦ_k and the centred targets ỹ = Hy, the weights μ_k of the kernels solve
 //!
 //! ```text
 //! min_{μ ≥ 0} μᵀMμ − 2μᵀa
 //! M_kl = ⟨HK_kH, HK_lH⟩ = ‖Φ̃_kᵀΦ̃_l‖²_F,     a_k = ⟨HK_kH, yyᵀ⟩ = ‖Φ̃_kᵀỹ‖²
 //! ```
 //!
-//! which maximises the alignment of Σ μ_k K_k with the target. The sum is an ordinary kernel
-//! expression, Σ μ_k k_k with Σ μ_k = 1. The number of kernels is small, so every support is tried:
-//! the best solution without a negative weight is the minimum. For several targets or classes, a is
-//! the sum over the targets or the ±1 codes.
+//! This solution maximises the alignment of Σ μ_k K_k with the target. Afterwards the weights are
+//! divided by their sum. The learned sum is an ordinary kernel expression: the sum of the kernels
+//! with the weights μ_k, where Σ μ_k = 1. The number of kernels is small, so every support (set of
+//! positive weights) is tried: the minimum is the best of the solutions without a negative weight.
+//! For several targets or for classes, a_k is the sum over the targets or over the ±1 codes of the
+//! classes.
 //!
-//! *Passes*: statistics, the passes of each kernel's map, and one for the moments. *Flops*: the
-//! maps, and n(Σp)². *Bytes*: about 8(Σp)².
+//! *Passes*: one for the statistics, the passes of each kernel's map, and one for the moments.
+//! *Flops*: those of the maps, and n(Σ p_k)² for the moments. *Bytes*: about 8(Σ p_k)².
 //!
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
 //! alignment", JMLR 13, 2012.
@@ -30,7 +34,7 @@ use kapprox::{Kernel, Real};
 use kstore::SelectedTable;
 use std::ops::Range;
 
-/// Maximum number of kernels, because every subset is tried.
+/// Maximum number of kernels. It is small, because every subset of the kernels is tried.
 const MAX_KERNELS: usize = 10;
 
 /// A learned sum of kernels.
@@ -40,9 +44,9 @@ pub struct Combination {
     pub kernels: Vec<String>,
     /// The weights μ of the kernels, with sum 1; 0 for unused kernels.
     pub weights: Vec<f64>,
-    /// The alignment of each kernel with the target, from 0 to 1 for one target.
+    /// The alignment of each kernel with the target. For one target it is from 0 to 1.
     pub alignments: Vec<f64>,
-    /// The alignment of the sum.
+    /// The alignment of the weighted sum of the kernels with the target.
     pub alignment: f64,
     /// Number of passes over the rows.
     pub passes: u64,
@@ -63,8 +67,8 @@ impl Combination {
     }
 }
 
-/// Maximum rank of each kernel's map in a combination; the leading directions contain most of the
-/// alignment.
+/// Maximum rank of each kernel's map in a combination. A low rank suffices, because the leading
+/// directions of the features contain most of the alignment.
 const MAX_RANK: usize = 300;
 
 /// Learns the weights of a sum of kernels on the selected rows; ignores the kernel of the options.
@@ -79,7 +83,8 @@ pub fn combine<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Combination> {
     check_options(options, kernels)?;
-    // not journaled: a resumed run learns the weights again, which is fast compared with the fit
+    // not journaled: a resumed run learns the weights again, because that is fast compared with the
+    // fit
     let resources = &Resources { journal: None, ..*resources };
     let (t, _) = count_targets(selected, options, resources)?;
     let (pass_shape, plans) =
@@ -106,8 +111,8 @@ pub fn combine<T: Real>(
     combination_of_moments(&state.gram, &ends, resolved, passes)
 }
 
-/// Returns the stages of a combination, for the plan of the fit that follows. If there are labels,
-/// reads them.
+/// Returns the stages of learning a combination, for the plan that also contains the fit. If there
+/// are labels, this function reads them.
 pub(crate) fn forecast<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -122,8 +127,8 @@ pub(crate) fn forecast<T: Real>(
     let mut passes = [1, 0, 0, 1, 0];
     for options in &kernel_options {
         let [choosing, making] = options.map_passes();
-        // an `auto` length scale is the median here, which needs its own sample if landmark
-        // selection draws none
+        // an `auto` length scale is the median distance here; if landmark selection draws no
+        // sample, the median needs a sample of its own
         passes[1] += choosing + u64::from(options.searches_length_scale() && options.candidates.is_none());
         passes[2] += making;
     }
@@ -159,7 +164,8 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
     }
 }
 
-/// Returns the pass shape and the plans of the stages, with the moments of all maps together.
+/// Returns the pass shape and the plans of the stages. The moments are planned for the features of
+/// all maps together.
 fn plan_stages<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -176,8 +182,8 @@ fn plan_stages<T: Real>(
     Ok(stage_plans::choose_pass_shape(&size, &last_plan, resources.memory))
 }
 
-/// Computes the weights from the joint moments; kernel k has the features from `ends[k − 1]` to
-/// `ends[k]`.
+/// Computes the weights from the joint moments of all features. Kernel k has the features from
+/// `ends[k − 1]` (0 for the first kernel) to `ends[k]`.
 fn combination_of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
     let (moments, count) = (CentredProducts::new(gram, gram.features()), ends.len());
     let features_of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
@@ -216,11 +222,12 @@ fn combination_of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>
     })
 }
 
-/// Returns the μ ≥ 0 that minimises μᵀMμ − 2μᵀa, by trying every support (set of positive weights).
-/// Returns zeros if the solution on every support has a negative weight.
+/// Returns the μ ≥ 0 that minimises μᵀMμ − 2μᵀa: solves the problem on every support (set of
+/// positive weights), and returns the best solution without a negative weight. If every solution
+/// has a negative weight, returns zeros.
 fn nonnegative_minimum(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
     let (count, mut best, mut best_objective) = (a.len(), vec![0.0; a.len()], 0.0);
-    // scaled to a diagonal of 1, because kernels may differ in size
+    // M is scaled to a diagonal of 1, because the magnitudes of the kernels may differ
     let scale: Vec<f64> = (0..count).map(|k| m[(k, k)].max(0.0).sqrt()).collect();
     for subset in 1u32..1 << count {
         let support: Vec<usize> = (0..count).filter(|k| subset >> k & 1 == 1 && scale[*k] > 0.0).collect();
@@ -230,7 +237,7 @@ fn nonnegative_minimum(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
         let submatrix = Mat::from_fn(support.len(), support.len(), |i, j| {
             m[(support[i], support[j])] / scale[support[i]] / scale[support[j]]
         });
-        // linearly dependent kernels: a smaller support has the same sum
+        // the kernels of this support are linearly dependent: a smaller support gives the same sum
         let Ok(factor) = submatrix.llt(Side::Lower) else { continue };
         let right = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
         let solution = factor.solve(&right);

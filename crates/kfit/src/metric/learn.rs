@@ -1,4 +1,4 @@
-//! Metric learning: on a sample, then on all rows.
+//! Metric learning: first on a sample of the rows, then on all rows.
 
 use super::round::RoundData;
 use super::round_search::{LengthScales, MetricSearch, RoundReport};
@@ -20,13 +20,13 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Explained fraction of the variance below which the gradients are too uninformative to start
-/// from.
+/// If the best fit without a metric explains a smaller fraction of the variance than this, its
+/// gradients are not informative enough to start from.
 const MIN_EXPLAINED: f64 = 0.2;
 
-/// Minimum number of rows per input for which `learn` also tries a full metric; with fewer rows, a
-/// full metric overfits. On fashion-mnist, 5,102 rows x 784, it reduced the cross-validation error
-/// by a quarter and raised the error on other rows.
+/// Minimum number of rows per input for which the form `learn` also tries a full metric. With fewer
+/// rows a full metric overfits: on fashion-mnist (5,102 rows x 784) it reduced the cross-validation
+/// error by a quarter and raised the error on other rows.
 const ROWS_PER_FEATURE: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,12 +38,12 @@ pub struct LearnedMetric {
     /// The kernel of the best round, with every parameter resolved to a number.
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     pub kernel: Kernel,
-    /// The form of the metric: none, given, full, diagonal, low-rank(5).
+    /// The form of the metric: none, given, full, diagonal, or low-rank(r) with the number r.
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
-    /// For each input, the standard deviation of its contribution over the folds of the sample;
-    /// `None` if there is no metric.
+    /// For each input, the standard deviation of its contribution (its fraction of tr M) between
+    /// the folds of the sample; `None` if there is no metric.
     pub spread: Option<Vec<f64>>,
     /// Evaluation on rows that were not used to learn the metric; `None` if all rows were used.
     pub judged: Option<MetricTestErrors>,
@@ -62,7 +62,8 @@ fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Ke
     Kernel::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// Stores a metric as its numbers and its number of rows; 0 rows mark a diagonal metric.
+/// Stores a metric as its numbers and its number of matrix rows. For a diagonal metric the number
+/// of matrix rows is stored as 0.
 mod stored {
     use super::{Arc, Metric};
     use serde::de::Error;
@@ -91,8 +92,8 @@ pub struct MetricRequest<'a, T: Real> {
     pub targets: &'a Targets,
     pub options: &'a TrainOptions,
     pub resources: &'a Resources<'a>,
-    /// Returns true if this number of rounds is enough; the best round then wins. Called once after
-    /// each round on a sample.
+    /// Returns true if this number of rounds is enough. The search then stops, and its best round
+    /// wins. This function is called exactly once after each round on a sample.
     pub enough: &'a dyn Fn(usize) -> bool,
 }
 
@@ -103,17 +104,18 @@ pub struct RoundRequest<'a> {
     pub form: MetricForm,
     /// Number of landmarks of the fits.
     pub rank: usize,
-    /// The rank of the model. If it is lower than `rank`, errors are compared at this rank.
+    /// The rank of the model. If it is lower than `rank`, the rounds are compared by their errors
+    /// at the rank of the model.
     pub scored_rank: usize,
-    /// The result of rounds at another rank. It is refitted first, and remains the result if no
-    /// round is better.
+    /// The result of earlier rounds at another rank. It is refitted at `rank`, and remains the
+    /// result if no new round is better.
     pub incumbent: Option<&'a LearnedMetric>,
     /// True if a round on all rows follows the rounds on the sample.
     pub all_rows: bool,
 }
 
-/// Returns the options with the metric resolved: a provided metric is converted to the fit's
-/// scaling. Also returns the learned metric, or `None` if no metric was learned.
+/// Returns the options with the metric resolved: a provided metric is converted to the scaling of
+/// this fit. Also returns the learned metric, or `None` if no metric was learned.
 pub fn resolve_metric<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<LearnedMetric>)> {
     let options = request.options;
     let to_source = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::from_metric);
@@ -168,9 +170,10 @@ impl<T: Real> MetricRequest<'_, T> {
         Ok(LearnedMetric { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric without the rows of one fold, and evaluates it on these rows. The form
-    /// `learn` rejects a metric that does not reduce the error on these rows. With two folds there
-    /// is no evaluation, because a single remaining fold cannot compare rounds.
+    /// Learns a metric without the rows of one fold, and evaluates it on the rows of this fold. If
+    /// the form is `learn`, a metric that does not reduce the error on these rows is rejected. If
+    /// there are only two folds, the metric is not evaluated, because rounds cannot be compared
+    /// within the one remaining fold.
     fn learn_and_judge(
         &self,
         (sample_rows, sample): (&MemoryRows<T>, RowSample<T>),
@@ -221,8 +224,8 @@ impl<T: Real> MetricRequest<'_, T> {
         })
     }
 
-    /// Learns a metric on a sample, provided twice: `sample_rows` in row order, `sample` in key
-    /// order.
+    /// Learns a metric on a sample. The sample is provided in two orders: `sample_rows` in row
+    /// order, and `sample` in key order, that is, in the random order of the draw.
     pub fn learn_on_sample(
         &self,
         (sample_rows, sample): (&MemoryRows<T>, &RowSample<T>),
@@ -277,7 +280,8 @@ impl<T: Real> MetricRequest<'_, T> {
                     .try_for_each(|form| search.run_rounds(&data, form, factor, &products))?;
                 search.refine_length_scales(&data)?;
             }
-            // the incumbent is compared last, because rounds that start from it find nothing new
+            // the incumbent is compared last, because rounds that started from the incumbent would
+            // find nothing new
             incumbent_round.into_iter().for_each(|(round, form)| search.keep_if_better(round, form, 1.0));
             search.importance_spread(&data)?
         };
@@ -290,8 +294,8 @@ impl<T: Real> MetricRequest<'_, T> {
     }
 }
 
-/// Draws a uniform sample of `count` of the n rows: the rows in row order with their targets, and
-/// the sample in key order. Two passes.
+/// Draws a uniform sample of `count` of the n rows in two passes. Returns it twice: the rows in row
+/// order with their targets, and the sample in key order, that is, in the random order of the draw.
 pub fn draw_sample<T: Real>(
     source: &dyn RowSource<T>,
     (n, count): (u64, usize),
@@ -307,7 +311,8 @@ pub fn draw_sample<T: Real>(
     Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }
 
-/// Returns the forms to try. For a kernel on named columns, `learn` tries only the diagonal form.
+/// Returns the forms to try. If the kernel uses named columns, the form `learn` tries only a
+/// diagonal metric.
 fn forms_to_try(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
         MetricForm::Best if options.kernel.restricts_columns() || rows < ROWS_PER_FEATURE * d => {
@@ -326,7 +331,8 @@ pub fn select_rows<T: Real>(sample: &RowSample<T>, positions: impl Iterator<Item
     RowSample { rows, x: x.concat(), d, weights }
 }
 
-/// Stages of the fits on the sample that are not shown, but forward the stop signal.
+/// An observer for the stages of the fits on the sample: it shows nothing, and forwards the stop
+/// signal.
 pub(super) struct SilentStages<'a>(pub(super) &'a dyn Observer);
 
 impl StageObserver for SilentStages<'_> {

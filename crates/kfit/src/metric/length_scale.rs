@@ -1,13 +1,14 @@
 //! The `auto` length scale of a kernel, determined from a target.
 //!
-//! Ridge regression with few landmarks on a uniform sample of the rows compares multiples of the
-//! median distance by generalised cross-validation (gcv); classes are regressed as their codes. The
-//! median distance depends on the inputs only, and is far too long for periodic targets. (Golub,
-//! Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
-//! Technometrics 21, 1979.)
+//! A uniform sample of the rows is fitted by ridge regression with few landmarks, for several
+//! multiples of the median distance as the length scale. The multiples are compared by generalised
+//! cross-validation (gcv). If the target is a class, its codes are the targets of the regression.
+//! The target matters, because the median distance depends on the inputs only, and is far too long
+//! for periodic targets. (Golub, Heath, Wahba, "Generalized cross-validation as a method for
+//! choosing a good ridge parameter", Technometrics 21, 1979.)
 //!
-//! *Passes over the table*: one. *Cost*: one small fit for each multiple; its numbers of rows and
-//! landmarks do not grow with the table.
+//! *Passes over the table*: one. *Cost*: one small fit for each multiple; the numbers of rows and
+//! landmarks of these fits do not grow with the table.
 
 use super::learn::SilentStages;
 use super::round::RoundData;
@@ -21,10 +22,10 @@ use kstore::key::{Purpose, Stream};
 use kstore::{RowBlock, RowSource};
 use std::fmt;
 
-/// Multiples of the median distance that are tried, with their names. Larger multiples are
-/// excluded. A sample of a thousand rows prefers them (on bike, elevators and friedman1), but on
-/// all rows they did not reduce the error. For solvers that use one regularisation parameter for
-/// all length scales, they increased it.
+/// The multiples of the median distance that are tried, with their names. Larger multiples are
+/// excluded: a sample of a thousand rows prefers them (on bike, elevators and friedman1), but in
+/// fits of all rows they did not reduce the error. They increased it for solvers that use one
+/// regularisation parameter for all length scales.
 const MULTIPLES: [(f64, &str); 5] = [
     (1.0, "the median distance"),
     (0.5, "half the median distance"),
@@ -33,8 +34,8 @@ const MULTIPLES: [(f64, &str); 5] = [
     (0.0625, "a sixteenth of the median distance"),
 ];
 
-/// Another multiple replaces the median distance only if its gcv is below this fraction of the
-/// median's gcv. On a thousand rows a smaller gain is chance.
+/// Another multiple replaces the median distance only if its gcv is below this fraction of the gcv
+/// at the median distance. On a thousand rows, a smaller improvement may be chance.
 const MAX_GCV_RATIO: f64 = 0.99;
 
 /// How a length scale was determined.
@@ -44,7 +45,7 @@ pub struct LengthReport {
     pub multiple: f64,
     /// Number of rows of the sample.
     pub rows: u64,
-    /// Each multiple with its gcv; `None` if the fit could not be scored.
+    /// Each multiple with its gcv; `None` if its fit has no gcv.
     pub scores: Vec<(f64, Option<f64>)>,
 }
 
@@ -59,8 +60,8 @@ impl fmt::Display for LengthReport {
     }
 }
 
-/// Resolves each `auto` length scale of the kernel to a number, and returns a report; leaves other
-/// kernels unchanged.
+/// Resolves each `auto` length scale of the kernel to a number, and returns a report. A kernel
+/// without an `auto` length scale is unchanged.
 pub fn resolve_length_scale<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,
@@ -100,8 +101,8 @@ pub fn resolve_length_scale<T: Real>(
     Ok((TrainOptions { kernel: kernels.swap_remove(best), ..options.clone() }, Some(report)))
 }
 
-/// Returns the index of the multiple with the smallest gcv, or the median's if the gain is too
-/// small.
+/// Returns the index of the multiple with the smallest gcv. If the improvement over the median
+/// distance is too small, returns the index of the median distance.
 fn best_multiple(scores: &[(f64, Option<f64>)]) -> usize {
     let scored = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
     let smallest = scored.min_by(|a, b| a.1.total_cmp(&b.1));
@@ -121,7 +122,7 @@ fn draw_rows<T: Real>(
     let observer = resources.stage_over("sampling rows for the length scale", source.range());
     let probability = settings::length_rows(n, d) as f64 / n.max(1) as f64;
     let keys = Stream::new(seed, Purpose::Candidates, 0);
-    // select each row with this probability
+    // each row is selected with this probability
     let fold = FoldFn::new(|sample: &mut SampledRows<T>, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - probability) {
             sample.rows.push(block.rows[i]);
@@ -136,8 +137,8 @@ fn draw_rows<T: Real>(
     Ok((RowSample { rows, x, d, weights }, y))
 }
 
-/// Returns the gcv of the best regularisation parameter on the sample. Errors give `None`, because
-/// the fit that follows reports invalid rows or kernels with more context.
+/// Returns the gcv of the best regularisation parameter on the sample. An error gives `None`: if
+/// rows or kernel are invalid, the fit that follows reports it with more context.
 fn gcv_score<T: Real>(data: &RoundData<'_, T>, kernel: &Kernel) -> Result<Option<f64>> {
     match data.smallest_gcv(kernel) {
         Err(error) if error.is_interrupted() => Err(error),

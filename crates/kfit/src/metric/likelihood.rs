@@ -1,13 +1,15 @@
 //! A factor per input by maximum marginal likelihood on a sample.
 //!
-//! Automatic relevance determination: the model is y = f(x) + noise, where f is a Gaussian process
-//! with the kernel s² k(a ∘ x, a ∘ x'). [L-BFGS](crate::linalg::lbfgs) minimises F(a, s², τ²) of
-//! [`super::marginal`] over log a, log s² and log τ². Irrelevant inputs get small factors, never 0.
-//! (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, sections 5.1 and 5.4.1.)
+//! The method is automatic relevance determination. The model is y = f(x) + noise. Here f is a
+//! Gaussian process with the kernel s² k(a ∘ x, a ∘ x'), a holds one factor per input, ∘ is the
+//! elementwise product, and the noise has variance τ². [L-BFGS](crate::linalg::lbfgs) minimises
+//! F(a, s², τ²), the function of [`super::marginal`], over log a, log s² and log τ². Irrelevant
+//! inputs get small factors, but never 0. (Rasmussen, Williams, *Gaussian Processes for Machine
+//! Learning*, 2006, sections 5.1 and 5.4.1.)
 //!
-//! F has several minima. The sample therefore grows in stages, and each stage starts from the
-//! factors of the previous stage. A stage that explains almost nothing tries other overall scales,
-//! and very small factors are raised before the next stage.
+//! F has several local minima. The sample therefore grows in stages, and each stage starts from the
+//! factors of the previous stage, after very small factors are raised. If a stage explains almost
+//! nothing, it is repeated from other overall scales of the factors.
 
 use super::marginal::Sample;
 use crate::linalg::lbfgs::{LbfgsLimits, Minimum, minimise};
@@ -21,38 +23,40 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Range of every factor, up and down.
+/// Each factor lies between 1 / `FACTOR_RANGE` and `FACTOR_RANGE`.
 const FACTOR_RANGE: f64 = 1e4;
-/// Range of the amplitude, in units of the targets' variance over the mean of k(x, x).
+/// Range of the amplitude s², in units of the variance of the targets divided by the mean of k(x,
+/// x).
 const AMPLITUDE_RANGE: (f64, f64) = (1e-4, 1e4);
-/// Range of the noise, in units of the targets' variance.
+/// Range of the noise τ², in units of the variance of the targets.
 const NOISE_RANGE: (f64, f64) = (1e-5, 10.0);
-/// Initial noise, in the same unit.
+/// Initial noise τ², in the same unit.
 const INITIAL_NOISE: f64 = 0.3;
-/// Noise, in the same unit, above which a stage has failed.
+/// A stage that ends with more noise τ² than this, in the same unit, has failed.
 const FAILED_NOISE: f64 = 0.9;
-/// Overall scales that a failed stage also tries.
+/// Initial values of all factors from which a failed stage is repeated.
 const RETRY_SCALES: [f64; 3] = [0.5, 0.25, 2.0];
-/// Minimum of the initial factors of a stage, as a fraction of the largest; with 0.05 fewer
-/// relevant inputs were found.
+/// Minimum of the initial factors of a stage, as a fraction of the largest factor. With 0.05
+/// instead of 0.3, fewer relevant inputs were found.
 const MIN_START_FACTOR: f64 = 0.3;
-/// The iteration stops if a step lowers F by less than this, in nats per row and target.
+/// The iteration stops if a step reduces F by less than this, in nats per row and target.
 const MIN_DECREASE: f64 = 1e-5;
-/// Maximum change of a logarithm in the first trial of a step.
+/// Maximum change of any logarithm in the first trial of a step.
 const MAX_LOG_STEP: f64 = 2.0;
 
-/// A part of the sample, and its iteration limit.
+/// A stage: the part of the sample that it uses, and its maximum number of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampleStage {
-    /// Number of leading rows, clamped to the sample.
+    /// Number of rows. The stage uses the first rows of the sample; if the sample has fewer rows,
+    /// all of them.
     pub(crate) rows: usize,
-    /// Number of leading rows that are landmarks.
+    /// Number of landmarks. They are the first rows of the sample.
     pub(crate) landmarks: usize,
     pub(crate) steps: usize,
 }
 
-/// Stages that suit most tables. The first stops early: the minimum on 500 rows loses interacting
-/// inputs.
+/// Stages that suit most tables. The first stage stops after few steps, because the minimum on its
+/// 500 rows misses inputs that only matter together with others.
 pub(crate) const STAGES: [SampleStage; 3] = [
     SampleStage { rows: 500, landmarks: 250, steps: 15 },
     SampleStage { rows: 1500, landmarks: 500, steps: 40 },
@@ -62,14 +66,14 @@ pub(crate) const STAGES: [SampleStage; 3] = [
 pub(crate) const MAX_ROWS: usize = 2500;
 
 /// Learns the factors a, one per input, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,
-/// scaled, in random order) and targets `y` (n x t). The targets must be similar in scale, because
-/// they share s² and τ². Centres the targets.
+/// scaled, in random order) and targets `y` (n x t). The targets are centred here. They must be
+/// similar in scale, because they share s² and τ².
 ///
-/// Every evaluation of F checks the observer's stop signal; each stage reports its rows when it
-/// ends. If all targets are constant or all k(x, x) are 0, the factors are 1.
+/// Every evaluation of F checks the observer's stop signal, and each stage reports its rows when it
+/// ends. If all targets are constant or k(x, x) is 0 for all rows, the factors are 1.
 ///
-/// *Cost* per step: one [`Sample::likelihood`], rarely two, for each stage. The result is
-/// bit-identical for any number of threads.
+/// *Cost*: each step of a stage evaluates [`Sample::likelihood`] once, and rarely twice. The result
+/// is bit-identical for any number of threads.
 pub(crate) fn learn_factors(
     x: MatRef<'_, f64>,
     y: MatRef<'_, f64>,
@@ -90,11 +94,13 @@ pub(crate) fn learn_factors(
     Ok(best.x[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
-/// Returns the bytes of the learning, for a sample of this many rows, d inputs and t targets.
+/// Returns the bytes that learning the factors needs, for a sample of this many rows with d inputs
+/// and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     let max_landmarks = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
     let (n, m) = (rows.min(MAX_ROWS), max_landmarks.min(rows));
-    // rows and targets twice; kernel blocks with the landmarks, and matrices derived from them
+    // rows and targets twice; kernel values of rows and landmarks, and the matrices derived from
+    // them
     8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
 }
 
@@ -111,8 +117,8 @@ fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
     Err(Error::NotFinite { what: "a feature or target of the sample", remedy: "clean the rows" })
 }
 
-/// Returns the variance of the targets over all columns, and the targets centred and divided by its
-/// square root.
+/// Returns the mean variance of the target columns, and the targets, centred and divided by the
+/// square root of this variance.
 fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     let (n, t) = (y.nrows(), y.ncols());
     let mut centred = y.to_owned();
@@ -120,7 +126,7 @@ fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     for j in 0..t {
         let mean = y.col(j).iter().sum::<f64>() / n as f64;
         let constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
-        // exactly 0 for a constant, whose mean is rounded
+        // exactly 0 if the column is constant, because its mean is rounded
         centred.col_mut(j).iter_mut().for_each(|v| *v = if constant { 0.0 } else { *v - mean });
         square += centred.col(j).squared_norm_l2();
     }
@@ -140,7 +146,7 @@ fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {
     diag.iter().sum::<f64>() / n as f64
 }
 
-/// Bounds of (log a, log s², log τ²), in units of the targets' variance.
+/// Returns the bounds of (log a, log s², log τ²) for targets of variance 1.
 fn bounds(d: usize, mean_diag: f64) -> Vec<(f64, f64)> {
     let mut bounds = vec![(-FACTOR_RANGE.ln(), FACTOR_RANGE.ln()); d];
     bounds.push(((AMPLITUDE_RANGE.0 / mean_diag).ln(), (AMPLITUDE_RANGE.1 / mean_diag).ln()));
@@ -150,7 +156,7 @@ fn bounds(d: usize, mean_diag: f64) -> Vec<(f64, f64)> {
 
 struct Descent<'a> {
     x: MatRef<'a, f64>,
-    /// Centred, with variance 1.
+    /// Targets, n x t, centred, with variance 1.
     y: MatRef<'a, f64>,
     kernel: &'a dyn KernelFunction<f64>,
     observer: &'a dyn Observer,
@@ -159,7 +165,7 @@ struct Descent<'a> {
 }
 
 impl Descent<'_> {
-    /// Returns the minimum of the last stage; F in nats per row and target.
+    /// Returns the minimum of the last stage, with F in nats per row and target.
     fn minimise_stages(&self, stages: &[SampleStage], mean_diag: f64) -> Result<Minimum> {
         let d = self.x.ncols();
         let uniform_start = |scale: f64| {
@@ -224,7 +230,7 @@ fn has_succeeded(best: &Minimum) -> bool {
     best.value.is_finite() && best.x.last().is_some_and(|noise| noise.exp() < FAILED_NOISE)
 }
 
-/// Returns the start of the next stage: the minimum, with small factors raised.
+/// Returns the start of the next stage: the minimum of this stage, with very small factors raised.
 fn warm_start(best: &Minimum, d: usize) -> Vec<f64> {
     let mut start = best.x.clone();
     let largest = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);

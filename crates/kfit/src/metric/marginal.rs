@@ -1,25 +1,36 @@
 //! The marginal likelihood of a Nyström Gaussian process with a factor per input, and its gradient.
 //!
-//! For rows z = a ∘ x, the kernel s²k, noise τ², m landmarks (the first rows) and T targets with
-//! the same s² and τ², this module computes the function
+//! Let a hold one factor per input, let z = a ∘ x be the rows scaled by the factors, and let y be
+//! one of T targets, each centred and with n numbers. All targets have the same amplitude s² and
+//! the same noise τ². Write k_nn, k_nm and k_mm for the values of the kernel k between the n rows,
+//! between the n rows and the m landmarks (the first m rows), and between the landmarks; K = s²k.
+//! This module computes
 //!
-//! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y
+//! ```text
+//! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K_nn − Q) / 2τ²) + ½ Σ_y yᵀ(Q + τ²I)⁻¹y
+//! ```
 //!
 //! with Q = K_nm K_mm⁻¹ K_mn, in nats. F is the negative of the variational bound of Titsias
-//! (*Variational learning of inducing variables in sparse Gaussian processes*, 2009). For m = n it
+//! (*Variational learning of inducing variables in sparse Gaussian processes*, 2009). If m = n, F
 //! is the negative log marginal likelihood (Rasmussen, Williams, *Gaussian Processes for Machine
 //! Learning*, 2006, chapter 5).
 //!
-//! With k_mm = L Lᵀ, Φ = k_nm L⁻ᵀ (n x m), ρ = s²/τ², S = ΦᵀΦ and B = I + ρS, only k_mm and B are
-//! factorised. With V = L_B⁻¹ρS, R = L_B⁻ᵀV = I − B⁻¹, E = √ρ B⁻¹ΦᵀY and
-//! α = (Q + τ²I)⁻¹Y = (Y − √ρ ΦE) / τ² the derivatives are
+//! Let k_mm = L Lᵀ, Φ = k_nm L⁻ᵀ (n x m), ρ = s²/τ², S = ΦᵀΦ and B = I + ρS = L_B L_Bᵀ. Then Q =
+//! s²ΦΦᵀ, and only k_mm and B (m x m) need to be factorised. Let Y (n x T) hold the targets, and
+//!
+//! ```text
+//! V = L_B⁻¹ρS,   R = L_B⁻ᵀV = I − B⁻¹   (both m x m)
+//! E = √ρ B⁻¹ΦᵀY   (m x T),   α = (Q + τ²I)⁻¹Y = (Y − √ρ ΦE) / τ²   (n x T)
+//! ```
+//!
+//! Then the derivatives of F are
 //!
 //! * by k_nm: −√ρ (T √ρ Φ (L⁻ᵀR)ᵀ + α (L⁻ᵀE)ᵀ);
 //! * by k_mm: ½ L⁻ᵀ(T VᵀV + EEᵀ/τ²)L⁻¹;
-//! * by each k_ii: Tρ/2;
+//! * by each diagonal element k(z_i, z_i), i ≤ n, of tr K_nn: Tρ/2.
 //!
-//! and [`KernelFunction::gradient`] turns them into derivatives by the rows. [`JITTER`] times its
-//! mean is added to the diagonal of k_mm.
+//! [`KernelFunction::gradient`] turns them into derivatives by the rows z. To the diagonal of k_mm
+//! the module adds [`JITTER`] times the mean of this diagonal.
 
 use crate::linalg::cholesky::{Side, factor_sequential, solve_triangular};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
@@ -34,12 +45,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(test)]
 pub(super) mod tests;
 
-/// Addition to the diagonal of k_mm, as a fraction of its mean: 100 times the rounding error of a
-/// Cholesky factor with 1,000 landmarks.
+/// Number added to the diagonal of k_mm, as a fraction of the mean of the diagonal. It is 100 times
+/// the rounding error of a Cholesky factor with 1,000 landmarks.
 const JITTER: f64 = 1e-10;
 /// Number of landmarks whose gradient one thread computes at a time.
 const LANDMARK_STRIP: usize = 32;
-/// Number of rows whose k(x, x) are differentiated at once.
+/// Number of rows for which one call differentiates k(x, x).
 const DIAGONAL_STRIP: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,17 +59,17 @@ pub(super) struct Sample<'a> {
     pub(super) x: MatRef<'a, f64>,
     /// Targets, n x T, columns centred.
     pub(super) y: MatRef<'a, f64>,
-    /// Number of landmarks m ≤ n, the first rows.
+    /// Number of landmarks m ≤ n. The landmarks are the first m rows.
     pub(super) landmarks: usize,
     pub(super) kernel: &'a dyn KernelFunction<f64>,
     pub(super) workers: &'a Workers,
 }
 
 impl Sample<'_> {
-    /// Computes F at `theta` = (log a_1, …, log a_d, log s², log τ²) and its gradient; F is
-    /// infinite if a factorisation fails or a number overflows.
+    /// Computes F and its gradient at `theta` = (log a_1, …, log a_d, log s², log τ²). If a
+    /// factorisation fails or a number overflows, F is infinite.
     ///
-    /// *Cost*: 4nm² + 10nmd + 5m³ flops; nm + 2nd + 8m² numbers of memory. The result is
+    /// *Cost*: 4nm² + 10nmd + 5m³ flops, and nm + 2nd + 8m² numbers of memory. The result is
     /// bit-identical for any number of threads.
     pub(super) fn likelihood(&self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
@@ -104,12 +115,15 @@ impl Sample<'_> {
         Some((phi, lower))
     }
 
-    /// Adds the derivative by log a. `by_kernel` (n x m) is the derivative by k_nm (with k_mm in
-    /// its first rows), `jitter_slope` the derivative by the jitter, and `diagonal_slope` the
-    /// derivative by every k_ii.
+    /// Adds the derivative of F by log a to `gradient`. The arguments are derivatives of F:
+    /// `by_kernel` (n x m) by k_nm, with the derivative by k_mm added to its first m rows;
+    /// `jitter_slope` by the number added to the diagonal of k_mm; and `diagonal_slope` by each
+    /// k(z_i, z_i).
     ///
-    /// ∂/∂log a_k of Σ_ij G_ij k(z_i, z_j) is Σ_i z_ik Σ_j G_ij ∇_k k(z_i, z_j) + Σ_j z_jk
-    /// Σ_i G_ij ∇_k k(z_j, z_i).
+    /// Let G = `by_kernel`, let k(z_i, z_j) be the kernel between row i and landmark j, and let ∇_l
+    /// k be its derivative by component l of the first argument. Then the derivative of Σ_ij G_ij
+    /// k(z_i, z_j) by log a_l is Σ_i z_il Σ_j G_ij ∇_l k(z_i, z_j) + Σ_j z_jl Σ_i G_ij ∇_l k(z_j,
+    /// z_i).
     fn by_factors(
         &self,
         z: MatRef<'_, f64>,
@@ -134,7 +148,7 @@ impl Sample<'_> {
             slope(rows, landmarks, by_kernel.subrows(first, height), out.rb_mut());
             for i in (0..height).step_by(DIAGONAL_STRIP) {
                 let few = DIAGONAL_STRIP.min(height - i);
-                // k(x, x) changes through both arguments
+                // the factor 2: k(x, x) changes through both arguments
                 let weight =
                     |i: usize| 2.0 * (diagonal_slope + if i < m { JITTER * jitter_slope / m as f64 } else { 0.0 });
                 let weights = Mat::from_fn(few, few, |a, b| if a == b { weight(first + i + a) } else { 0.0 });
@@ -158,7 +172,7 @@ impl Sample<'_> {
     }
 }
 
-/// The posterior given Φ, s² and τ², in the notation of the module.
+/// The posterior for given Φ, s² and τ², in the notation of the module.
 struct Posterior {
     rows: f64,
     targets: f64,
@@ -179,7 +193,7 @@ struct Posterior {
 }
 
 impl Posterior {
-    /// Returns `None` if B has no Cholesky factor.
+    /// Returns the posterior; `None` if B has no Cholesky factor.
     fn new(phi: MatRef<'_, f64>, y: MatRef<'_, f64>, scales: (f64, f64), workers: &Workers) -> Option<Self> {
         let (amplitude, noise) = scales;
         let (ratio, m) = (amplitude / noise, phi.ncols());
@@ -201,8 +215,8 @@ impl Posterior {
         Some(Self { rows, targets, noise, ratio, explained, log_det, v, r, e, alpha })
     }
 
-    /// Computes F, where `trace` is tr k. The formula yᵀ(Q + τ²I)⁻¹y = τ²‖α‖² + ‖E‖²/τ² avoids
-    /// cancellation.
+    /// Computes F, where `trace` is tr k_nn. The quadratic term is computed as Σ_y yᵀ(Q + τ²I)⁻¹y =
+    /// τ²‖α‖² + ‖E‖²/τ², which avoids cancellation.
     fn likelihood(&self, trace: f64) -> f64 {
         let volume = self.log_det + self.rows * (std::f64::consts::TAU * self.noise).ln();
         let residual = self.ratio * (trace - self.explained);
@@ -210,7 +224,7 @@ impl Posterior {
         0.5 * (self.targets * (volume + residual) + fit)
     }
 
-    /// The derivatives of F by log s² and log τ².
+    /// Computes the derivatives of F by log s² and by log τ², where `trace` is tr k_nn.
     fn by_scales(&self, trace: f64) -> (f64, f64) {
         let free = self.rows - (0..self.r.nrows()).map(|j| self.r[(j, j)]).sum::<f64>();
         let residual = self.ratio * (trace - self.explained);
@@ -220,8 +234,8 @@ impl Posterior {
         (amplitude, noise)
     }
 
-    /// Replaces Φ by the derivative by k_nm, with the derivative by k_mm added to its first rows;
-    /// returns the trace of the derivative by k_mm.
+    /// Replaces Φ by the derivative of F by k_nm, and adds the derivative of F by k_mm to its first
+    /// m rows. Returns the trace of the derivative by k_mm.
     fn by_kernel(&self, mut phi: MatMut<'_, f64>, lower: MatRef<'_, f64>, workers: &Workers) -> f64 {
         let (m, root) = (phi.ncols(), self.ratio.sqrt());
         let (mut h, mut e) = (self.r.clone(), self.e.clone());

@@ -1,24 +1,25 @@
-//! Learns a metric from a target: the matrix A that multiplies the scaled inputs before the kernel.
+//! Learns a metric from a target: a matrix A that multiplies the scaled inputs before the kernel.
 //!
-//! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. A should drop
-//! directions along which f is constant, and stretch directions along which f changes fast. A is
-//! therefore learned in **rounds**: fit f by kernel ridge regression, then average the outer
-//! products of its gradients over the rows,
+//! Let x be the d scaled inputs of a row. The learned function is f(x) = h(Ax), where h is in the
+//! span of kernel sections. A should drop directions in which f is constant, and stretch directions
+//! in which f changes fast. A is therefore learned in **rounds**. A round fits f by kernel ridge
+//! regression, and averages the outer products of the gradients of its outputs f_c over the n rows
+//! x_i:
 //!
 //! ```text
 //! M = (1/n) Σ_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ      (d x d, over the outputs c)
 //! ```
 //!
-//! set A = M^½, scaled so that AᵀA has trace d, and fit again. The round with the smallest held-out
-//! error wins. A diagonal metric uses the diagonal of M, a low-rank metric its leading
-//! eigenvectors.
+//! The next round fits f with A = M^½, where M is first scaled so that AᵀA has trace d. The round
+//! with the smallest held-out error wins. For a diagonal metric, M is replaced by its diagonal, and
+//! for a low-rank metric by its leading eigenvectors and eigenvalues.
 //!
-//! If the first fit explains almost nothing, its gradients are not informative; the rounds then
-//! start from one factor per input, learned by maximum marginal likelihood.
+//! If the first fit explains almost nothing, its gradients are not informative. The rounds then
+//! start from one factor per input, and the factors are learned by maximum marginal likelihood.
 //!
-//! *Cost*: the rounds use a uniform sample in memory. If the table has more rows, one round over
-//! all rows follows. *Passes over the table*: two for the sample, and five for the round over all
-//! rows.
+//! *Cost*: the rounds use a uniform sample in memory. If the table has more rows than the sample,
+//! one round over all rows follows. *Passes over the table*: two to draw the sample, and five for
+//! the round over all rows.
 //!
 //! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural
 //! networks and backpropagation-free machine learning models", Science 383, 2024 (recursive feature

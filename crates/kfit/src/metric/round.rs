@@ -1,5 +1,6 @@
-//! A round: kernel ridge regression after a metric, its held-out error, the gradients of its
-//! function, the next metric, and the variation of the metric over folds.
+//! A round of metric learning: kernel ridge regression after a metric, the held-out error of the
+//! fit, the gradients of its function, the next metric, and the variation of the metric between
+//! folds.
 
 use super::settings::{self, LAMBDAS};
 use crate::features::GRAM_PASS;
@@ -18,7 +19,7 @@ use kstore::{LabelCodes, MemoryRows, Pass, Reading, RowBlock, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of rows from which a single fold suffices to compare lambdas.
+/// If the largest fold has at least this many rows, its error alone suffices to compare lambdas.
 const MIN_FOLD_ROWS: u64 = 400;
 
 #[doc(hidden)]
@@ -44,9 +45,9 @@ pub(super) struct Round<T> {
     pub(super) lambda: usize,
     /// Mean squared error on held-out rows, by which rounds are compared.
     pub(super) error: f64,
-    /// The rank and lambda of `error`.
+    /// The rank and the lambda at which `error` was computed.
     pub(super) scored_at: (usize, f64),
-    /// The function, in the span of the landmarks' kernel sections.
+    /// The function of the fit, as a combination of the landmarks' kernel sections.
     expansion: Expansion<T>,
     pub(super) passes: u64,
 }
@@ -76,7 +77,7 @@ impl<T: Real> RoundData<'_, T> {
         Ok(values)
     }
 
-    /// Calls `visit` with the block, the position in it, and the fold of each row.
+    /// Calls `visit` for each row with its block, its position in the block, and its fold.
     pub(super) fn visit_rows(&self, mut visit: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
         let observer = self.resources.stage_observer.stage("rows of a fold", None);
         let pass = Pass { journal: None, ..self.pass_shape.pass(1, self.resources, &*observer) };
@@ -101,7 +102,8 @@ impl<T: Real> RoundData<'_, T> {
         let Self { n, reading, pass_shape, resources, .. } = *self;
         let mapped = MapBuilder { source: &source, n, reading, options: &options, pass_shape, resources }.build()?;
         let observer = self.resources.stage_observer.stage(GRAM_PASS, Some(self.n));
-        // no certificate and no class decisions, which would add to the cost of every round
+        // without the certificate and the class decisions, which would add to the cost of every
+        // round
         let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets)
             .with_bin_rows(self.pass_shape.tile)
             .without_certificate();
@@ -119,7 +121,7 @@ impl<T: Real> RoundData<'_, T> {
         Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
     }
 
-    /// Fits at the best lambda; the search starts at index `near_lambda`.
+    /// Fits at the best lambda. The search for the best lambda starts at index `near_lambda`.
     pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Kernel, near_lambda: usize) -> Result<Round<T>> {
         let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
@@ -133,9 +135,10 @@ impl<T: Real> RoundData<'_, T> {
         Ok(Round { metric, kernel: mapped.kernel, lambda, error, scored_at, expansion, passes })
     }
 
-    /// Returns the rank and lambda at which a round is compared, and the error there. They are the
-    /// rank, lambda and error of the fit, except if the model has a lower rank. The features are
-    /// nested, so the leading features form the model of lower rank.
+    /// Returns the rank and the lambda at which the round is compared with other rounds, and the
+    /// error there. Usually they are the rank, lambda and error of the fit. If the model has a
+    /// lower rank than the fit, the round is compared at the rank of the model: the features are
+    /// nested, so the leading features of the fit form a model of lower rank.
     fn score_at_rank(
         &self,
         gram: &GramState,
@@ -166,9 +169,9 @@ impl<T: Real> RoundData<'_, T> {
     }
 
     /// Returns the index of the best lambda and its held-out error. The search starts at
-    /// `near_lambda` and moves to neighbours while the error falls, because a round resembles the
-    /// previous round. If the largest fold has many rows, the search uses only this fold. Among
-    /// equal errors it prefers the larger lambda.
+    /// `near_lambda`, because a round resembles the previous round, and moves to the neighbouring
+    /// lambda while the error falls. Of equal errors, the larger lambda wins. If the largest fold
+    /// has many rows, the search compares errors on this fold only.
     fn best_lambda(&self, gram: &GramState, near_lambda: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
         let mut system = RidgeSystem::new(gram.features(), &self.targets.centre(), Intercept::default());
@@ -196,7 +199,7 @@ impl<T: Real> RoundData<'_, T> {
             }
             best = next;
         }
-        // a system that is definite without one fold may be indefinite without another
+        // the system may be positive definite without one fold, and indefinite without another
         let all_folds = 0..gram.folds().len();
         for (index, lambda) in LAMBDAS.iter().enumerate().skip(best) {
             let error = match errors[index].filter(|_| folds == all_folds) {
@@ -214,8 +217,8 @@ impl<T: Real> RoundData<'_, T> {
         Err(Error::NoCell { precision: T::NAME })
     }
 
-    /// Returns the average M of the outer products of the gradients of a round's function, with
-    /// respect to the rows before its metric; d x d.
+    /// Returns the average M of the outer products of the gradients of a round's function, d x d.
+    /// The gradients are by the rows x before the round's metric.
     pub(super) fn gradient_products(&self, round: &Round<T>) -> Result<Mat<f64>> {
         let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
             return Err(Error::option("metric", "", "it can be learned only with a map on landmarks, such as nystrom"));
@@ -236,8 +239,8 @@ impl<T: Real> RoundData<'_, T> {
     }
 }
 
-/// Computes Aᵀ M A: converts outer products of gradients with respect to A x to outer products of
-/// gradients with respect to x.
+/// Computes Aᵀ M A, where A is the metric and M averages outer products of gradients by Ax. The
+/// result is the average for gradients by x.
 fn pull_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
     if metric.is_diagonal() {
@@ -248,7 +251,8 @@ fn pull_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     product(a.transpose(), ma.as_ref())
 }
 
-/// Returns the metric of a form with AᵀA = M scaled to trace d; `None` if M is 0.
+/// Returns the metric A of the requested form with AᵀA = M, where M is scaled to trace d; `None` if
+/// M is 0.
 pub(super) fn metric_root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
     let d = m.nrows();
     let trace: f64 = (0..d).map(|j| m[(j, j)].max(0.0)).sum();
@@ -282,9 +286,9 @@ pub(super) fn metric_root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metri
     }))
 }
 
-/// Computes the standard deviation over folds of each input's fraction of tr M, where M averages
-/// the gradients of the function of `round` over the rows of one fold. `None` if fewer than two
-/// folds have rows, or if a fold's gradients are 0.
+/// Returns, for each input, the standard deviation of its fraction of tr M between folds. For each
+/// fold, M averages the outer products of the gradients of the function of `round` over the rows of
+/// this fold. `None` if fewer than two folds have rows, or if all gradients of a fold are 0.
 ///
 /// *Cost*: one gradient per row. *Bytes*: a copy of the rows of a fold.
 pub(super) fn importance_spread<T: Real>(data: &RoundData<'_, T>, round: &Round<T>) -> Result<Option<Vec<f64>>> {
@@ -317,7 +321,7 @@ fn rows_of_fold<T: Real>(data: &RoundData<'_, T>, fold: usize) -> Result<MemoryR
     Ok(MemoryRows::new(x, shape.inputs)?.with_weights(Some(weights))?)
 }
 
-/// Returns the sample standard deviation of each column; `None` for fewer than two rows.
+/// Returns the sample standard deviation of each column of `rows`; `None` for fewer than two rows.
 fn sample_deviations(rows: &[Vec<f64>]) -> Option<Vec<f64>> {
     let n = rows.len() as f64;
     let deviation = |j: usize| {

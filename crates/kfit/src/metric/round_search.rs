@@ -10,30 +10,31 @@ use std::sync::Arc;
 
 const MAX_ROUNDS: usize = 6;
 
-/// Number of rounds without a smaller error after which a form is abandoned.
+/// A form of the metric is abandoned after this many consecutive rounds without a smaller error.
 const PATIENCE: usize = 2;
 
-/// Factors of the kernel's length scales that are tried without a metric.
+/// Factors by which the kernel's length scales are multiplied in the fits without a metric.
 const LENGTH_FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 
-/// Number of rows for the median distance in each round; 45,000 pairs determine it within 2 %.
+/// Number of rows for the median distance in each round; their 45,000 pairs determine it within 2
+/// %.
 const MEDIAN_ROWS: usize = 300;
 
-/// If a kernel has several length scales, the maximum number of steps of a factor of two away from
-/// the median distance.
+/// Maximum number of steps when one of several length scales is searched. Each step doubles or
+/// halves the length scale; the search starts at the median distance.
 const MAX_STEPS: usize = 7;
 
-/// From its second round on, a form is abandoned if its error exceeds another form's error in the
-/// same round by this factor.
+/// From its second round on, a form is abandoned if its error exceeds this factor times the error
+/// of another form in the same round.
 const HOPELESS_RATIO: f64 = 1.25;
 
-/// Factors that are tried after the metric is found.
+/// Factors by which the length scales are multiplied after the metric is found.
 const FINAL_FACTORS: [f64; 2] = [0.5, 2.0];
 
 pub use kmodel::model::RoundReport;
 
-/// The length scales of the kernel: the median distance on the sample times a factor, or fixed
-/// numbers.
+/// The length scales of the kernel: fixed numbers, or the median distance on the sample times a
+/// factor.
 pub(super) struct LengthScales<'a, T> {
     kernel: Kernel,
     sample: &'a RowSample<T>,
@@ -139,8 +140,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
-        // called exactly once for each number of rounds: an answer that depends only on this number
-        // is then reproducible
+        // `is_enough` is called exactly once for each number of rounds: if its answer depends only
+        // on this number, the search is reproducible
         self.is_stopped = self.is_stopped || (self.is_enough)(self.rounds.len());
         Ok(round)
     }
@@ -180,8 +181,8 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Multiplies one of several length scales by a step as long as the error falls; returns true
-    /// if it fell.
+    /// Multiplies one of several length scales by `step` again and again while the error falls.
+    /// Returns true if the error fell at least once.
     fn step_length_scale(&mut self, data: &RoundData<'_, T>, index: usize, step: f64) -> Result<bool> {
         for steps in 0..MAX_STEPS {
             let Some(best) = self.best.as_ref().filter(|_| !self.is_stopped) else { return Ok(steps > 0) };
@@ -217,7 +218,7 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         self.fit_length_scales(data, Some(MetricForm::Diagonal), Some(metric))
     }
 
-    /// Fits with a metric, at several length scales if these are free.
+    /// Fits with a metric. If the length scales are not fixed numbers, fits at several of them.
     fn fit_length_scales(
         &mut self,
         data: &RoundData<'_, T>,
@@ -234,13 +235,15 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Returns the length scale factor of the best round, and the outer products of its gradients.
+    /// Returns the length scale factor of the best round, and the average outer product of its
+    /// gradients.
     pub(super) fn products(&self, data: &RoundData<'_, T>) -> Result<(f64, Mat<f64>)> {
         let best = self.best.as_ref().ok_or(Error::NoCell { precision: T::NAME })?;
         Ok((best.factor, data.gradient_products(&best.round)?))
     }
 
-    /// Runs the rounds of a form, from the outer products of the fit without a metric.
+    /// Runs the rounds of a form. The first round starts from the gradients of the fit without a
+    /// metric.
     pub(super) fn run_rounds(
         &mut self,
         data: &RoundData<'_, T>,
@@ -296,15 +299,15 @@ impl<'a, T: Real> MetricSearch<'a, T> {
         Ok(())
     }
 
-    /// Returns, for the best round, the standard deviation of each input's contribution over the
+    /// Returns, for the best round, the standard deviation of each input's contribution between the
     /// folds; `None` if the best round has no metric.
     pub(super) fn importance_spread(&self, data: &RoundData<'_, T>) -> Result<Option<Vec<f64>>> {
         let best = self.best.as_ref().filter(|best| best.form.is_some());
         best.map_or(Ok(None), |best| importance_spread(data, &best.round))
     }
 
-    /// Fits on all rows with the best metric, then with the metric from its gradients. Returns the
-    /// passes over the table.
+    /// Fits on all rows with the best metric, then with the metric that follows from the gradients
+    /// of this fit. Returns the number of passes over the table.
     pub(super) fn refit_on_all_rows(&mut self, data: &RoundData<'_, T>) -> Result<u64> {
         // errors on the sample and on all rows are not comparable
         let Some(Best { round, form: Some(form), factor }) = self.best.take_if(|best| best.form.is_some()) else {

@@ -1,5 +1,5 @@
-//! Detects tables whose rows are a series: for these tables random K-fold is too optimistic, and
-//! contiguous (blocked) K-fold is not.
+//! Detects tables whose rows form a series. For such a table, random K-fold cross-validation is too
+//! optimistic; contiguous (blocked) K-fold is not.
 
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
@@ -9,9 +9,9 @@ use std::ops::Range;
 /// Number of contiguous blocks that replace random folds.
 pub const BLOCK_COUNT: usize = 6;
 
-/// Fraction of the target's variance that lies between the means of blocks, above which a table
-/// counts as sorted by its target. The targets of a held-out block would then differ from all other
-/// targets.
+/// If more than this fraction of the target's variance lies between the means of blocks, the table
+/// counts as sorted by its target. In a sorted table the targets of a held-out block differ from
+/// all other targets, so that blocks cannot replace random folds.
 const MAX_BETWEEN_BLOCKS: f64 = 0.5;
 
 /// Number of leading rows examined.
@@ -22,7 +22,8 @@ const MIN_ROWS: usize = 200;
 /// Correlation of consecutive targets above which random folds are too optimistic.
 const MIN_CORRELATION: f64 = 0.5;
 
-/// Fraction of the squares below which differences from the mean are rounding.
+/// If the squared deviations from the mean are a smaller fraction of the squares than this, they
+/// are rounding errors.
 const ROUNDING_FRACTION: f64 = 1e-20;
 
 /// Returns a warning if the folds are random and consecutive rows have similar targets.
@@ -42,8 +43,8 @@ pub fn series_warning<T: Real>(
     }))
 }
 
-/// Returns the correlation of consecutive targets if random folds are too optimistic and blocks can
-/// replace them, otherwise `None`.
+/// Returns the correlation of consecutive targets if random folds are too optimistic and contiguous
+/// blocks can replace them; otherwise `None`.
 pub fn series_correlation<T: Real>(
     source: &dyn RowSource<T>,
     (sample, range): (&MemoryRows<T>, &Range<u64>),
@@ -82,8 +83,8 @@ fn for_each_row<T: Real>(
     Ok(())
 }
 
-/// Returns the correlation of consecutive targets, over all target columns, if it is so large that
-/// random folds are too optimistic; otherwise `None`.
+/// Returns the correlation of consecutive rows' targets, over all target columns, if it is so large
+/// that random folds are too optimistic; otherwise `None`.
 fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
     let (range, t, mut y) = (source.range(), targets.count(), Vec::new());
     for_each_row(source, range.start..range.end.min(range.start + LEADING_ROWS), targets, |_, row| {
@@ -102,7 +103,7 @@ fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> 
         square_sum += (0..n).map(|i| deviation(i) * deviation(i)).sum::<f64>();
         lagged += (1..n).map(|i| deviation(i) * deviation(i - 1)).sum::<f64>();
     }
-    // a constant target leaves only rounding
+    // the deviations of a constant target are rounding errors only
     let correlation = (square_sum > ROUNDING_FRACTION * squares).then(|| lagged / square_sum);
     Ok(correlation.filter(|correlation| *correlation > MIN_CORRELATION))
 }
@@ -161,7 +162,7 @@ mod tests {
             let folds = Folds::new(&FoldSpec::Blocks(BLOCK_COUNT), 0, 0..n, &[]).unwrap();
             variance_between_folds(&rows, &folds, &Targets::Numeric { centre: vec![1.0] }).unwrap()
         };
-        // for numbers in order, blocks explain all but 1/36
+        // if the targets are 0, 1, 2, …, the six blocks explain 35/36 of the variance
         assert!((fraction((0..6000).map(f64::from).collect()) - 35.0 / 36.0).abs() < 1e-6);
         assert!(fraction((0..6000).map(|i| (f64::from(i) / 30.0).sin()).collect()) < 0.01);
         assert_eq!(fraction(vec![3.0; 600]), 0.0);

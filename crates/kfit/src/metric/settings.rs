@@ -11,13 +11,14 @@ use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
 use kstore::MemoryPlan;
 
-/// Number of landmarks of the fits, for any rank of the model; gradients need fewer landmarks than
-/// predictions.
+/// Number of landmarks of the fits, whatever the rank of the model. Gradients need fewer landmarks
+/// than predictions.
 pub const ROUND_RANK: usize = 512;
 
-/// Number of landmarks with which a search relearns the metrics of its best kernels; gradients of a
-/// better fit give a better metric. Rounds that started from the metric of fewer landmarks ended
-/// with an error 25 % larger on pol, and 1 % larger on elevators.
+/// Number of landmarks with which a search learns the metrics of its best kernels again. The
+/// gradients of a more accurate fit give a better metric. When the new rounds started from the
+/// metric learned with fewer landmarks, their error was 25 % larger on pol, and 1 % larger on
+/// elevators.
 pub const REFINED_RANK: usize = 2_000;
 
 /// Regularisation parameters of the fits, ascending.
@@ -26,12 +27,12 @@ pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 /// Number of folds if the main fit has no folds.
 const DEFAULT_FOLDS: usize = 5;
 
-/// Maximum number of sampled rows for the rounds, twenty times the landmarks; metrics from more
-/// rows were no better.
+/// Maximum number of sampled rows for the rounds, about twenty times the number of landmarks.
+/// Metrics learned from more rows were no better.
 const MAX_SAMPLE_ROWS: usize = 10_000;
 
-/// Maximum number of values in the sample, which therefore has fewer rows if there are more than
-/// 400 inputs.
+/// Maximum number of values in the sample. If there are more than 400 inputs, this limit reduces
+/// the number of rows.
 const MAX_SAMPLE_VALUES: usize = 4_000_000;
 
 /// Numbers of rows and landmarks of the fits that compare length scales.
@@ -43,8 +44,8 @@ pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> Ri
     RidgeOptions { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
-/// Returns the options of the fits. At these ranks uniform landmarks predict as well as selected
-/// landmarks, and cost nothing.
+/// Returns the options of the fits. At the ranks of these fits, uniform landmarks predict as well
+/// as landmarks chosen by a scheme, and their choice costs nothing.
 pub(super) fn round_options(options: &TrainOptions, rank: usize) -> TrainOptions {
     let folds = match &options.folds {
         FoldSpec::None => FoldSpec::Random(DEFAULT_FOLDS),
@@ -68,8 +69,8 @@ pub fn default_folds(seed: u64, n: u64) -> Result<Folds> {
     Folds::new(&FoldSpec::Random(DEFAULT_FOLDS), seed, 0..n, &[])
 }
 
-/// Returns the pass shape of the fits, which does not depend on the options: one lane, with all
-/// threads inside the products.
+/// Returns the pass shape of the fits: one lane, with all threads inside the products. The shape
+/// does not depend on the options.
 pub(super) fn pass_shape_of<T: Real>(d: usize) -> PassShape {
     let tile = tile_rows(d, ROUND_RANK, size_of::<T>());
     PassShape { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
@@ -110,7 +111,7 @@ fn size_of_fits(options: &TrainOptions, size: &ProblemSize, n: u64) -> Result<Pr
     Ok(ProblemSize { candidates: None, scheme_bytes: 0, stores_features: false, ..sizes })
 }
 
-/// Returns the plan of the largest stage of fits of these sizes.
+/// Returns the plan with the most memory among the stages of a fit of these sizes.
 fn largest_plan(what: &str, fit_size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let ridge = ridge(fit_size.map.p, &LAMBDAS, vec![0.0; fit_size.t]);
     let systems = format!("systems of the {what}");
@@ -127,7 +128,7 @@ pub fn length_stage(request: &FitRequest<'_>, pass_shape: PassShape) -> Result<O
     if !options.searches_length_scale() {
         return Ok(None);
     }
-    // the size of the sample is random; ten standard deviations above its mean do not occur
+    // the size of the sample is random, so plan for ten standard deviations above its mean
     let sample_rows = length_rows(size.n, size.d);
     let sample_rows = sample_rows + 10 * sample_rows.isqrt();
     let fit_size = size_of_fits(&length_options(options, sample_rows), size, sample_rows as u64)?;

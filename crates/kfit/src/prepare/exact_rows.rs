@@ -1,5 +1,5 @@
-//! All rows in memory, for a solver that combines their kernel sections: pass shape, memory plan,
-//! and the pass that loads the rows.
+//! All rows in memory, for a solver that combines the kernel sections of all rows: the pass shape,
+//! the memory plan, and the pass that loads the rows.
 
 use crate::prepare::{candidates::Codes, stage_plans};
 use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
@@ -7,22 +7,24 @@ use crate::{Error, Result, Targets, row_weights};
 use kapprox::Real;
 use kstore::{MemoryPlan, MemoryRows, Pass, RowSource};
 
-/// Returns the pass shape: all lanes for scans with small states, one lane to load rows in order.
+/// Returns the pass shape: scans, whose states are small, use all lanes; the pass that loads the
+/// rows uses one lane, which keeps their order.
 pub(crate) fn exact_pass_shape(size: &ProblemSize) -> PassShape {
     let tile = tile_rows(size.d, size.map.p, size.element_bytes);
     PassShape { tile, segment: 16 * tile as u64, scan_lanes: size.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Plans two copies of rows, targets, weights, codes and row numbers; the model is the second.
+/// Plans two copies of the rows, targets, weights, codes and row numbers. The second copy is the
+/// model's.
 pub(crate) fn exact_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
     let row = size.d * size.element_bytes + 8 * (size.t + 2 + usize::from(size.weighted));
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     stage_plans::base_plan(what, size, budget).term("rows, which are the model", 2 * size.n as usize * row, fewer)
 }
 
-/// Reads all rows in one pass into buffers of the right size; one lane keeps their order. Targets
-/// are the centred regression targets. If rows have weights, these are in the units of the table.
-/// Class and group codes are included.
+/// Reads all rows in one pass into buffers of the final size. One lane reads, so that the rows keep
+/// their order. The targets are the centred regression targets. Weights, if there are any, are in
+/// the units of the table. Class codes and group codes are included.
 pub(crate) fn load_rows<T: Real>(
     source: &dyn RowSource<T>,
     (targets, weight_unit): (&Targets, f64),

@@ -1,4 +1,4 @@
-//! Passes over blocks of rows that are defined by a function and need no scratch buffers.
+//! Passes over blocks of rows that are defined by a single function and need no scratch buffers.
 
 use crate::{Error, Result};
 use kapprox::Real;

@@ -1,4 +1,5 @@
-//! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
+//! The steps from rows to the feature map: drawing candidates, resolving the kernel's length scale,
+//! choosing landmarks, and building the map.
 
 use crate::certificate::CertificateFold;
 use crate::features::StopOnly;
@@ -17,8 +18,9 @@ use kstore::pass::Observer;
 use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, SelectedTable};
 use std::sync::Arc;
 
-/// Landmarks are chosen until the trace error on the candidates is this fraction of the tolerance.
-/// The candidates are a sample, and the error on all rows may be slightly larger.
+/// With a tolerance, landmarks are added until the trace error on the candidates is at most this
+/// fraction of the tolerance. The margin is needed because the candidates are a sample, and the
+/// error on all rows may be slightly larger.
 const TOLERANCE_FRACTION: f64 = 0.9;
 
 #[derive(Debug)]
@@ -27,8 +29,8 @@ pub struct BuiltMap<T: Real> {
     pub kernel: Kernel,
     /// The second view; in the map, its features follow the features of the first view.
     pub second_view: Option<BuiltSecondView>,
-    /// The landmarks, for a solver that combines their kernel sections itself; the map then has no
-    /// features.
+    /// The landmarks, if the solver combines their kernel sections itself. In this case the map has
+    /// no features.
     pub landmark_set: Option<LandmarkSet<T>>,
     /// Number of landmarks, and number of candidate rows among which they are chosen; `None` for a
     /// map without landmarks.
@@ -41,7 +43,7 @@ pub struct BuiltSecondView {
     /// The kernel, with every parameter resolved to a number.
     pub kernel: Kernel,
     pub features: usize,
-    /// Number of basis functions that its features combine.
+    /// Number of basis functions that the features of the second view combine.
     pub basis_functions: usize,
 }
 
@@ -51,15 +53,16 @@ struct ResolvedKernel<T> {
     passes: u64,
 }
 
-/// Landmarks, the number of their candidate rows, and the passes over the table.
+/// The chosen landmarks, the number of rows among which they were chosen, and the number of passes
+/// over the table.
 struct ChosenLandmarks<T> {
     set: LandmarkSet<T>,
     candidates: u64,
     passes: u64,
 }
 
-/// Input of a feature map: n rows of a source, how they are read, the options, and the shape of the
-/// passes.
+/// The input of a feature map: n rows of a source, how they are read, the options, and the pass
+/// shape.
 #[derive(Debug)]
 pub struct MapBuilder<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
@@ -143,10 +146,11 @@ impl<T: Real> MapBuilder<'_, T> {
         })
     }
 
-    /// If a tolerance is set, truncates the map to the smallest rank within the tolerance, in one
-    /// pass over all rows. Warns if no rank reaches the tolerance. Returns the number of passes.
+    /// If a tolerance is set, truncates the map to the smallest rank whose trace error is within
+    /// the tolerance, in one pass over all rows. If no rank reaches the tolerance, warns. Returns
+    /// the number of passes.
     ///
-    /// *Flops*: the flops of the map. *Bytes*: a tile of features.
+    /// *Flops*: those of the map. *Bytes*: a tile of features.
     fn truncate_to_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
         let Some(tolerance) = self.options.tolerance else { return Ok(0) };
         let name = "rank within the tolerance";
@@ -174,17 +178,17 @@ impl<T: Real> MapBuilder<'_, T> {
         Ok(1)
     }
 
-    /// Draws candidates, resolves the kernel and chooses landmarks, without a map, for a solver
-    /// that combines the landmarks' kernel sections itself.
+    /// Draws candidates, resolves the kernel and chooses landmarks, but builds no map. This
+    /// function is for a solver that combines the landmarks' kernel sections itself.
     pub(crate) fn landmarks_only(&self) -> Result<BuiltMap<T>> {
         let (ChosenLandmarks { set, candidates, passes }, kernel) = self.choose_landmarks()?;
         let (map, landmark_counts) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
         Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts, passes })
     }
 
-    /// Resolves the kernel, without landmarks and map, for a solver that combines the kernel
-    /// sections of all rows. One pass has loaded these rows; passes over memory are neither counted
-    /// nor journaled.
+    /// Resolves the kernel, but chooses no landmarks and builds no map. This function is for a
+    /// solver that combines the kernel sections of all rows. All rows are already in memory; passes
+    /// over them are neither counted nor journaled.
     pub(crate) fn kernel_only(&self) -> Result<BuiltMap<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = MapBuilder { resources, ..*self }.resolve_kernel()?;
@@ -212,8 +216,8 @@ impl<T: Real> MapBuilder<'_, T> {
         self.options.kernel.check_input_count(self.source.shape().inputs)?;
         let (lanes, context) = (self.pass_shape.scan_lanes, (self.pass_shape, self.resources));
         let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), context)?;
-        // candidates are a sample, except if every row is a candidate; the median distance always
-        // needs a sample
+        // the candidates are a sample of the rows, or all rows; the median distance needs a sample
+        // in both cases
         let candidates = self.options.candidates.filter(|_| self.chooses_landmarks());
         let mut sample = RowSample::default();
         if candidates.is_some() || self.options.kernel.needs_median() {
@@ -285,15 +289,17 @@ impl<T: Real> MapBuilder<'_, T> {
         }
         let count = candidates.len() as u64;
         let stop_only = StopOnly(&*observer);
-        // Reading rows in memory costs nothing, so one lane suffices, with all threads inside the
-        // products, as in the Gram pass. Not journaled: a resumed run draws the same rows.
+        // Reading rows in memory costs almost nothing. One lane therefore suffices, and all threads
+        // work inside the products, as in the Gram pass. The pass is not journaled, because a
+        // resumed run draws the same rows.
         let pass = Pass { lanes: 1, journal: None, ..self.scan_pass(&stop_only) };
         let data = Scan { source: &candidates, pass, count };
         let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
         Ok(ChosenLandmarks { set, candidates: count, passes })
     }
 
-    /// Chooses `landmark_count` landmarks among these rows, or fewer if they reach the tolerance.
+    /// Chooses `landmark_count` landmarks among these rows. If fewer landmarks reach the tolerance,
+    /// the choice ends there.
     fn run_scheme(
         &self,
         rule: &dyn LandmarkRule<T>,
@@ -338,8 +344,8 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 }
 
-/// Checks the values of n rows in one pass, for kernels with a restricted domain. Returns the
-/// number of passes.
+/// Checks in one pass that the values of n rows are in the domain of the kernel, if its domain is
+/// restricted. Returns the number of passes.
 ///
 /// # Errors
 /// [`kapprox::Error::Domain`] for the first value outside the domain.
@@ -371,15 +377,15 @@ fn check_block<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Re
     })
 }
 
-/// Sets each `median` or `auto` length scale of the kernel to the median distance in a uniform
-/// subsample.
+/// Replaces each `median` or `auto` length scale of the kernel by the median distance in a uniform
+/// subsample of `sample`.
 pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, seed: u64) -> Result<Kernel> {
     Ok(resolve_length_scales(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
 
-/// Returns a kernel for each list of factors: each `median` or `auto` length scale is the median
-/// distance in a uniform subsample, times its factor. A list has one factor for all length scales,
-/// or one factor for each length scale.
+/// Returns one kernel for each list of factors. In it, each `median` or `auto` length scale is
+/// replaced by the median distance in a uniform subsample, times a factor. A list has a common
+/// factor for all length scales, or one factor for each length scale.
 pub(crate) fn resolve_length_scales<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,

@@ -1,5 +1,5 @@
-//! The steps common to all fits: statistics of the rows, candidate rows, landmarks and feature map.
-//! Also plans the memory of each step.
+//! The steps common to all fits: statistics of the rows, candidate rows, landmarks and feature map,
+//! and the memory plan of each step.
 
 pub mod candidates;
 pub mod exact_rows;

@@ -1,8 +1,8 @@
-//! Tiles (blocks of rows) and segments (fixed numbers of tiles) of a training run, and the memory
-//! of its stages.
+//! The pass shape of a training run, and the memory plans of its stages.
 //!
-//! Tiles and segments are functions of the problem size and define the order of every sum. Lanes
-//! and prefetch depend on the memory budget and do not change results.
+//! A tile is a block of consecutive rows, and a segment a fixed number of tiles. Both are functions
+//! of the problem size, and define the order of every sum. Lanes (parallel workers) and prefetch
+//! depend on the memory budget, and do not change results.
 
 use crate::certificate::CertificateState;
 use crate::features::{self, FeatureTier, GRAM_PASS};
@@ -12,19 +12,21 @@ use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::{NystromMap, map::nystrom::STRIP_ROWS};
 use kstore::MemoryPlan;
 
-/// Number of tiles per segment if every thread has a lane of its own: small enough that lanes end
-/// together. Each segment allocates and merges one state. This costs 24 bytes of traffic per entry
-/// and fold for 36,864 rows, about 1 % of the work per fold.
+/// Number of tiles per segment if every thread has its own lane. It is small enough that all lanes
+/// end at about the same time. Each segment (at most 36,864 rows) allocates and merges one state,
+/// which costs 24 bytes of memory traffic per entry of each fold's sums: about 1 % of the work on
+/// them.
 const TILES_PER_SEGMENT: usize = 16;
 
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
-/// Number of features up to which a state is small enough (512 KiB) for one lane per thread. With
-/// more features, one lane with all threads inside the products is as fast and needs fewer states.
+/// Number of features up to which a state is small enough (512 KiB) that every thread gets its own
+/// lane. With more features, one lane with all threads inside the products is as fast, and needs
+/// fewer states.
 const LANE_FEATURES: usize = 256;
 
-/// Returns the pass shape with the most lanes that fit in the budget, and its plans. If no shape
-/// fits, returns the smallest, which the caller's check rejects.
+/// Returns the pass shape with the most lanes whose plans fit in the budget, and these plans. If no
+/// shape fits, returns the shape with the least memory; the caller's check then rejects its plans.
 pub fn choose_pass_shape(
     size: &ProblemSize,
     last_plan: &dyn Fn(PassShape) -> MemoryPlan,
@@ -65,8 +67,9 @@ pub(crate) fn last_stage(
 }
 
 /// Returns the stages of a run on features: statistics, landmarks, map, the solver's first pass
-/// over the features, and the later steps of the solver. `add` adds the solver's memory to the last
-/// plan; `solver_passes` are the solver's numbers of passes before and after its first pass.
+/// over the features, and the later steps of the solver. `add` adds the solver's own memory to the
+/// plan of the last stage. `solver_passes` are the numbers of passes that the solver makes before
+/// and after its first pass over the features.
 pub(crate) fn feature_stages(
     request: &FitRequest<'_>,
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
@@ -150,7 +153,8 @@ fn strip_bytes(size: &ProblemSize) -> usize {
 
 pub fn plan_scan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let size = &ProblemSize { d: size.columns, ..size.clone() };
-    // the rows with the smallest keys of every lane and of the merge, and a copy of the values
+    // each lane and the merge hold the rows with the smallest keys; one copy of the values in
+    // addition
     let median_bytes = (pass_shape.scan_lanes + 2) * size.median_rows * (size.d * 8 + 40);
     plan_rows(base_plan("scaling statistics", size, budget), size, pass_shape, pass_shape.scan_lanes, 8).term(
         "rows for medians",
@@ -163,8 +167,8 @@ pub(crate) fn plan_landmarks(size: &ProblemSize, pass_shape: PassShape, budget: 
     plan_selection(size, pass_shape, budget, true, LOWER_RANK)
 }
 
-/// Plans landmark selection; `factor` is true if the scheme factorises the landmarks' kernel
-/// matrix, whose size `remedy` reduces.
+/// Plans landmark selection. `factor` is true if the scheme factorises the kernel matrix of the
+/// landmarks; `remedy` says how to reduce the size of this matrix.
 fn plan_selection(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -177,7 +181,8 @@ fn plan_selection(
     let median_rows = MEDIAN_ROWS.min(n);
     let sample_rows = size.candidates.filter(|_| size.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
-        // two copies: while the smallest keys are collected, and while the rows are sorted
+        // two copies: one while the rows with the smallest keys are collected, and one while the
+        // rows are sorted
         .term("candidate rows", sample_rows.saturating_mul(2 * (size.d * e + 40)), "lower `candidates`")
         .term("distances for the length scale", median_rows * 8 * (size.d + median_rows), FEWER_COLUMNS);
     let Some(m) = size.map.landmarks else { return plan };
@@ -204,8 +209,8 @@ pub(crate) fn one_lane_shape(size: &ProblemSize) -> PassShape {
     PassShape { tile, segment: 32 * tile as u64, scan_lanes: size.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Returns the stages of a solver that uses only the landmarks: statistics, landmarks, and the
-/// solver, to whose plan `add` adds the solver's memory.
+/// Returns the stages of a solver that uses the landmarks and no feature map: statistics,
+/// landmarks, and the solver itself. `add` adds the memory of the solver to the plan of its stage.
 pub(crate) fn landmark_stages(
     request: &FitRequest<'_>,
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
@@ -221,7 +226,8 @@ pub(crate) fn landmark_stages(
     (pass_shape, stages.map(|(plan, passes)| Stage { plan, passes }).into())
 }
 
-/// Plans landmark selection; only pivoted Cholesky schemes have a factor.
+/// Plans landmark selection. Only the pivoted Cholesky schemes factorise the kernel matrix of the
+/// landmarks.
 pub(crate) fn plan_choice(
     size: &ProblemSize,
     pass_shape: PassShape,
@@ -279,7 +285,7 @@ fn panel_bytes(size: &ProblemSize, pass_shape: PassShape) -> usize {
     bytes(size.map.p, size.moment_columns, pass_shape.tile, size.threads)
 }
 
-/// Plans the pass that stores the features, or any pass over them: two tiles of features, and the
+/// Plans a pass that stores the features or reads stored features: two tiles of features, and the
 /// map.
 pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let weighted = if size.weighted { usize::try_from(size.n).unwrap_or(usize::MAX) } else { 0 };
@@ -290,8 +296,8 @@ pub fn plan_feature_pass(what: &str, size: &ProblemSize, pass_shape: PassShape, 
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
-/// Returns name and remedy of the term for the Gram matrices; mentions folds only if there are
-/// several.
+/// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions
+/// folds only if there are several.
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (size.folds, size.classes) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), LOWER_RANK),
@@ -305,7 +311,8 @@ fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {
     }
 }
 
-/// Plans a stage that solves from the moments gathered by a pass of this shape: moments and map.
+/// Plans a stage that solves from second moments, which a pass of this shape gathered. The plan
+/// contains the moments and the map.
 pub fn plan_solve(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let (name, remedy) = gram_term(size, "their sum");
     base_plan("solve", size, budget)

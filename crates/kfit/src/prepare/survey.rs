@@ -15,15 +15,16 @@ pub struct Survey {
     pub scaler: Arc<Scaler>,
     pub(crate) classes: Option<Classes>,
     pub groups: Vec<Label>,
-    /// Divisor of the weights; `None` if rows have no weights.
+    /// Divisor of the row weights; `None` if rows have no weights.
     weight_unit: Option<f64>,
 }
 
-/// Largest total of integer weights with an exact sum in f64, 2⁵³.
+/// Largest total weight for which the sum of integer weights is exact in f64: 2⁵³.
 const MAX_EXACT_COUNT: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the divisor of the row weights: 1 if all are integers (frequency weights), else their
-/// mean (analytic weights), so that the result does not depend on their unit.
+/// Returns the divisor of the row weights: 1 if all weights are integers (frequency weights),
+/// otherwise their mean (analytic weights), so that the result does not depend on the unit of the
+/// weights.
 fn weight_divisor(statistics: &Statistics, weight: f64) -> f64 {
     let counts = statistics.fractional_weights == 0 && weight <= MAX_EXACT_COUNT;
     if counts { 1.0 } else { weight / statistics.rows.max(1) as f64 }
@@ -47,7 +48,7 @@ impl Survey {
                 let total: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
                 let fractions =
                     classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
-                // the variance of codes +1 and -1
+                // the variance of a class code, which is +1 or -1
                 fractions.map(|share| 4.0 * share * (1.0 - share)).take(self.target_count()).collect()
             }
         };
@@ -63,8 +64,8 @@ impl Survey {
         &self.statistics.targets
     }
 
-    /// Returns the regression targets: class codes, or numbers minus their mean, which keeps sums
-    /// of squares accurate.
+    /// Returns the regression targets: the codes of the classes, or the numeric targets minus their
+    /// means. Subtracting the mean keeps sums of squares accurate.
     pub fn regression_targets(&self) -> Targets {
         match &self.classes {
             Some(classes) => Targets::Classes(classes.clone()),
@@ -78,14 +79,14 @@ impl Survey {
             scaler: Some(self.scaler.clone()),
             classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
             groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
-            // a divisor of 1 is skipped
+            // a divisor of 1 changes nothing and is omitted
             weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
             ..Reading::default()
         }
     }
 
-    /// Returns half the difference between the scaled values of mean + deviation and mean −
-    /// deviation of an input: 1 for standard scaling.
+    /// Returns (s(μ + σ) − s(μ − σ)) / 2 for input j, where s is the scaling, μ the mean and σ the
+    /// standard deviation of the input. For standard scaling it is 1.
     pub(crate) fn half_spread(&self, j: usize) -> f64 {
         let Some(feature) = self.statistics.inputs.get(j) else { return 1.0 };
         let scaled = |value: f64| self.scaler.apply(j, value);
@@ -115,7 +116,7 @@ pub fn survey(
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
     if source.rows_without_target() > 0 {
-        // each process counts its own rows only
+        // in a shared run, each process counts its own rows only
         let shared = resources.journal.is_some_and(|journal| journal.is_shared());
         let count = if shared { String::new() } else { format!(": {}", shown::count(source.rows_without_target())) };
         resources
@@ -139,7 +140,7 @@ pub fn draw_median_rows(
     Ok(uniform_sample(&data, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 
-/// Returns the scaler; calls `draw` for a sample of rows if the scaling needs medians.
+/// Returns the scaler. If the scaling needs medians, calls `draw` to draw a sample of the rows.
 pub(crate) fn scaler(
     scaling: Scaling,
     statistics: &Statistics,
@@ -159,7 +160,7 @@ pub(crate) fn scaler(
 }
 
 /// Builds the survey from the statistics of the rows of `selected`. If the scaling needs medians,
-/// calls `draw` with the number of rows; `draw` returns a sample of them.
+/// calls `draw` with the number of rows; `draw` returns a sample of the rows.
 pub fn survey_of_statistics(
     mut statistics: Statistics,
     selected: &SelectedTable,
@@ -187,8 +188,8 @@ pub fn survey_of_statistics(
 /// Maximum number of distinct integers that are likely to be class labels.
 pub const MAX_CLASS_INTEGERS: usize = 20;
 
-/// Returns the first target if it is an integer column with a small range, whose values may be
-/// classes.
+/// Returns the first target if its values may be classes: if it is an integer column with a small
+/// range.
 fn few_integers_target(statistics: &Statistics) -> Option<&ColumnMoments> {
     let few = |target: &&ColumnMoments| {
         target.is_integer && (1.0..MAX_CLASS_INTEGERS as f64).contains(&(target.max - target.min))

@@ -6,15 +6,15 @@ use kstore::pass::lanes::{self, LaneMemory};
 use kstore::statistics::{LABEL_BYTES, LabelCounts, MAX_CLASS_LABELS, MAX_GROUP_LABELS, Statistics};
 use kstore::{MemoryPlan, Pass, Reading, RowSource, SelectedTable, StatisticsFold};
 
-/// Number of rows of a tile of labels, which are narrow; a segment has 16 tiles, as in passes over
-/// whole rows.
+/// Number of rows of a tile of labels. It is large, because labels take few bytes. A segment has 16
+/// tiles, as in passes over whole rows.
 const LABEL_TILE_ROWS: usize = lanes::SEGMENT_ROWS as usize / 16;
 
-/// Returns the numbers of targets and of folds. First counts classes and fold labels, in a pass
-/// over these columns only.
+/// Returns the numbers of targets and of folds. If there are classes or fold labels, they are first
+/// counted in a pass over their columns only.
 ///
-/// The count includes rows that are later dropped because an input is missing. The survey counts
-/// the remaining rows and rejects too few labels.
+/// Rows that are later dropped for a missing input are still included in these counts. The survey
+/// counts the labels of the remaining rows, and rejects too few labels.
 pub fn count_targets(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -31,8 +31,8 @@ pub fn count_targets(
     Ok((t, folds.map_or(1, |folds| folds.count())))
 }
 
-/// Counts labels whatever the budget, with at least one lane, so that a rejected plan can report
-/// the required memory.
+/// Counts labels with at least one lane, even if the budget is too small for it. A plan that
+/// exceeds the budget can then report the memory that it requires.
 pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
     let max_labels = MAX_CLASS_LABELS + labels.group_name().map_or(0, |_| MAX_GROUP_LABELS);
@@ -49,7 +49,7 @@ pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result
 
 /// Rejects a plan that exceeds the budget; returns the bytes of its largest stage.
 pub fn check_plans(mut plans: Vec<MemoryPlan>) -> Result<usize> {
-    // the largest stage first, because its terms show what to lower
+    // the largest stage comes first, because its terms show what to reduce
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
     let largest = plans.first().map_or(0, MemoryPlan::bytes);
     plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;

@@ -16,7 +16,7 @@ pub enum RowAccess {
     Rows,
 }
 
-/// The request to a solver. Its sizes are upper bounds until the rows are counted.
+/// The request to a solver. Until the rows are counted, its sizes are upper bounds.
 #[derive(Debug)]
 pub struct FitRequest<'a> {
     /// Options, which define the result.
@@ -28,8 +28,7 @@ pub struct FitRequest<'a> {
 }
 
 impl FitRequest<'_> {
-    /// Rejects weighted rows, because `what` does not support weights; `remedy` names an
-    /// alternative.
+    /// Rejects weighted rows if `what` does not support weights; `remedy` names an alternative.
     pub(crate) fn reject_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.size.weighted {
             true => Err(Error::option("weights", "", format!("{what} does not support weights; {remedy}"))),

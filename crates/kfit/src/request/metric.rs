@@ -15,7 +15,7 @@ const TILE_ROWS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricForm {
-    /// Diagonal or full, whichever has the smaller held-out error: `learn`.
+    /// Diagonal or full, whichever has the smaller held-out error. Its name is `learn`.
     Best,
     /// One factor per input: `diagonal`.
     Diagonal,
@@ -70,7 +70,7 @@ pub enum MetricSource {
 }
 
 impl MetricSource {
-    /// Wraps a metric for inputs as scaled by the fit.
+    /// Returns the source of a metric that applies to the inputs as this fit scales them.
     pub fn from_metric(metric: Arc<Metric>) -> Self {
         Self::Provided(ProvidedMetric { metric, scaler: None })
     }
@@ -97,7 +97,7 @@ impl MetricSource {
         }
     }
 
-    /// Returns the number of columns that the kernel sees, for rows of d inputs.
+    /// Returns the number of columns that the kernel sees if a row has d inputs.
     #[doc(hidden)]
     pub fn outputs(&self, d: usize) -> usize {
         match self {
@@ -153,8 +153,8 @@ impl ProvidedMetric {
         format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
     }
 
-    /// Returns the metric for inputs scaled by `scaler`: converted if the divisors differ,
-    /// unchanged if both scalings are nonlinear.
+    /// Returns the metric for inputs scaled by `scaler`. If the divisors of the two scalings
+    /// differ, the metric is converted; if both scalings are nonlinear, it is unchanged.
     fn for_scaler(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
@@ -179,7 +179,7 @@ impl ProvidedMetric {
             Some(learned_scaler) if learned_scaler.is_nonlinear() => return Ok(self.metric.clone()),
             Some(learned_scaler) => &learned_scaler.scale,
         };
-        // a constant input has divisor 0 and no effect, in either scaling
+        // a constant input has divisor 0, and no effect in either scaling
         let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
         let ratios: Vec<f64> = scale.iter().zip(learned_scale).map(ratio).collect();
         Ok(match ratios.iter().all(|ratio| *ratio == 1.0) {
@@ -190,9 +190,9 @@ impl ProvidedMetric {
 }
 
 impl MetricSource {
-    /// Returns the metric of a model, for rows with these input columns. If the fit scales the
-    /// inputs differently from the model, the fit converts the metric, so that the metric stays the
-    /// same in the units of the table.
+    /// Returns the metric of a model for rows with these input columns. If the fit scales the
+    /// inputs differently from the model, the fit converts the metric. The metric is thus the same
+    /// in the units of the table.
     ///
     /// # Errors [`Error::Option`] for a model without a metric, or with other inputs.
     #[doc(hidden)]
@@ -209,8 +209,8 @@ impl MetricSource {
         Ok(Self::Provided(ProvidedMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
     }
 
-    /// Reads the metric from a table with one column per input: one row is a diagonal, r rows are
-    /// an r x d matrix. It applies to the inputs as scaled by the fit.
+    /// Reads the metric from a table with one column per input. A single row is a diagonal, and r
+    /// rows are an r x d matrix. The metric applies to the inputs as the fit scales them.
     ///
     /// # Errors
     /// A table without rows or with more than 100,000 rows; invalid numbers; read errors.

@@ -24,21 +24,20 @@ pub enum Scaling {
     Standard,
     /// From 0 to 1 over the training rows.
     Minmax,
-    /// (v − median)/spread, where the spread is the median absolute deviation: for columns with a
+    /// (v − median)/spread, where the spread is the median absolute deviation: suits columns with a
     /// few outliers.
     Robust,
-    /// asinh((v − median)/spread), where the spread is the median absolute deviation: for columns
-    /// with long tails.
+    /// asinh((v − median)/spread), with the same spread: suits columns with long tails.
     Asinh,
-    /// Quantile transform to a fixed distribution, by the rank among the training rows: for columns
-    /// where only the order matters.
+    /// Quantile transform: maps the rank of a value among the training rows to a fixed
+    /// distribution. It suits columns of which only the order matters.
     Quantile,
     /// Sparse rows and texts: each column divided by its largest absolute value.
     Maxabs,
     /// Sparse rows and texts: each row divided by its norm.
     Unit,
-    /// Sparse rows and texts: counts times the inverse document frequency of their columns, then
-    /// each row divided by its norm.
+    /// Sparse rows and texts: each count is multiplied by the inverse document frequency of its
+    /// column, then each row is divided by its norm.
     TfIdf,
     /// No scaling.
     None,
@@ -57,7 +56,8 @@ impl Scaling {
         matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
 
-    /// Returns how the scaling weights the entries of sparse rows; `None` if it would fill zeros.
+    /// Returns how the scaling weights the entries of sparse rows; `None` if the scaling would turn
+    /// zeros into other numbers.
     pub(crate) fn weighing(self) -> Option<Weighting> {
         WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
     }
@@ -112,8 +112,8 @@ impl LandmarkSource {
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Writes the name of the scheme or of the file. For an open table it writes "a table", because
-    /// the model contains the landmarks.
+    /// Writes the name of the scheme or of the file. For an open table of landmarks it writes "a
+    /// table", because the model itself contains the landmarks.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -144,9 +144,9 @@ impl Default for LandmarkSource {
     }
 }
 
-/// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds of rejection sampling
-/// were measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several
-/// rounds need a similar number of passes.
+/// Number of passes of randomly pivoted Cholesky over its candidate rows. On kin40k and
+/// beijing-pm25, at ranks 300 and 1,000, it took 7 to 9 rounds of rejection sampling. Other schemes
+/// that have several rounds need a similar number of passes.
 const SCHEME_ROUNDS: u64 = 8;
 
 /// Everything that defines the result of a training run, except the rows.
@@ -162,8 +162,8 @@ pub struct TrainOptions {
     pub metric: MetricSource,
     /// Kernel; an unresolved length scale is determined from a sample.
     pub kernel: Kernel,
-    /// Kernel of a second view, whose features follow the features of `kernel`; `None` for one
-    /// view.
+    /// Kernel of the second view, whose features follow the features of `kernel`; `None` if there
+    /// is one view.
     pub second_kernel: Option<Kernel>,
     /// Map from rows to features phi.
     pub map: MapSpec,
@@ -173,7 +173,8 @@ pub struct TrainOptions {
     pub candidates: Option<usize>,
     /// Number of features of the map, which is the largest rank.
     pub rank: usize,
-    /// Relative trace error; the fit uses the smallest rank with at most this error.
+    /// Tolerance of the relative trace error: the fit uses the smallest rank whose error is at most
+    /// this number.
     pub tolerance: Option<f64>,
     /// Ranks of the cross-validation surface, ascending, at most `rank`.
     pub ranks: Vec<usize>,
@@ -184,8 +185,8 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// Returns the options of a kernel at one rank with default values: standard scaling, landmarks
-    /// by randomly pivoted Cholesky among all rows, no folds, seed 0.
+    /// Returns the options of a kernel at one rank. All other options have default values: standard
+    /// scaling, landmarks chosen from all rows by randomly pivoted Cholesky, no folds, and seed 0.
     pub fn new(task: Task, kernel: Kernel, rank: usize) -> Self {
         Self {
             task,
@@ -205,13 +206,14 @@ impl TrainOptions {
         }
     }
 
-    /// Returns true if a search determines the length scale from the target before the fit; metric
-    /// learning determines it itself.
+    /// Returns true if the length scale is determined from the target before the fit. If a metric
+    /// is learned, returns false, because metric learning determines the length scale itself.
     pub(crate) fn searches_length_scale(&self) -> bool {
         self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
     }
 
-    /// Returns the number of passes that choose the landmarks, and of passes that build the map.
+    /// Returns the number of passes that choose the landmarks, and the number of passes that build
+    /// the map.
     pub(crate) fn map_passes(&self) -> [u64; 2] {
         let scheme = self.landmarks.scheme().filter(|_| !self.map.is_without_rows());
         let (chooses_landmarks, views) = (scheme.is_some(), 1 + u64::from(self.second_kernel.is_some()));
@@ -247,14 +249,14 @@ impl TrainOptions {
         Ok(())
     }
 
-    /// Returns the number of landmarks. For solvers on a graph, `rank` counts the nodes, and the
-    /// landmarks are the first nodes.
+    /// Returns the number of landmarks. For a solver on a neighbour graph, `rank` is the number of
+    /// nodes, and the landmarks are the first nodes.
     pub(crate) fn landmark_count(&self) -> usize {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Rejects a learned metric if there is no target, and a metric that the kernel does not
-    /// support.
+    /// Rejects a learned metric if there is no target, and rejects any metric that the kernel does
+    /// not support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines_columns = match &self.metric {

@@ -1,8 +1,8 @@
 //! The sizes of a fit, and the tiles and segments of its passes.
 //!
-//! A tile is a block of consecutive rows, a segment a fixed number of tiles. Both are functions of
-//! the sizes and define the order of every sum. Lanes (parallel workers) and prefetch depend on the
-//! memory budget and do not change results.
+//! A tile is a block of consecutive rows, and a segment is a fixed number of tiles. Both are
+//! functions of the sizes, and define the order of every sum. Lanes (parallel workers) and prefetch
+//! depend on the memory budget, and do not change results.
 
 use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
@@ -11,18 +11,20 @@ use kapprox::map::nystrom::STRIP_ROWS;
 use kapprox::{Real, landmark::ChoiceSize};
 use kstore::{Footprint, Reading, RowBuf, RowSource, SelectedTable};
 
-/// Sample size for the median distance; half a million pairs determine the median within 1 %.
+/// Sample size for the median distance. The half a million pairs of these rows determine the median
+/// within 1 %.
 pub const MEDIAN_ROWS: usize = 1000;
 
-/// Sample size for the medians of the scaling. The rank of the sample median usually differs from
-/// 50 % of the rows by at most 1.5 %.
+/// Sample size for the medians of the scaling. The sample median of a column usually lies between
+/// its quantiles 48.5 % and 51.5 %.
 pub const SCALING_MEDIAN_ROWS: usize = 2000;
 
-/// Maximum number of rows of a tile, eight strips: adding a tile's Gram matrix (24 bytes of traffic
-/// per entry) costs little compared with computing it (2 x 2,304 flops per entry).
+/// Maximum number of rows of a tile: eight strips. With this many rows, adding a tile's Gram matrix
+/// (24 bytes of memory traffic per entry) costs little compared with computing it (2 x 2,304 flops
+/// per entry).
 const TILE_ROWS: usize = 8 * STRIP_ROWS;
 
-/// Maximum bytes of a tile's rows and features; the tile is shortened to fit.
+/// Maximum bytes of a tile's rows and features. A tile that would exceed them gets fewer rows.
 const MAX_TILE_BYTES: usize = 128 << 20;
 
 /// The sizes that determine passes and memory of a training run.
@@ -43,8 +45,8 @@ pub struct ProblemSize {
     pub moment_columns: usize,
     /// Sizes of the feature map.
     pub map: kapprox::map::MapShape,
-    /// Number of landmarks. For solvers on a neighbour graph there are fewer landmarks than nodes;
-    /// for other solvers it is the number of landmarks of the map.
+    /// Number of landmarks. For a solver on a neighbour graph, it is smaller than the number of
+    /// nodes; for any other solver, it is the number of landmarks of the map.
     pub landmarks: usize,
     /// Number of folds.
     pub folds: usize,
@@ -54,7 +56,8 @@ pub struct ProblemSize {
     pub ranks: usize,
     /// Bytes of an element.
     pub element_bytes: usize,
-    /// Number of candidate rows; `None` if all rows are candidates, read by passes.
+    /// Number of candidate rows in memory; `None` if all rows are candidates, which passes then
+    /// read.
     pub candidates: Option<usize>,
     /// Bytes that the landmark scheme needs in addition to the candidates.
     pub scheme_bytes: usize,
@@ -105,8 +108,8 @@ impl ProblemSize {
         let mut map = map_shape::<T>(options, d, n)?;
         let scheme_bytes = match (options.landmarks.scheme(), map.landmarks) {
             (Some(scheme), Some(m)) => {
-                // four copies of the targets: in the candidates, separate, centred, and as
-                // residuals
+                // four copies of the targets: with the candidates, as a separate vector, centred,
+                // and as residuals
                 let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
                 (scheme.bytes)(ChoiceSize { element_bytes: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
@@ -114,7 +117,7 @@ impl ProblemSize {
             _ => 0,
         };
         if options.second_kernel.is_some() {
-            // both maps at once
+            // both maps are in memory at the same time
             (map.p, map.build_bytes) = (2 * map.p, map.footprint.fixed + map.build_bytes);
             map.footprint = map.footprint + map.footprint;
         }
@@ -156,7 +159,8 @@ impl ProblemSize {
 }
 
 /// Returns the shape of the requested map for `n` rows of `d` columns, with at most `n` landmarks.
-/// Plans pass the number of stored rows; runs pass the number of rows that remain after filtering.
+/// A plan passes the number of stored rows; a run passes the number of rows that remain after
+/// filtering.
 pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
     let rows = match &options.landmarks {
         LandmarkSource::Rows(table) => table.range().end - table.range().start,

@@ -1,6 +1,6 @@
-//! The forecast of a run: stages with their memory, passes, and bytes read per row. The forecast
-//! contains no times, because times depend on solver, map and computer. Each stage shows its rate
-//! while it runs.
+//! The forecast of a run: its stages with their memory, its passes, and the bytes that a pass reads
+//! per row. It contains no times, because times depend on solver, map and computer; each stage
+//! shows its rate while it runs.
 
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
@@ -10,10 +10,10 @@ use kstore::{Reading, RowBuf, RowSource, SelectedTable, checkpoint::Journal};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Time spent reading rows to measure the bytes of a row.
+/// Time for reading the first rows, which shows how many bytes a row takes.
 const READ_TIME: Duration = Duration::from_millis(150);
 
-/// Returns the options with the folds removed if the solver does not hold rows out.
+/// Returns the options. If the solver never holds rows out, the folds are removed.
 ///
 /// # Errors
 /// [`Error::Option`] for folds that the solver does not support.
@@ -33,8 +33,8 @@ pub(super) fn supported_folds<'a, T: Real>(
     })
 }
 
-/// Returns the stages of a run: the solver's, with metric learning or the length scale search after
-/// the statistics.
+/// Returns the stages of a run: the stages of the solver, with metric learning or the search for
+/// the length scale inserted after the statistics.
 pub(super) fn all_stages<T: Real>(
     solver: &dyn Solver<T>,
     access: RowAccess,
@@ -62,8 +62,8 @@ pub fn forecast<T: Real>(
     forecast_of(selected, solver, solver.access(&request)?, &request)
 }
 
-/// If the observer wants a forecast and the run fits the budget, reports the forecast to the
-/// observer.
+/// Reports the forecast to the observer, if the observer wants a forecast and the run fits in the
+/// budget.
 pub(super) fn report_forecast<T: Real>(
     selected: &SelectedTable,
     solver: &dyn Solver<T>,
@@ -71,8 +71,8 @@ pub(super) fn report_forecast<T: Real>(
     request: &FitRequest<'_>,
 ) -> Result<()> {
     let Resources { stage_observer, journal, .. } = *request.resources;
-    // the forecast of one process does not describe a shared run, and the rows may be on other
-    // computers
+    // a forecast describes one process, not a shared run; and the rows of a shared run may be on
+    // other computers
     if !stage_observer.wants_plan() || journal.is_some_and(Journal::is_shared) {
         return Ok(());
     }
@@ -91,7 +91,7 @@ fn forecast_of<T: Real>(
     request: &FitRequest<'_>,
 ) -> Result<Forecast> {
     let (pass_shape, stages) = all_stages(solver, access, request)?;
-    // a plan that exceeds the budget reads no rows
+    // if the plan exceeds the budget, no rows are read
     let row_bytes = if all_fit(&stages) { row_bytes(selected, pass_shape)? } else { None };
     let add = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
     let recomputes =
@@ -110,7 +110,7 @@ fn forecast_of<T: Real>(
 fn row_bytes(selected: &SelectedTable, pass_shape: PassShape) -> Result<Option<f64>> {
     let selected = selected.with_own_counter();
     let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());
-    // read one segment only, because a condition that few rows satisfy would read the whole table
+    // only one segment is read: if few rows satisfy the condition, the whole table might be read
     let range = range.start..range.end.min(range.start + pass_shape.segment);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
     let (mut buf, mut next_row) = (RowBuf::new(pass_shape.tile), range.start);

@@ -2,15 +2,17 @@
 //!
 //! | pass | result |
 //! |---|---|
-//! | 1 | scaling statistics, labels, number of rows; any labels are read before, for the plan |
+//! | 1 | scaling statistics, labels, number of rows |
 //! | 2 | a uniform sample of candidate rows, or one pass per round for schemes on all rows |
 //! | 3 and later | the result of the [solver](crate::solver) |
 //!
-//! [`train`] runs any solver and [`forecast()`] predicts its memory and reads. Both follow the
-//! solver's list of stages.
+//! If there are labels, one more pass counts them before pass 1, for the plan.
 //!
-//! With a scratch folder, one more pass after the first writes the decoded and scaled rows there,
-//! for all later passes.
+//! [`train`] runs any solver, and [`forecast()`] predicts the memory and the reads of the run. Both
+//! follow the solver's list of stages.
+//!
+//! With a scratch folder, one more pass after pass 1 writes the decoded and scaled rows to the
+//! folder, and all later passes read them there.
 
 mod forecast;
 pub mod prepared;

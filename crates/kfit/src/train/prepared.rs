@@ -29,12 +29,12 @@ pub struct PreparedFit<T: Real> {
     pub length_report: Option<LengthReport>,
     rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
-    /// All rows, for a solver that combines their kernel sections.
+    /// All rows, if the solver combines the kernel sections of all rows.
     memory_rows: Option<MemoryRows<T>>,
 }
 
 impl<T: Real> PreparedFit<T> {
-    /// The scaled rows, from scratch if they are cached there.
+    /// Returns the scaled rows, from the scratch folder if they are cached there.
     pub fn source(&self) -> &dyn RowSource<T> {
         match (&self.memory_rows, &self.cache) {
             (Some(memory), _) => memory,
@@ -51,8 +51,8 @@ impl<T: Real> PreparedFit<T> {
         }
     }
 
-    /// Returns the solver's input; `tier` is the storage of the features, and `plan` the solver's
-    /// memory plan.
+    /// Returns the solver's input. `tier` is the place where the features are stored, and `plan` is
+    /// the solver's memory plan.
     pub fn features<'p>(
         &'p self,
         tier: FeatureTier,
@@ -78,8 +78,8 @@ impl<T: Real> PreparedFit<T> {
         }
     }
 
-    /// If the solver supports it, holds out only rows that were not used to learn the metric.
-    /// Otherwise warns that held-out errors are too small.
+    /// If a metric was learned and the solver supports it, restricts the held-out rows to rows that
+    /// were not used to learn the metric. Otherwise warns that the held-out errors are too small.
     pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
         let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
@@ -101,8 +101,8 @@ impl<T: Real> PreparedFit<T> {
     }
 }
 
-/// Computes statistics, scaling, landmarks and map in passes of this shape, after checking the
-/// plans.
+/// Checks the plans, then computes the statistics, the scaling, the landmarks and the map in passes
+/// of this shape.
 pub fn prepare<T: Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -153,7 +153,7 @@ pub fn prepare<T: Real>(
     })
 }
 
-/// Warns if the landmarks span fewer features than requested.
+/// Warns if the landmarks are linearly dependent, so that there are fewer features than requested.
 fn warn_of_rank<T: Real>(mapped: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
     let Some((landmarks, candidates)) = mapped.landmark_counts else { return };
     let features = match &mapped.second_view {
@@ -184,8 +184,9 @@ fn warn_of_rank<T: Real>(mapped: &BuiltMap<T>, survey: &Survey, options: &TrainO
 /// Writes the decoded and scaled rows to the scratch folder; returns `None` if there is no scratch
 /// folder.
 ///
-/// One pass with one lane keeps the order of the rows. Folds over the cache and over the source are
-/// bit-identical. Not journaled: a resumed run writes the cache again.
+/// One pass with one lane keeps the order of the rows. A fold over the cache and the same fold over
+/// the source are bit-identical. The pass is not journaled, because a resumed run writes the cache
+/// again.
 ///
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] if the

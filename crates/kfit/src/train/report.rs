@@ -9,15 +9,15 @@ use kstore::Label;
 use kstore::shown::{count, number};
 use std::fmt;
 
-/// The convention of lambda of solvers without the regularisation parameter C.
+/// What lambda means for solvers without the regularisation parameter C.
 pub const LAMBDA_CONVENTION: &str =
     "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
-/// The convention of lambda of solvers with the regularisation parameter C.
+/// What lambda means for solvers with the regularisation parameter C.
 const LAMBDA_C_CONVENTION: &str =
     "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
 
-/// Returns the convention of a solver's lambda, with the corresponding parameter of scikit-learn.
+/// Returns what a solver's lambda means, and the corresponding parameter of scikit-learn.
 pub fn convention_of(solver: &str) -> &'static str {
     let has_c = by_name(solver).is_some_and(|family| family.reads(&C));
     if has_c { LAMBDA_C_CONVENTION } else { LAMBDA_CONVENTION }
@@ -36,8 +36,8 @@ pub struct FitReport {
     pub weight: Option<f64>,
     /// Number of inputs, d.
     pub features: usize,
-    /// Categorical columns, and numeric columns with a missing-value indicator, each with its
-    /// encoding, such as `12 values`; empty if every input is a numeric column.
+    /// The categorical columns, and the numeric columns that have a missing-value indicator, each
+    /// with its encoding, such as `12 values`. Empty if every input is a numeric column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<(String, String)>,
     /// Number of target columns; 1 for classes.
@@ -57,7 +57,8 @@ pub struct FitReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<LengthReport>,
     /// For solvers on a neighbour graph, the number of nearest nodes to which each node and each
-    /// new row is connected; `None` otherwise. The distances do not depend on the kernel.
+    /// new row is connected; otherwise `None`. The distances to these nodes do not depend on the
+    /// kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<usize>,
     /// The kernel of the second view.
@@ -67,14 +68,14 @@ pub struct FitReport {
     pub rank: usize,
     /// Lambda of the chosen cell; `None` for solvers without lambda.
     pub lambda: Option<f64>,
-    /// The convention of the solver's lambda.
+    /// What the solver's lambda means.
     pub lambda_convention: &'static str,
     /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,
     /// The relative trace error over all rows; `None` for maps that are not projections onto a
     /// subspace, such as random Fourier features.
     pub certificate: Option<Certificate>,
-    /// The cells of the cross-validation surface, by rank, then lambda.
+    /// The cells of the cross-validation surface, ordered by rank, and within a rank by lambda.
     pub surface: Vec<Cell>,
     /// Scores of ridge regression on the training rows.
     pub train: Option<TrainScores>,
@@ -106,8 +107,9 @@ pub struct FitReport {
     /// The metric before the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricReport>,
-    /// Inputs by importance, the largest first; empty if not requested. The importance is the root
-    /// mean square of the slope along the scaled input, in units of the targets.
+    /// The inputs by importance, the largest first; empty if not requested. The importance of an
+    /// input is the root mean square of the function's slope along the scaled input, in units of
+    /// the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub importance: Vec<(String, f64)>,
     /// Relative trace error at each rank of the surface.

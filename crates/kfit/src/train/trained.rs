@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// The range of an input that is not clipped.
 pub const UNBOUNDED: [f64; 2] = [f64::MIN, f64::MAX];
 
-/// A model and its report. The caller adds the solver's name, its intercept and the options to the
-/// card.
+/// A model and its report. The metadata of the model lack the solver's name, its intercept and the
+/// options, which the caller adds.
 #[derive(Debug)]
 pub struct TrainedModel<T: Real> {
     /// The model.
@@ -27,7 +27,7 @@ pub struct TrainedModel<T: Real> {
     pub needs_f64: bool,
 }
 
-/// Input of a run and output of its solver.
+/// The input of a run and the output of its solver.
 pub(super) struct TrainedParts<'a, T: Real> {
     pub(super) selected: &'a SelectedTable,
     pub(super) options: &'a TrainOptions,
@@ -39,7 +39,7 @@ pub(super) struct TrainedParts<'a, T: Real> {
 }
 
 impl<T: Real> TrainedParts<'_, T> {
-    /// Assembles the model: expands functions of the features into functions of the rows.
+    /// Assembles the model: rewrites functions of the features as functions of the rows.
     pub(super) fn assemble(mut self, workers: &Workers) -> TrainedModel<T> {
         let map = &*self.prepared.mapped.map;
         let metadata = self.metadata();
@@ -60,7 +60,7 @@ impl<T: Real> TrainedParts<'_, T> {
         let needs_f64 = needs_f64 || solution.leaves.as_ref().is_some_and(|leaves| leaves.needs_f64(&errors));
         let expanded = |weights: MatRef<'_, f64>| Basis::from_expansion(map.expand(weights, workers), map).1;
         let form = match solution.form {
-            // the degree is a function of the features too
+            // the degree of a node is also a function of the features
             BasisTransform::DivideByDegree { coefficients, floor } => {
                 let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
                 BasisTransform::DivideByDegree {
@@ -96,8 +96,8 @@ impl<T: Real> TrainedParts<'_, T> {
         TrainedModel { model, report, needs_f64 }
     }
 
-    /// Returns the rank of the result. A projection of the inputs is learned from all features of
-    /// the map, and its model contains none of them.
+    /// Returns the rank of the result. If the solver learns a projection of the inputs, it uses all
+    /// features of the map, although its model contains none of them.
     fn rank(&self) -> usize {
         match self.solution.projection {
             Some(_) => self.prepared.mapped.map.dims().1,
@@ -143,8 +143,8 @@ impl<T: Real> TrainedParts<'_, T> {
         }
     }
 
-    /// Returns the training range of each input, to which predictions clip the inputs of new rows.
-    /// Empty for novelty detectors and for unbounded or periodic kernels.
+    /// Returns the training range of each input. Predictions clip the inputs of new rows to these
+    /// ranges. The result is empty for novelty detectors and for unbounded or periodic kernels.
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: PreparedFit { survey, mapped, .. }, solution, .. } = self;
         let clips_inputs =

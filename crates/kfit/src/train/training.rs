@@ -1,4 +1,4 @@
-//! The run of any solver: one list of stages, one sequence of passes.
+//! Runs any solver: a list of stages, and a sequence of passes.
 
 use super::forecast::{self, all_stages, supported_folds};
 use super::trained::{TrainedModel, TrainedParts};
@@ -12,9 +12,9 @@ use kstore::{MemoryPlan, SelectedTable};
 
 /// Learns with a solver.
 ///
-/// *Passes*: if there are labels, one over the label columns; one for the statistics; one for the
-/// candidates, or one per round of a landmark scheme on all rows; the solver's passes. *Bytes*: as
-/// planned by [`super::forecast()`].
+/// *Passes*: one over the label columns, if there are labels; one for the statistics; one for the
+/// candidates or, for a landmark scheme on all rows, one per round; then the passes of the solver.
+/// *Bytes*: as planned by [`super::forecast()`].
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the budget. An invalid
@@ -61,7 +61,8 @@ pub fn train<T: Real>(
     let (requested, mut extra_passes) = (prepared.mapped.map.dims().1, 0);
     let (mut solution, certificates) = loop {
         match fit(&prepared) {
-            // because of rounding the features exceed the kernel: repeat with a more accurate map
+            // because of rounding, the features have a larger norm than the kernel permits: repeat
+            // with a more accurate map
             Err(Error::Overshoot { .. }) if prepared.mapped.map.raise_precision() => extra_passes += 1,
             result => break result?,
         }
@@ -83,7 +84,7 @@ fn largest_plan(plans: Vec<MemoryPlan>, budget: usize) -> MemoryPlan {
 fn rank_certificates<T>(access: RowAccess, solution: &Solution<T>) -> Result<Vec<(usize, Certificate)>> {
     let rank = solution.weights.nrows();
     match (access, &solution.certificate) {
-        // an exact kernel is not approximated
+        // the exact kernel has no approximation error
         (RowAccess::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
         (_, None) => Ok(Vec::new()),
         (_, Some(state)) => {

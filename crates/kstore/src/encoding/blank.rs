@@ -1,4 +1,4 @@
-//! Columns without a single value, from which nothing can be learned.
+//! Columns that have no value in any row, and from which nothing can be learned.
 
 use super::ColumnNote;
 use super::request::{Coding, EncodingRequest, Role};
@@ -11,21 +11,21 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of rows that are first read of all columns. Most columns have a value in these rows.
+/// Number of rows of all columns that are read first. Most columns have a value in these rows.
 const FIRST_ROWS: u64 = 1024;
 
 impl SelectedTable {
     /// Returns the selection without the features that have no value in any selected row, and a
-    /// note about these features. Features that were named are kept.
+    /// note about these features. A feature that was selected by name is kept.
     ///
-    /// *Cost*: the first rows of all columns, and all rows of the columns without a value in the
-    /// first rows.
+    /// *Cost*: reads the first rows of all columns and, of the columns without a value in these
+    /// rows, all rows.
     pub(super) fn without_blank_columns(&self) -> (Self, Option<ColumnNote>) {
         let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else {
             return (self.clone(), None);
         };
-        // without a value, text and times produce no feature, named or not, and every row would be
-        // dropped
+        // a text or time column without a value produces no feature, even if it is named, and every
+        // row would be dropped
         let nothing = |index: usize| self.missing == Missing::Drop && request.roles[index] != Role::Number;
         let unnamed = |index: &usize| !request.named[*index] || nothing(*index);
         let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|index| self.features[index]).collect();

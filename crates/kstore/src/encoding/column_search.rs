@@ -1,10 +1,11 @@
-//! The pass that finds the values of category columns, the ranges of time columns, and which
-//! columns have missing values.
+//! The pass that finds the values of category columns, the ranges of time columns, and the columns
+//! that have missing values.
 //!
-//! The state has a set of values for each category column. Merging takes the union, and the values
-//! are sorted at the end, so that the result does not depend on how the rows were split. If a
-//! column has more values than its limit, in a segment or in a union of segments, the set of the
-//! column is dropped. The limit is exceeded in every order of merging.
+//! The state has a set of values for each category column. Merging two states takes the unions of
+//! their sets, and the values are sorted at the end, so that the result does not depend on how the
+//! rows were split. If a set of a segment, or a union of such sets, has more values than the
+//! column's limit, the column's set is dropped. Every order of merging exceeds the limit for the
+//! same columns.
 
 use super::column_values::{ColumnValues, MAX_MEAN_TEXT_BYTES, Resemblance, SmallestDigests};
 use super::integer_forms::IntegerForms;
@@ -20,13 +21,14 @@ use crate::statistics::MAX_CLASS_LABELS;
 use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers, shown};
 use std::sync::Arc;
 
-/// Minimum number of distinct texts of a column that is checked for being a column of numbers with
-/// some words.
+/// Minimum number of distinct texts of a column that is checked for mostly numbers among some
+/// words.
 const MIN_NUMBERS: usize = 20;
 
 const SET_ENTRY_BYTES: usize = 64;
 
-/// A fold that learns how columns become features, in a pass over [`Search::rows`].
+/// A fold that learns how columns become features, in a pass over the rows that [`Search::rows`]
+/// returns.
 pub trait Search: Fold<f64, State: Merge, Error = Error> {
     /// Returns the rows of the pass. `texts` limits the texts of a row.
     ///
@@ -38,9 +40,9 @@ pub trait Search: Fold<f64, State: Merge, Error = Error> {
     /// Returns the selection with the found values, and notes on columns.
     ///
     /// # Errors
-    /// [`Error::TooManyValues`] for a named column with too many values; [`Error::Empty`] if no
-    /// feature remains, or a text column has no words; the errors of rereading the texts if words
-    /// were omitted.
+    /// [`Error::TooManyValues`] for a column that was selected by name and has too many values;
+    /// [`Error::Empty`] if no feature remains, or if a text column has no words. If words were
+    /// omitted, the texts are read again, with the errors of reading.
     fn finish(&self, state: &Self::State) -> Result<(SelectedTable, Vec<ColumnNote>)>;
 }
 
@@ -56,7 +58,7 @@ pub struct ColumnSearchState {
 }
 
 impl ColumnSearchState {
-    /// Returns what was found about each column, in the order of [`ColumnSearch::columns`].
+    /// Returns what the search found in each column, in the order of [`ColumnSearch::columns`].
     pub fn columns(&self) -> Vec<ColumnSummary> {
         let summary = |values: &ColumnValues| {
             let (times, words) = (values.times.range(), values.times.missing_words);
@@ -68,7 +70,7 @@ impl ColumnSearchState {
     }
 }
 
-/// The values of a column, in numbers.
+/// Numbers that summarise the values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnSummary {
     /// Number of distinct values, as categories.
@@ -77,7 +79,7 @@ pub struct ColumnSummary {
     pub missing: u64,
     /// Earliest and latest time in ISO 8601, if the column holds times.
     pub times: Option<(String, String)>,
-    /// What the texts look like, if not like categories.
+    /// What the texts resemble, if they do not look like categories.
     pub resemblance: Option<Resemblance>,
 }
 
@@ -93,13 +95,13 @@ impl Merge for ColumnSearchState {
 /// The fold that finds the values of the category and time columns of a selection, in a pass over
 /// [`ColumnSearch::rows`].
 ///
-/// *Cost*: one pass over these columns only, or also over the numeric columns if rows with missing
-/// values are dropped or missing numbers become indicator features. *Bytes*:
+/// *Cost*: one pass over these columns. If rows with missing values are dropped, or missing numbers
+/// become indicator features, the pass also reads the numeric columns. *Bytes*:
 /// [`ColumnSearch::state_bytes`] for a state.
 #[derive(Clone, Debug)]
 pub struct ColumnSearch {
     selected: SelectedTable,
-    /// The rows of this pass: categories are kept columns.
+    /// The selection that this pass reads, in which the category columns are kept columns.
     read_selection: SelectedTable,
     searched: Vec<SearchedColumn>,
     number_columns: Vec<usize>,
@@ -110,13 +112,13 @@ pub struct ColumnSearch {
 struct SearchedColumn {
     index: usize,
     role: Role,
-    /// Units per day and form of the stored numbers if the file stores times.
+    /// For a file that stores times as numbers: the units per day, and the form of the numbers.
     stored_form: Option<(i64, TimeForm)>,
 }
 
 impl SelectedTable {
-    /// Returns the search for the values of the category columns of this selection; `None` if the
-    /// rows of the selection can already be read.
+    /// Returns the search for the values of the category columns of this selection. Returns `None`
+    /// if its rows can already be read.
     #[doc(hidden)]
     pub fn column_search(&self) -> Option<ColumnSearch> {
         let request = self.pending_request()?;
@@ -125,7 +127,7 @@ impl SelectedTable {
         let searched: Vec<usize> = features_with(|role| !matches!(role, Role::Number | Role::Counted));
         let numbers: Vec<usize> = features_with(|role| role == Role::Number);
         let drops = self.missing == Missing::Drop;
-        // rows that are dropped for a missing number do not count in the values of other columns
+        // a row that is dropped for a missing number must not count in the values of other columns
         let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
         let numbers = if drops { Vec::new() } else { features.clone() };
         let keep = searched.iter().map(|i| self.features[*i]).collect();
@@ -261,7 +263,7 @@ impl ColumnSearch {
         Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
     }
 
-    /// Resolves a numeric column that may be a date, a time of day or a row counter.
+    /// Resolves a numeric column that may instead hold dates, times of day or a row counter.
     fn resolve_suspect(
         &self,
         request: &EncodingRequest,
@@ -283,8 +285,8 @@ impl ColumnSearch {
         Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
     }
 
-    /// Rejects text that is mostly numbers: a column of measurements with a word among them is not
-    /// meant as categories.
+    /// Rejects a text column that is mostly numbers: a column of measurements that also contains
+    /// some word is not meant as categories.
     fn reject_mostly_numeric(&self, index: usize, values: &ColumnValues) -> Result<()> {
         let not_numbers: Vec<&Arc<str>> =
             values.texts.iter().filter(|text| text.trim().parse::<f64>().is_err()).collect();
@@ -348,8 +350,8 @@ impl Fold<f64> for ColumnSearch {
 }
 
 impl ColumnSearch {
-    /// Counts a missing value, or returns an error. In a column that may hold times, the error is
-    /// returned later, if the column turns out to hold no times.
+    /// Counts a missing value, or returns an error. For a column that may hold times, the error is
+    /// only returned later, after the column turned out to hold no times.
     fn count_missing(&self, search_index: usize, row: u64, values: &mut ColumnValues) -> Result<()> {
         match self.selected.missing {
             _ if self.searched[search_index].role == Role::Suspect => values.missing += 1,
@@ -404,7 +406,7 @@ fn is_nan(column: &KeptColumn, row: usize) -> bool {
     column.values().number(row).is_some_and(f64::is_nan)
 }
 
-/// Returns the value of a row as a label; `None` for a fraction and for bytes.
+/// Returns the value of a row as a label; `None` for a fraction and for a byte string.
 fn label(values: &KeptValues, row: usize) -> Option<Label> {
     match values {
         KeptValues::I64(values) => Some(Label::Int(values[row])),

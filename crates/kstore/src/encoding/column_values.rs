@@ -1,16 +1,16 @@
-//! The values that a search finds in a column: distinct values, missing values, and what the texts
-//! look like.
+//! The values that a search finds in a column: the distinct values, the missing values, and what
+//! the texts resemble.
 
 use super::{integer_forms::IntegerForms, time::TimeSpans};
 use crate::{Digest, Label, missing, shown, source};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Maximum average bytes of the texts of a column's values: longer texts are not names of
-/// categories.
+/// Maximum mean bytes of a column's texts, over the rows that have a text. Longer texts are not
+/// names of categories.
 pub(super) const MAX_MEAN_TEXT_BYTES: usize = 256;
 
-/// Minimum number of values of a text column that may be an identifier.
+/// Minimum number of distinct values of a text column that may be an identifier.
 const MIN_IDENTIFIER_VALUES: usize = 50;
 
 /// The number of distinct values of a column.
@@ -18,11 +18,11 @@ const MIN_IDENTIFIER_VALUES: usize = 50;
 pub enum Distinct {
     /// Exactly this many.
     Exactly(usize),
-    /// More than a limit, or values that are too long.
+    /// More distinct values than a limit, or values that are too long to be categories.
     More {
         /// The limit.
         than: usize,
-        /// False if nearly every row has a value of its own.
+        /// False if nearly every row has its own value.
         repeat: bool,
     },
 }
@@ -36,15 +36,16 @@ impl std::fmt::Display for Distinct {
     }
 }
 
-/// An estimate of the number of distinct texts from their smallest digests: the k-th smallest of d
-/// distinct digests is near the fraction k / d of the range (Bar-Yossef, Jayram, Kumar, Sivakumar,
-/// Trevisan, "Counting distinct elements in a data stream", RANDOM 2002). Merging two estimates
-/// gives the estimate of all their rows, so that the order of rows does not matter.
+/// An estimate of the number of distinct texts from the k smallest of their digests. If d distinct
+/// digests are spread over a range, the k-th smallest is near the fraction k / d of the range
+/// (Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan, "Counting distinct elements in a data stream",
+/// RANDOM 2002). Merging the estimates of two sets of rows gives the estimate of their union, so
+/// that the order of the rows does not matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallestDigests(BTreeSet<u64>);
 
 impl SmallestDigests {
-    /// Maximum number of digests: the estimate has a standard error of 3 %.
+    /// Maximum number of digests, k. With this number the estimate has a standard error of 3 %.
     const MAX_DIGESTS: usize = 1024;
 
     /// Maximum bytes, including the nodes of the tree.
@@ -68,12 +69,13 @@ impl SmallestDigests {
     }
 }
 
-/// What a text column looks like, if not like categories.
+/// What the texts of a column resemble, if they do not look like categories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resemblance {
-    /// Numbers that are written with a currency, a unit or another mark, such as this one.
+    /// Numbers that are written with a currency, a unit or another mark. The text is an example
+    /// from the column.
     Numbers(String),
-    /// A word among its values that may mean a missing value.
+    /// A word among the values of the column that may mean a missing value.
     Word(&'static str),
 }
 
@@ -101,8 +103,8 @@ pub(super) struct ColumnValues {
     digests: SmallestDigests,
     /// Whether any text is neither a number nor a word for a missing value.
     has_plain_text: bool,
-    /// The smallest text that is a number with a unit or another mark, and the smallest word for a
-    /// missing value.
+    /// The smallest text that is a number with a unit or another mark. The next field is the
+    /// smallest word for a missing value.
     marked_number: Option<Arc<str>>,
     missing_word: Option<&'static str>,
     text_bytes: u64,
@@ -134,7 +136,7 @@ impl ColumnValues {
         }
     }
 
-    /// Returns what the texts look like, if not like categories.
+    /// Returns what the texts resemble, if they do not look like categories.
     pub(super) fn resemblance(&self) -> Option<Resemblance> {
         let marked = self
             .marked_number
@@ -197,8 +199,8 @@ impl ColumnValues {
         }
     }
 
-    /// Returns whether nearly every row has a text of its own, as in an identifier or a comment.
-    /// Such texts say nothing about other rows.
+    /// Returns whether nearly every row has its own text, as in an identifier or a comment. Such a
+    /// text says nothing about other rows.
     pub(super) fn is_identifier(&self, rows: u64) -> bool {
         let values = if self.too_many { self.digests.estimate() } else { self.texts.len() as f64 };
         values >= MIN_IDENTIFIER_VALUES as f64 && 10.0 * values > 9.0 * self.present_rows(rows) as f64

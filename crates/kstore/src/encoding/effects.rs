@@ -1,18 +1,20 @@
-//! Target encoding of text columns with many values: one feature for each output instead of
-//! thousands.
+//! Target encoding of text columns with many values: one feature for each output, instead of one
+//! feature for each of thousands of values.
 //!
-//! The effect of a value is the mean of the target over its rows minus the mean over all rows,
-//! shrunk towards 0 if the value has few rows, and divided by the standard deviation of the target
-//! (Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes", SIGKDD
-//! Explorations 3, 2001). The amount of shrinkage is estimated from the variance between and within
-//! the values, as for a random effect in one-way analysis of variance (Searle, Casella, McCulloch,
-//! "Variance components", 1992, section 3.6). Effects are not rescaled: a feature with standard
-//! deviation 0.1 keeps it in the kernel, so that an uninformative column has little influence.
+//! The effect of a value is a difference of two means of the target: its mean over the rows with
+//! this value, minus its mean over all rows. The difference is divided by the standard deviation of
+//! the target, and shrunk towards 0 if few rows have the value (Micci-Barreca, "A preprocessing
+//! scheme for high-cardinality categorical attributes", SIGKDD Explorations 3, 2001). The amount of
+//! shrinkage is estimated from the variance between values and the variance within values, as for a
+//! random effect in one-way analysis of variance (Searle, Casella, McCulloch, "Variance
+//! components", 1992, section 3.6). Effects are not rescaled afterwards: a feature with standard
+//! deviation 0.1 keeps this standard deviation in the kernel, so that an uninformative column has
+//! little influence.
 //!
-//! The effect in a training row must not use the row's own target. The row number therefore assigns
-//! each row to a fold, and a row gets the effects that the other folds estimate (out-of-fold
-//! encoding, the cross-fitting of scikit-learn's `TargetEncoder`). New rows get the effects of all
-//! rows.
+//! The effect in a training row must not use the row's own target. Each row is therefore assigned
+//! to a fold by its row number, and gets the effects that are estimated from the rows of the other
+//! folds (out-of-fold encoding, the cross-fitting of scikit-learn's `TargetEncoder`). New rows get
+//! the effects that are estimated from all rows.
 
 use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
 use crate::KeptValues;
@@ -32,8 +34,8 @@ const MAX_OUTPUTS: usize = 15;
 
 const MISSING_DIGEST: u64 = u64::MAX;
 
-/// The F statistic must exceed 1 by this many of its standard deviations under the hypothesis of no
-/// effect.
+/// The F statistic must exceed 1 by at least this many of its standard deviations. The standard
+/// deviation is that of a column without any effect.
 const CHANCE_DEVIATIONS: f64 = 4.0;
 
 /// The effects of the values of a column.
@@ -46,8 +48,8 @@ pub struct Effects {
     pub(super) values: Vec<u64>,
     /// Effect of each value on each output, row-major.
     pub(super) effects: Vec<f64>,
-    /// Effects that are estimated without the rows of each fold, for the training rows; not stored
-    /// in a model.
+    /// For each fold, the effects that are estimated without the rows of the fold. They are for the
+    /// training rows, and are not stored in a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) folds: Vec<Vec<f64>>,
 }
@@ -58,7 +60,7 @@ impl Effects {
         8 * numbers + 32 * self.values.len()
     }
 
-    /// Returns the effects of a value on the outputs, for a stored row.
+    /// Returns the effects of a value on all outputs. They depend on the fold of the stored row.
     pub(super) fn for_row(&self, value: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
         let effects = self.folds.get(fold_of(row)).unwrap_or(&self.effects);
@@ -80,7 +82,8 @@ fn fold_of(row: u64) -> usize {
     Stream::new(0, Purpose::TargetEncoding, 0).below(row, FOLDS as u64) as usize
 }
 
-/// Weights and weighted targets of some rows, for each fold: `[weight, target, …]`, concatenated.
+/// For each fold, the sum of the weights and, for each output, the sum of the weighted targets of
+/// some rows: `[weight, target, …]`, concatenated.
 type Sums = Box<[f64]>;
 
 /// The state of an [`EffectSearch`]: sums of weights and targets.
@@ -91,7 +94,7 @@ pub struct EffectSums {
     total: Sums,
     squares: Vec<f64>,
     rows: u64,
-    /// Whether any weight is not an integer, so that weights do not count rows.
+    /// Whether any weight is not an integer. In this case a sum of weights is not a number of rows.
     fractional_weights: bool,
 }
 
@@ -135,8 +138,8 @@ impl SelectedTable {
         columns.filter(|column| matches!(column.code, Code::Effects(_))).map(|column| column.name.clone()).collect()
     }
 
-    /// Returns the search for effects on the targets, or on the frequencies of `classes` except the
-    /// first; limited to the first `MAX_OUTPUTS` outputs.
+    /// Returns the search for effects on the targets or, for a class, on the frequencies of
+    /// `classes` except the first. Only the first `MAX_OUTPUTS` outputs are used.
     #[doc(hidden)]
     pub fn effect_search(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
@@ -151,7 +154,7 @@ impl SelectedTable {
         };
         let outputs =
             if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MAX_OUTPUTS).collect() };
-        // rows that are dropped for a missing value in another column do not count
+        // a row that is dropped for a missing value in another column must not count here
         let drops = self.missing == Missing::Drop;
         let others = (0..self.features.len()).filter(|index| drops && !column_indices.contains(index));
         let (numbers, others): (Vec<usize>, Vec<usize>) =
@@ -213,12 +216,13 @@ impl Search for EffectSearch {
 }
 
 impl EffectSearch {
-    /// Returns the number of sums for a value: for each fold a weight, and a sum for each output.
+    /// Returns the number of sums for a value: for each fold, a weight and one sum for each output.
     fn sums_per_value(&self) -> usize {
         FOLDS * (1 + self.outputs.len())
     }
 
-    /// Estimates the effects of the values with these sums; `None` if chance alone explains them.
+    /// Estimates the effects of the values from their sums; `None` if chance alone can explain the
+    /// differences between values.
     fn estimate(&self, sums: &HashMap<u64, Sums>, pass_sums: &EffectSums) -> Option<Effects> {
         let t = self.outputs.len();
         let total = Total::sum_folds(&pass_sums.total, t, None);
@@ -234,7 +238,7 @@ impl EffectSearch {
             let explained: f64 =
                 values.iter().map(|value| Total::sum_folds(&sums[value], t, None).explained_squares(o)).sum();
             let total_squares = squares - squares_of_mean;
-            // the variance of a constant is rounding error
+            // a constant target has no variance except rounding errors
             if total_squares.is_nan() || total_squares <= 1e-12 * squares {
                 return None;
             }
@@ -256,10 +260,10 @@ impl EffectSearch {
             return None;
         }
         let per_value = (rows - sizes / rows) / (groups - 1.0);
-        // weight of the overall mean, in units of row weights
+        // the weight that the mean of all rows gets in the mean of a value, in units of row weights
         let prior = within * per_value / (between - within) / rows_per_weight;
-        // an outlier makes values differ by more than chance, but does not help to predict the
-        // other folds
+        // a single outlier can make values differ by more than chance, but does not help to predict
+        // the rows of other folds
         if self.gain((&values, sums), pass_sums, prior) <= 0.0 {
             return None;
         }
@@ -272,9 +276,9 @@ impl EffectSearch {
         Some(Effects { outputs: self.outputs.clone(), effects: effects_without(None), folds, values })
     }
 
-    /// Returns the cross-validated reduction of the squared error: the rows of each fold are
-    /// predicted by the effects that the other folds estimate. The reduction is relative to the sum
-    /// of squares of each output.
+    /// Returns the cross-validated reduction of the squared error, when the rows of each fold are
+    /// predicted by the effects that are estimated from the other folds. The reduction of each
+    /// output is divided by the sum of squares of the output; the result is the sum over outputs.
     fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), pass_sums: &EffectSums, prior: f64) -> f64 {
         let t = self.outputs.len();
         let mut gain = 0.0;
@@ -295,7 +299,7 @@ impl EffectSearch {
     }
 }
 
-/// Sums over all folds, or over all folds but one.
+/// Sums over all folds, or over all folds except one.
 struct Total {
     weight: f64,
     sums: Vec<f64>,
@@ -314,7 +318,8 @@ impl Total {
         if self.weight > 0.0 { self.sums[o] * self.sums[o] / self.weight } else { 0.0 }
     }
 
-    /// Returns the smoothed means of a value minus the means of all rows; 0 if the weights are 0.
+    /// Returns, for each output, the smoothed mean of a value minus the mean of all rows; 0 if the
+    /// weights are 0.
     fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
         let means = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
         let weight = value.weight + prior;

@@ -1,4 +1,4 @@
-//! Entries of sparse rows: stored as such, weighted, or counted from texts.
+//! Entries of sparse rows: as a file stores them, weighted, or counted from texts.
 
 use super::expand::{CategoryValue, category_value};
 use super::grams::{Grams, TextUnits};
@@ -20,8 +20,9 @@ pub enum Weighting {
     Unit,
     /// Each column is divided by its largest absolute value.
     Maxabs,
-    /// The values of a column are multiplied by 1 + ln ((1 + n) / (1 + df)), where df of the n rows
-    /// have an entry in the column. Then each row is divided by its norm.
+    /// Each value of a column is multiplied by 1 + ln ((1 + n) / (1 + df)), where n is the number
+    /// of rows, and df is the number of rows that have an entry in the column. Then each row is
+    /// divided by its norm.
     ///
     /// (Term frequency by inverse document frequency: Manning, Raghavan, Schütze, "Introduction to
     /// Information Retrieval", Cambridge 2008, section 6.2; smoothed like scikit-learn's
@@ -36,17 +37,17 @@ pub struct Entries {
     /// What is counted in a text; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<Grams>,
-    /// The word of each column, in ascending order, unless words are hashed.
+    /// The word of each column, in ascending order; empty if words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
     pub(super) weighing: Weighting,
-    /// Whether each word is a feature of a dense row, which may have other features.
+    /// Whether each word is a feature of a dense row. A dense row may have other features too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) dense: bool,
     /// Factor of each column, if the weighting has factors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) factors: Vec<f64>,
-    /// Factor of columns beyond `factors`, which no row of the fit had.
+    /// Factor of a column beyond `factors`. Such a column had no entry in any row of the fit.
     #[serde(default = "one")]
     pub(super) unseen: f64,
 }
@@ -60,8 +61,8 @@ impl Entries {
         Self { shape, text, words: Vec::new(), weighing: weighting, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
-    /// Returns these entries with each word as a feature of a dense row. By default the number of
-    /// words is limited to the number of categories that a column may have.
+    /// Returns these entries with each word as a feature of a dense row. If no number of words was
+    /// set, the limit is the number of categories that a column may have.
     pub(super) fn into_dense(mut self) -> Self {
         self.dense = true;
         self.text = self.text.map(|grams| grams.limited_to(CATEGORY_LIMIT));
@@ -162,8 +163,8 @@ impl EntryColumns {
     }
 
     /// Writes rows of a chunk. Returns false if a value is missing or not finite, or if a row has
-    /// more entries than fit; the first number of such a row is NaN. With `allow_missing`, a
-    /// missing text is a text without words.
+    /// more entries than fit; in both cases the first number of the row is NaN. With
+    /// `allow_missing`, a missing text counts as a text without words.
     pub(super) fn write_rows<T: Real>(
         &self,
         views: &[ColumnView<'_>],
@@ -182,8 +183,8 @@ impl EntryColumns {
         all_finite
     }
 
-    /// Collects the entries of a row. Returns false if a value is missing, except a missing text
-    /// with `allow_missing`.
+    /// Collects the entries of a row. Returns false if a value is missing. With `allow_missing`, a
+    /// missing text is permitted.
     fn collect_row(&self, views: &[ColumnView<'_>], chunk_row: usize, allow_missing: bool, row: &mut EntryRow) -> bool {
         row.indices.clear();
         row.values.clear();
@@ -228,8 +229,8 @@ impl EntryColumn {
         Self { first_column, index_by_word: words.zip(0..).collect(), entries }
     }
 
-    /// Returns the entries of the text in a row. With `allow_missing`, a missing text has no
-    /// entries; otherwise the result is `None`.
+    /// Returns the entries of the text in a row. If the text is missing, the result is empty with
+    /// `allow_missing`, and otherwise `None`.
     pub(super) fn text_entries<'r>(
         &self,
         view: &ColumnView<'_>,
@@ -288,7 +289,7 @@ fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
 /// Returns the combined shape of the rows of several columns, if all of them produce entries.
 pub(super) fn combined_shape(columns: &[CodedColumn]) -> Option<SparseShape> {
     let all: Vec<SparseShape> = columns.iter().map(shape_of).collect::<Option<_>>()?;
-    // a column without entries has room for one
+    // a column without entries still has room for one entry
     let add_shape = |sum: SparseShape, shape: &SparseShape| SparseShape {
         width: sum.width.saturating_add(shape.width),
         longest: sum.longest + shape.values_per_row() / 2,

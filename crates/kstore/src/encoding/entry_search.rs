@@ -1,11 +1,12 @@
 //! The pass that learns entries: the words of texts, the number of rows with each word, and the
 //! largest values of columns.
 //!
-//! Words are counted in one pass, at most [`MAX_COUNTED_RUNS`] at a time. If there are more, the
-//! rarest words are dropped until at most half remain, after a row or a merge of states. Rows and
-//! merges depend on row numbers only, and so do the dropped words. The remaining words that occur
-//! in the most rows become features; ties are broken alphabetically. (Counting with such drops:
-//! Manku, Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
+//! Words are counted in one pass, at most [`MAX_COUNTED_RUNS`] words at a time. If a row or a merge
+//! of states exceeds this number, the rarest words are dropped until at most half of the words
+//! remain. Rows and merges depend on row numbers only, and therefore the dropped words do too. Of
+//! the words that remain, the words that occur in the most rows become features; ties are broken
+//! alphabetically. (Counting with such drops: Manku, Motwani, "Approximate frequency counts over
+//! data streams", VLDB 2002.)
 
 use super::entries::{Entries, EntryColumns, EntryRow, Weighting};
 use super::grams::{Grams, MAX_COUNTED_RUNS, TextUnits};
@@ -19,16 +20,16 @@ use crate::table::Table;
 use crate::{Error, Fold, Kind, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
 use std::collections::HashMap;
 
-/// Bytes of a word in a table of counts, without its text; and average bytes of the texts that the
-/// table allows.
+/// Bytes of a word in a table of counts, without the text of the word. The next constant is the
+/// mean length of a word's text, in bytes, up to which the table is filled.
 const WORD_BYTES: usize = 72;
 const MEAN_WORD_TEXT_BYTES: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 struct WordCounts {
-    /// Number of rows with each word, and the last of these rows.
+    /// For each word, the number of rows that contain it, and the last of these rows.
     counts: HashMap<Box<str>, (u64, u64)>,
-    /// The same for each hash bucket, if words are hashed.
+    /// If words are hashed, the number of rows and the last row for each hash bucket.
     buckets: Vec<(u64, u64)>,
     bytes: usize,
     longest: usize,
@@ -42,7 +43,7 @@ impl WordCounts {
 
     fn add_text(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut TextUnits) {
         let mut distinct = 0;
-        // a bucket without rows must not match any row
+        // a bucket without rows has no last row, and must not match row 0
         let last_row = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
         grams.for_each_run(text, pieces, |word| match self.count_mut(grams, word) {
             Some(seen) if last_row(seen) == row => {}
@@ -61,7 +62,7 @@ impl WordCounts {
     }
 
     /// Returns the counts of a word or of its hash bucket: the number of rows, and the last row.
-    /// `None` for a word that is neither counted yet nor hashed.
+    /// Returns `None` if words are not hashed and the word is not counted yet.
     fn count_mut(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
         match grams.bucket(word) {
             Some(bucket) => self.buckets.get_mut(bucket as usize),
@@ -69,7 +70,7 @@ impl WordCounts {
         }
     }
 
-    /// Drops the rarest words, at least half of all, while there are too many.
+    /// While there are too many words, drops at least half of them, the rarest first.
     fn drop_rarest(&mut self) {
         while self.counts.len() > MAX_COUNTED_RUNS || self.bytes > MAX_COUNTED_RUNS * MEAN_WORD_TEXT_BYTES {
             self.dropped = true;
@@ -140,8 +141,8 @@ pub struct EntrySearch {
 }
 
 impl SelectedTable {
-    /// Returns the search for the words and factors of its entries; `None` if there is nothing to
-    /// learn.
+    /// Returns the search for the words and factors of the entries of this selection; `None` if
+    /// there is nothing to learn.
     #[doc(hidden)]
     pub fn entry_search(&self) -> Option<EntrySearch> {
         let indexed_entries = |(index, column): (usize, &CodedColumn)| match &column.code {
@@ -201,7 +202,7 @@ impl Search for EntrySearch {
                 entries.factors = counts.collect();
                 entries.shape = SparseShape { width: buckets, longest: words.longest };
             } else if let Some((words, grams)) = text {
-                // in a dense row, a word that occurs in one row only says nothing about other rows
+                // in a dense row, a word that occurs in a single row says nothing about other rows
                 let chosen = words.most_frequent(grams.features, if entries.is_dense() { 2 } else { 1 });
                 if chosen.is_empty() {
                     let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
@@ -294,9 +295,9 @@ impl Fold<f64> for EntrySearch {
 }
 
 impl Table {
-    /// Returns the shapes of the entries that the columns of an encoding have in this table. Reads
-    /// the texts of each column that is counted from text, in the calling thread. A column that the
-    /// table lacks has the shape of the encoding.
+    /// Returns the shape of the entries that each column of an encoding has in this table. For each
+    /// column that is counted from text, this reads its texts in the calling thread. If the table
+    /// lacks a column, the column has the shape in the encoding.
     ///
     /// # Errors
     /// The errors of reading.

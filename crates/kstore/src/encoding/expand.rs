@@ -1,4 +1,4 @@
-//! Converts rows of codes to the features of a tile (the rows that a pass processes at once).
+//! Converts rows of codes to features of a tile, which has the rows that a pass processes at once.
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
@@ -33,8 +33,8 @@ enum Lookup {
     None,
 }
 
-/// The codes of values. An integer and its text are the same value: one file may store 7, another
-/// the text `7`.
+/// The codes of values. An integer and its text have the same code, because one file may store the
+/// integer 7, and another file the text `7`.
 #[derive(Debug, Default)]
 struct Dictionary {
     integers: HashMap<i64, u32>,
@@ -116,11 +116,11 @@ impl Lookups {
 #[derive(Debug)]
 pub(crate) struct FeatureWriter<T> {
     lookups: Arc<Lookups>,
-    /// Scaled 0 and scaled 1 of each feature.
+    /// The scaled values of 0 and of 1, for each feature.
     zeros: Vec<T>,
     ones: Vec<T>,
-    /// Whether, in a column without an indicator feature, a missing value is treated as an unseen
-    /// value instead of an error.
+    /// Whether a missing value is treated like an unseen value instead of an error. This only
+    /// concerns columns without an indicator feature.
     allow_missing: bool,
 }
 
@@ -132,10 +132,10 @@ impl<T: Real> FeatureWriter<T> {
         Self { lookups, zeros, ones, allow_missing }
     }
 
-    /// Fills `out` with at most one tile of rows of a chunk whose first row is the stored row
-    /// `first`. Returns false if any value is not finite: a missing value that is an error sets the
-    /// first feature of its column to NaN. Counts the values without a feature in `unseen`, by
-    /// columns.
+    /// Fills `out` with at most one tile of rows of a chunk; the first row of the chunk is the
+    /// stored row `first`. Returns false if any value is not finite: a missing value that is an
+    /// error sets the first feature of its column to NaN. For each column, counts in `unseen` the
+    /// values that have no feature.
     pub(crate) fn write_features(
         &self,
         views: &[ColumnView<'_>],
@@ -178,7 +178,8 @@ impl<T: Real> FeatureWriter<T> {
                             continue;
                         }
                         slots.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill_values[i]));
-                        // NaN in the first feature: the caller repairs or rejects the row
+                        // NaN in the first feature of the column: the caller repairs or rejects the
+                        // row
                         row[*start] = T::from_f64(f64::NAN);
                         indicator.filter(|_| instant.is_ok()).into_iter().for_each(|missing| flag(row, missing));
                         continue;
@@ -234,7 +235,7 @@ pub(super) fn is_missing(view: &ColumnView<'_>, row: usize) -> bool {
     if view.bytes(row).is_some() || view.integer(row).is_some() { false } else { !view.number(row).is_finite() }
 }
 
-/// Returns the text of a boolean; both are the same category.
+/// Returns the text of a boolean: the boolean and its text are the same category.
 pub(super) fn bool_text(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }

@@ -1,4 +1,4 @@
-//! Counts of the words of texts, of runs of words, or of runs of characters.
+//! Counts words in texts, runs of consecutive words, or runs of consecutive characters.
 //!
 //! ```text
 //! word(a,b)    runs of a to b words, in lower case; a word has two or more letters with their
@@ -8,7 +8,7 @@
 //! value        the text as a whole: a category
 //! ```
 //!
-//! With `hash=N`, the digest of a run selects one of N counters, and the runs themselves are not
+//! With `hash=N`, the digest of a run selects one of N counters, and the texts of the runs are not
 //! stored.
 //!
 //! (Words as in scikit-learn's `TfidfVectorizer`. Spectrum: Leslie, Eskin, Noble, "The spectrum
@@ -132,7 +132,7 @@ pub(super) struct TextUnits {
 }
 
 impl Grams {
-    /// Limits the number of features to `max_features`, unless a number was set.
+    /// Limits the number of features to `max_features`, unless the request sets a number.
     pub(super) fn limited_to(self, max_features: usize) -> Self {
         let features = if self.features == DEFAULT_FEATURES && !self.hashed { max_features } else { self.features };
         Self { features, ..self }
@@ -143,7 +143,8 @@ impl Grams {
         self.unit == Unit::Value
     }
 
-    /// Returns whether columns of this type can be counted: text, and integers as values.
+    /// Returns whether a column of this type can be counted: a text column, or an integer column
+    /// whose values are counted as a whole.
     pub(super) fn accepts(&self, kind: &Kind) -> bool {
         *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
@@ -180,8 +181,8 @@ impl TextUnits {
         let lower = from.chars().flat_map(char::to_lowercase);
         match unit {
             Unit::Word => {
-                // words are concatenated with a blank between them, so that runs of words are
-                // slices of the text
+                // words are concatenated with blanks between them, so that each run of words is a
+                // slice of the text
                 let (mut start, mut letters) = (0, 0);
                 for letter in lower.chain([' ']) {
                     if is_word_char(letter) {

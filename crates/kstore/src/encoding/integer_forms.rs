@@ -1,11 +1,12 @@
-//! Integer columns that are something else: dates written as 20240131, times of day written as
-//! hours x 100 + minutes, and row counters.
+//! Integer columns whose values are not quantities: dates written as 20240131, times of day written
+//! as hours x 100 + minutes, and row counters.
 //!
-//! A column holds times of day if every value lies in 0 … 2400 and its last two digits are
-//! below 60. To exclude chance, the column must also have at least 40 different values, at least 6
-//! different hours, and minutes in every ten from 0 to 59. The last two digits of a random number
-//! are below 60 with probability 0.6, so that 40 such values occur by chance once in 10⁹ columns.
-//! Round numbers, such as multiples of 50, do not have minutes in every ten.
+//! A column holds times of day if every value lies in 0 … 2400 and the last two digits of every
+//! value are below 60. To exclude chance, the column must also have at least 40 different values,
+//! at least 6 different hours, and minutes in each of the ranges 0 to 9, 10 to 19, …, 50 to 59. The
+//! last two digits of a random number are below 60 with probability 0.6, so that all 40 values
+//! satisfy this by chance in one of 10⁹ columns. Because of the last condition, round numbers such
+//! as multiples of 50 are not times of day.
 
 use super::request::{Coding, EncodingRequest};
 use super::time::{Cycle, MIN_DAY_SPREAD, TimeSpan};
@@ -16,15 +17,15 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 
 const MIN_TIMES: usize = 40;
 
-/// Minimum number of different hours, in all rows and in the rows of the first inspection.
+/// Minimum number of different hours: in all rows, and in the few rows that are inspected first.
 const MIN_HOURS: (usize, usize) = (6, 3);
 
 const MIN_COUNTER_ROWS: u64 = 50;
 
 const MIN_DATES: u64 = 5;
 
-/// Number of rows that are inspected for such columns, and the number of positions they are read
-/// from: tables are often sorted.
+/// Number of rows that are inspected for such columns, and the number of places in the table from
+/// which they are read. There are several places, because tables are often sorted.
 const INSPECTED_ROWS: (u64, u64) = (1024, 4);
 
 const BIT_SET_WORDS: usize = 2400 / 64 + 1;
@@ -92,18 +93,20 @@ impl IntegerForms {
             || count_distinct(self.times().iter().map(|time| time / 100)) >= MIN_HOURS.1
     }
 
-    /// Returns whether the values count the rows consecutively, from any first value.
+    /// Returns whether the values are consecutive numbers, which count the rows from any first
+    /// value.
     pub(super) fn is_row_counter(&self) -> bool {
         self.values >= MIN_COUNTER_ROWS && self.offset_range[0] == self.offset_range[1]
     }
 
-    /// Returns whether every value is a date. One in a thousand numbers of eight digits is a date.
+    /// Returns whether every value is a date. Of random numbers with eight digits, one in a
+    /// thousand is a date.
     fn has_dates(&self) -> bool {
         self.values >= MIN_DATES && self.dates.is_some()
     }
 
-    /// Returns the code of times of day or dates; `None` if the values are neither times of day nor
-    /// dates, or look like them by chance.
+    /// Returns the code of a column of times of day or dates; `None` if the values are neither, or
+    /// if they may look like times of day by chance.
     pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let form = TimeForm::YearMonthDay;
         if let Some(span) = self.dates.as_ref().filter(|_| self.has_dates()) {
@@ -122,9 +125,10 @@ impl IntegerForms {
 }
 
 impl SelectedTable {
-    /// Returns the selection without columns that have no value, and a note about them. If a few
-    /// rows suggest that numeric columns are something else, a search must still inspect their
-    /// values. Columns of an array, which have no names, are left unchanged.
+    /// Returns the selection without the columns that have no value, and a note about these
+    /// columns. If a few rows suggest that a numeric column holds dates, times of day or a row
+    /// counter, the column is marked, and a search must inspect its values. The columns of an array
+    /// have no names, and are left unchanged.
     #[must_use]
     #[doc(hidden)]
     pub fn inspect_columns(&self) -> (Self, Option<ColumnNote>) {
@@ -135,8 +139,8 @@ impl SelectedTable {
         (selected.mark_suspects(), note)
     }
 
-    /// Returns the bytes of memory for the inspection of columns: the decoder of the columns in the
-    /// largest file.
+    /// Returns the bytes of memory for the inspection of columns: the memory of the decoder of
+    /// these columns, for the file where it is largest.
     #[doc(hidden)]
     pub fn inspection_bytes(&self) -> usize {
         self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)

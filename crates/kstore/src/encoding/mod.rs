@@ -2,18 +2,18 @@
 //!
 //! A **column** belongs to a file; a **feature** is a number that a kernel receives. A column of
 //! numbers becomes one feature. A column of categories becomes one feature for each of its values,
-//! which is 1 if the row has the value and 0 otherwise (one-hot coding). A column of text with many
-//! values becomes its effects on the target (target encoding). With `hash` it becomes one feature
-//! for each bucket of a hash of the text instead (Weinberger, Dasgupta, Langford, Smola, Attenberg,
-//! "Feature hashing for large scale multitask learning", ICML 2009, without signs). A column of
-//! dates or times becomes its position in time, and pairs of features for the hour, the weekday and
-//! the day of the year. Each column may have an indicator feature, which is 1 if the value is
-//! missing.
+//! which is 1 if the row has the value and 0 otherwise (one-hot coding). A text column with many
+//! values becomes the effects of its values on the target (target encoding). If `hash` is set, such
+//! a column instead becomes one feature for each bucket of a hash of the text (Weinberger,
+//! Dasgupta, Langford, Smola, Attenberg, "Feature hashing for large scale multitask learning", ICML
+//! 2009, here without signs). A column of dates or times becomes its position in time, and pairs of
+//! features for the hour, the weekday and the day of the year. Each column may also have an
+//! indicator feature, which is 1 if the value is missing.
 //!
-//! One pass over the rows of a fit finds the values ([`ColumnSearch`]) and sorts them, so that the
-//! same rows give the same [`Encoding`], independent of threads, format and the order of chunks.
-//! Rows are read as codes and become features one tile at a time: no table of features is ever
-//! stored.
+//! One pass over the rows of a fit finds the values ([`ColumnSearch`]) and sorts them. The same
+//! rows therefore give the same [`Encoding`], independent of threads, file format and the order of
+//! chunks. Rows are read as codes, and become features one tile at a time: a table of features is
+//! never stored.
 
 mod blank;
 mod column_search;
@@ -59,11 +59,11 @@ use crate::sparse::SparseShape;
 use crate::{Label, shown};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of values of a text column that becomes categories without being named: each
-/// value is a feature and adds to the cost of a kernel.
+/// Maximum number of values with which a text column that is not named becomes categories. Each
+/// value is a feature, and adds to the cost of a kernel.
 pub(crate) const CATEGORY_LIMIT: usize = 1000;
 
-/// Maximum number of hash buckets: the number of features that a plan may still hold.
+/// Maximum number of hash buckets. A plan may still have room for this many features.
 pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
 
 /// How the values of a column become features.
@@ -236,14 +236,14 @@ impl Encoding {
         self.mask_without(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
     }
 
-    /// Returns, for each feature, whether scaling leaves it unchanged: a 0/1 feature, an effect, or
-    /// a part of a sparse row.
+    /// Returns, for each feature, whether scaling leaves it unchanged. This holds for a 0/1
+    /// feature, an effect, and a part of a sparse row.
     pub(crate) fn unscaled(&self) -> Vec<bool> {
         self.mask_without(|code| matches!(code, Code::Number | Code::Time(_)))
     }
 
-    /// Returns, for each feature, whether `excluded` is false for the code of its column; always
-    /// true for indicators of missing values.
+    /// Returns, for each feature, whether `excluded` is false for the code of its column. For an
+    /// indicator of missing values, the result is always true.
     fn mask_without(&self, excluded: impl Fn(&Code) -> bool) -> Vec<bool> {
         let column_mask = |column: &CodedColumn| {
             let (code_features, is_excluded) = (column.code.features(), excluded(&column.code));
@@ -252,7 +252,8 @@ impl Encoding {
         self.columns.iter().flat_map(column_mask).collect()
     }
 
-    /// Returns the encoding for rows outside the fit: their effects are estimated from all rows.
+    /// Returns the encoding for rows outside the fit, whose effects are estimated from all rows of
+    /// the fit.
     #[must_use]
     pub fn for_new_rows(mut self) -> Self {
         for column in &mut self.columns {
@@ -263,9 +264,9 @@ impl Encoding {
         self
     }
 
-    /// Returns the encoding without the factors of weighted entries, and these factors, in the
-    /// order of the columns; `None` if it has no factors. There may be millions of factors, too
-    /// many for the header of a file.
+    /// Returns the encoding without the factors of weighted entries, and these factors in the order
+    /// of the columns. Returns `None` if the encoding has no factors. The factors are stored
+    /// separately, because there may be millions of them, too many for the header of a file.
     pub fn without_factors(&self) -> Option<(Self, Vec<f64>)> {
         let factors: Vec<f64> = self
             .columns
@@ -289,7 +290,7 @@ impl Encoding {
         bare.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
     }
 
-    /// Returns the encoding with these factors, as many as are missing.
+    /// Returns the encoding with these factors. Their number must be the number of missing factors.
     #[must_use]
     pub fn with_factors(mut self, mut factors: Vec<f64>) -> Self {
         for column in &mut self.columns {
@@ -309,7 +310,8 @@ impl Encoding {
         entries::combined_shape(&self.columns)
     }
 
-    /// Enlarges the encoding of sparse rows to hold rows of these shapes too, one for each column.
+    /// Enlarges the encoding of sparse rows so that it can also hold rows of these shapes. There is
+    /// one shape for each column.
     #[must_use]
     pub fn with_capacity_for(mut self, shapes: &[SparseShape]) -> Self {
         for (column, other) in self.columns.iter_mut().zip(shapes) {
@@ -320,7 +322,8 @@ impl Encoding {
         self
     }
 
-    /// Returns the known types of its columns in text files.
+    /// Returns the types that the columns of the encoding have in text files, as far as they are
+    /// known.
     pub fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
         let number = || Some(ColumnType::Number(NumberForm { codes: true, ..NumberForm::default() }));
         let column_type = move |code: &Code| match code {
@@ -355,8 +358,8 @@ impl Encoding {
         self.columns.iter().map(code_bytes).sum::<usize>() + self.features() * LOOKUP_BYTES
     }
 
-    /// Returns a description of the first fault, or `None` if the encoding is valid: values ascend,
-    /// the number of buckets is within its limits, and names of features are unique.
+    /// Returns a description of the first fault, or `None` if the encoding is valid: if values
+    /// ascend, the number of buckets is within its limits, and the names of features are unique.
     pub fn fault(&self) -> Option<String> {
         let has_others = self.columns.len() > 1;
         let allows_sparse = !has_others || self.sparse().is_some();
@@ -381,7 +384,8 @@ impl Encoding {
     }
 }
 
-/// Bytes of a value in a lookup table, or of a feature's name, without its text.
+/// Bytes of a value in a lookup table, or of a feature's name; in both cases without the bytes of
+/// the text.
 const LOOKUP_BYTES: usize = 64;
 
 /// Returns the entries of a column whose weighting has a factor for each column of the sparse rows.

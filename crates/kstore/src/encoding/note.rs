@@ -11,7 +11,7 @@ pub enum ColumnNote {
     Blank { columns: Vec<String> },
     /// A text column with too many values for categories is omitted.
     TooManyValues { column: String, values: Distinct },
-    /// A text column that becomes categories looks like something else.
+    /// A text column that becomes categories resembles something else.
     Resembles { column: String, resemblance: Resemblance },
     /// A numeric column is read as times of day or dates.
     NumericTimes { column: String, form: TimeForm },
@@ -19,8 +19,8 @@ pub enum ColumnNote {
     NoEffect { column: String },
     /// A numeric column that counts the rows is omitted.
     RowCounter { column: String },
-    /// Only the `kept` most frequent words of a text column are features, of `words` in total if
-    /// these could be counted.
+    /// Only the `kept` most frequent words of a text column are features. The column has `words`
+    /// words in total, if this number could be counted.
     RareWords { column: String, kept: usize, words: Option<usize> },
     /// The dates of a text column were read with the month first, but could also be read with the
     /// day first.

@@ -1,4 +1,4 @@
-//! Requests for the encoding of columns, and the state of their encoding.
+//! Requests for the encoding of columns, and the progress of the encoding.
 
 use super::{Encoding, Entries, Grams, Lookups, TimeFeatures, Weighting};
 use crate::schema::Kind;
@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Columns that are categories; as text a list of names and patterns, or `all` or `none` alone.
+/// Columns that are categories. As text, this is a list of names and patterns, or one of the words
+/// `all` and `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
@@ -19,8 +20,8 @@ pub enum Categories {
     /// All columns of text, with up to [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS)
     /// values each.
     All,
-    /// No categories: features are numbers and times, and text columns are not read, not even for
-    /// times.
+    /// No categories. Features are numbers and times. Text columns are not read, not even to find
+    /// out whether they hold times.
     None,
     /// Columns with these names and patterns, including integers and booleans, with up to
     /// [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS) values each; no other text column.
@@ -62,7 +63,7 @@ impl ColumnRequest<'_> {
         self.role(table, column) != Role::Number
     }
 
-    /// Returns the unlearned entries of a column whose words are counted.
+    /// Returns the entries of a column whose words are counted. Their words are not learned yet.
     pub(super) fn counted_entries(&self, column: usize) -> Option<Entries> {
         let (_, grams) = self.counted_texts.iter().find(|(text, _)| *text == column)?;
         let default_weighting = if grams.is_value() { Weighting::None } else { Weighting::TfIdf };
@@ -73,7 +74,7 @@ impl ColumnRequest<'_> {
     pub(super) fn role(&self, table: &Table, column: usize) -> Role {
         let Selection { categories, sparse, .. } = self.selection;
         let text = matches!(categories, Categories::Few | Categories::All);
-        // time columns become features, and text columns are searched for times
+        // time columns become features, and text columns are inspected for times
         let times = self.selection.times != TimeFeatures::None;
         let text_times = times && *categories != Categories::None;
         match &table.schema().columns[column].kind {
@@ -118,14 +119,14 @@ pub(crate) enum Coding {
     /// All columns are numbers. The request is present if they may still be inspected.
     Numeric(Option<Arc<EncodingRequest>>),
     Pending(Arc<EncodingRequest>),
-    /// The encoding is known. The counters hold, for each column, the number of values without a
+    /// The encoding is known. For each column, a counter holds the number of values without a
     /// feature that were read.
     Encoded(Arc<Lookups>, Arc<[AtomicU64]>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct EncodingRequest {
-    /// For each feature column, its role, and whether it was named.
+    /// The role of each feature column. The next field states whether the column was named.
     pub(crate) roles: Vec<Role>,
     pub(crate) named: Vec<bool>,
     pub(crate) times: TimeFeatures,

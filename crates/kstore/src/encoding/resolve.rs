@@ -1,4 +1,5 @@
-//! Resolves the columns of a selection, before and after the values of its categories are known.
+//! Resolves the columns of a selection, both before and after the values of its category columns
+//! are known.
 
 use super::entries::{Entries, Weighting};
 use super::request::{Categories, Coding, ColumnRequest, EncodingRequest, Role};
@@ -14,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Table {
-    /// Resolves the columns that a selection requests as categories, except columns with another
-    /// role, and as counted texts.
+    /// Resolves the columns that a selection requests as categories or as counted texts. A column
+    /// that has another role is not a category.
     pub(crate) fn resolve_categories<'s>(
         &self,
         selection: &'s Selection,
@@ -95,16 +96,16 @@ impl Table {
         let counted = features.iter().enumerate().filter_map(entries).collect();
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
-        // an excluding pattern names no column
+        // a pattern that excludes columns does not name any column
         let takes = |text: &String| text != "*" && !text.starts_with('!');
         let lists_features = selection.features.iter().any(takes) && !selection.features.iter().any(|text| text == "*");
         let is_named = |(column, role): (&usize, &Role)| match role {
             Role::Number => lists_features,
-            // text that is only searched for times was not requested as a category
+            // a text column that is only inspected for times was not requested as a category
             _ => all && *role != Role::Time || selection.features.contains(name(column)),
         };
         let named = features.iter().zip(&roles).map(is_named).collect();
-        // a column that can be hashed should not become ten thousand features
+        // if a column can be hashed, it should not become ten thousand features
         let limit = if all && selection.hash.is_none() { MAX_CLASS_LABELS } else { CATEGORY_LIMIT };
         let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
         let Selection { hash, times, categories, .. } = selection.clone();
@@ -113,8 +114,9 @@ impl Table {
         Ok(if numbers { Coding::Numeric(Some(request)) } else { Coding::Pending(request) })
     }
 
-    /// Returns the columns if all of them produce entries (sparse rows or counted texts); `None` if
-    /// there are other columns, or if rows must be dense.
+    /// Returns the columns if each of them holds sparse rows or texts that are counted, so that all
+    /// of them produce entries. Returns `None` if there are other columns, or if rows must be
+    /// dense.
     fn entry_columns(&self, request: &ColumnRequest<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
         let selection = request.selection;
         if let (Some((text, _)), Some(Weighting::Maxabs)) = (request.counted_texts.first(), selection.weighting) {
@@ -141,8 +143,8 @@ impl Table {
         Ok(features.iter().map(coded_column).collect::<Option<_>>().filter(|_| selection.sparse))
     }
 
-    /// Resolves the columns of an encoding. A column may have any type whose values can be looked
-    /// up.
+    /// Resolves the columns of an encoding. A column may have any type in which its values can be
+    /// looked up.
     pub(crate) fn resolve_encoding(&self, encoding: &Encoding) -> Result<Vec<usize>> {
         let index_by_name = self.schema().index_by_name();
         let column_index = |coded: &CodedColumn| {
@@ -151,8 +153,8 @@ impl Table {
             let kind = &self.schema().columns[column].kind;
             let blank = self.parts().iter().all(|part| part.file.is_all_missing(column));
             match &coded.code {
-                // a column without values is missing in every row, for every type that its file
-                // assigns
+                // a column without values may have any type that its file assigns: it is missing in
+                // every row
                 Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
                 Code::Number => {
                     self.expect_numbers(column, "the model expects numbers; write the column as numbers")?;
@@ -205,7 +207,8 @@ impl Table {
 }
 
 impl SelectedTable {
-    /// Returns the request for the columns whose values are not known; `None` if rows can be read.
+    /// Returns the request if the values of some columns are not known yet; `None` if the rows can
+    /// be read.
     pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
         match &self.coding {
             Coding::Pending(request) => Some(request),
@@ -219,8 +222,8 @@ impl SelectedTable {
         matches!(self.coding, Coding::Numeric(Some(_)) | Coding::Pending(_))
     }
 
-    /// Returns how columns become features; `None` if all features are numeric columns, or if the
-    /// values are not found yet.
+    /// Returns how columns become features. Returns `None` if all features are numeric columns, or
+    /// if the values of some columns are not known yet.
     #[doc(hidden)]
     pub fn encoding(&self) -> Option<&Encoding> {
         self.lookups().map(|coded| &coded.encoding)
@@ -233,13 +236,13 @@ impl SelectedTable {
         }
     }
 
-    /// Returns the shape of its rows if they are sparse.
+    /// Returns the shape of the selected rows if they are sparse.
     #[doc(hidden)]
     pub fn sparse(&self) -> Option<SparseShape> {
         self.encoding()?.sparse()
     }
 
-    /// Returns the weighting of the entries of its rows if they are sparse.
+    /// Returns the weighting of the entries of the selected rows if they are sparse.
     #[doc(hidden)]
     pub fn weighting(&self) -> Weighting {
         match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
@@ -288,8 +291,8 @@ impl SelectedTable {
         if matching.is_empty() { Err(self.table.no_such_column_error(&columns.join(","))) } else { Ok(matching) }
     }
 
-    /// Returns a selection of the same features for other rows: the same columns, and the same
-    /// values if the values are known.
+    /// Returns a selection of the same features for other rows. It has the same columns and, if
+    /// their values are known, the same values.
     #[doc(hidden)]
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
@@ -314,8 +317,8 @@ impl SelectedTable {
         }
     }
 
-    /// Returns the columns that had values without a feature, each with the number of such rows
-    /// over all passes since the selection was made.
+    /// Returns the columns that had values without a feature. For each of them, returns the number
+    /// of rows with such a value, over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
         let Coding::Encoded(coded, counts) = &self.coding else { return Vec::new() };
@@ -341,13 +344,13 @@ impl SelectedTable {
     }
 
     /// Returns the selection of these features and kept columns, for a search for values. With
-    /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped; otherwise
+    /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped. Otherwise
     /// targets and labels are not read, and missing numbers are treated as `missing` says.
     pub(super) fn for_search(&self, features: Vec<usize>, keep: Vec<usize>, missing: Missing) -> Self {
         if self.missing == Missing::Drop {
             return Self { features, kept_required: vec![true; keep.len()], keep, ..self.unencoded() };
         }
-        // rows that are dropped for a missing target do not count either
+        // a row that is dropped for a missing target must not count either
         let rows =
             if self.drops_missing_targets() { Self { group: None, ..self.unencoded() } } else { self.features_only() };
         Self { features, kept_required: vec![false; keep.len()], keep, missing, ..rows }

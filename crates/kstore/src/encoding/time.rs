@@ -1,13 +1,13 @@
 //! Dates and times as features: a position, and the phase in the day, the week and the year.
 //!
-//! The position is a number of days since 1970-01-01 or, without a date, the fraction of the day. A
-//! cycle is a pair of features, the sine and cosine of 2π times the elapsed fraction of the period,
-//! so that 23:59 is near 0:00. A cycle is used if the values of the fit cover its period at least
-//! once and do not all have the same phase.
+//! The position is the number of days since 1970-01-01 or, for times without a date, the fraction
+//! of the day that has passed. A cycle is a pair of features: the sine and cosine of 2π times the
+//! fraction of the period that has passed. With them 23:59 is near 0:00. A cycle is used if the
+//! values of the fit span at least one period, and do not all have the same phase.
 //!
 //! A column holds times if the file stores times. A text column holds times if every value can be
-//! read as a time in one form ([`TimeForm`]). Formats with and without a time type therefore give
-//! bit-identical features.
+//! read as a time in the same form ([`TimeForm`]). A file format with a time type and one without
+//! it therefore give bit-identical features.
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
@@ -70,12 +70,12 @@ pub enum Cycle {
     Yearday,
 }
 
-/// Minimum spread of the values of a column, as a fraction of the period: dates on the same day of
-/// every year have no season.
+/// Minimum difference between the largest and the smallest phase of a column's values, as a
+/// fraction of the period. Dates that lie on the same day of every year do not get a yearly cycle.
 const MIN_SPREAD: f64 = 0.01;
 
-/// Minimum spread of times without a date, as a fraction of the day, for a cycle, in which the end
-/// of the day is next to its beginning.
+/// Minimum difference between the largest and the smallest of times without a date, as a fraction
+/// of the day, for a daily cycle. In the cycle the end of the day is next to its beginning.
 pub(super) const MIN_DAY_SPREAD: f64 = 0.5;
 
 impl Cycle {
@@ -110,7 +110,7 @@ impl Cycle {
 /// How a column of dates or times becomes features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeCode {
-    /// Form of the values, if the file does not store them as times.
+    /// Form of the values. It is the default if the file stores them as times.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub form: TimeForm,
     /// Cycles of the column.
@@ -148,8 +148,8 @@ impl std::fmt::Display for TimeCode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeReader {
     form: TimeForm,
-    /// Units of a stored number per day; 0 for text and for numbers that encode times or dates in
-    /// digits.
+    /// Number of units per day, for a number that counts units of time; 0 for text and for numbers
+    /// that encode times or dates in their digits.
     per_day: i64,
 }
 
@@ -163,7 +163,7 @@ impl TimeReader {
             // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
-            // a column of missing numbers only; any other number is an error in its row
+            // a column without any number in this file; a number in it is an error in its row
             (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, per_day: 0 }),
             _ => None,
         }
@@ -182,8 +182,8 @@ impl TimeReader {
         }
     }
 
-    /// Returns the instant in a row, or `None` if it is missing. The error is the value, if it is
-    /// not a time in the form of the column.
+    /// Returns the instant in a row, or `None` if the row has no value. If the value is not a time
+    /// in the form of the column, the error is the text of the value.
     pub(crate) fn instant(&self, view: &ColumnView<'_>, row: usize) -> Result<Option<Instant>, String> {
         if Self::is_missing(view, row) {
             return Ok(None);
@@ -203,8 +203,8 @@ impl TimeReader {
     }
 }
 
-/// The range of the values of a column that may hold times, for each form that can read all of
-/// them.
+/// The range of the values of a column that may hold times. There is one range for each form in
+/// which all values can be read.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSpans {
     spans: [Option<TimeSpan>; TimeForm::ALL.len()],
@@ -215,7 +215,7 @@ pub(crate) struct TimeSpans {
 pub(super) struct TimeSpan {
     min_days: f64,
     max_days: f64,
-    /// Minimum and maximum phase in each period.
+    /// Minimum and maximum phase of the values, for each cycle.
     phases: [[f64; 2]; 3],
 }
 
@@ -238,7 +238,8 @@ impl TimeSpan {
     pub(super) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |index: usize| self.phases[index][1] - self.phases[index][0];
         let through = |(index, cycle): &(usize, Cycle)| match form {
-            // the length of an interval has no phase in the day
+            // a duration has no phase in the day; for hours and minutes written as an integer,
+            // `integer_forms` decides
             TimeForm::Elapsed | TimeForm::HourMinute => false,
             TimeForm::OfDay => *cycle == Cycle::Hour && spread(*index) >= MIN_DAY_SPREAD,
             _ => self.max_days - self.min_days >= cycle.period_days() && spread(*index) >= MIN_SPREAD,
@@ -254,7 +255,7 @@ impl Default for TimeSpans {
 }
 
 impl TimeSpans {
-    /// Adds a text; returns immediately if an earlier text was not a time.
+    /// Adds a text. Returns immediately if the texts so far have no common form.
     pub(crate) fn add_text(&mut self, text: &str) {
         if self.spans.iter().all(Option::is_none) {
             return;

@@ -1,4 +1,4 @@
-//! Converts written columns to Arrow arrays, for the formats that store them.
+//! Converts written columns to Arrow arrays, for the file formats that store Arrow arrays.
 
 use super::interface::write_error;
 use super::{OutputColumn, OutputKind, OutputValues, Sink};
@@ -38,8 +38,8 @@ pub(super) struct BatchSink<W> {
 }
 
 impl<W: BatchWriter + 'static> BatchSink<W> {
-    /// Starts a file of columns, which the format may store in another time unit; its writer needs
-    /// `footprint` bytes of memory.
+    /// Starts a file of columns, which the format may store in another time unit. The writer of the
+    /// format needs `footprint` bytes of memory.
     pub(super) fn create(
         path: &Path,
         (columns, stored_columns): (&[OutputColumn], &[OutputColumn]),

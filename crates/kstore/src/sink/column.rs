@@ -38,8 +38,8 @@ impl OutputColumn {
     }
 }
 
-/// Returns the type in which a column of this kind is kept: uint64 stays, and other integers become
-/// int64.
+/// Returns the type in which a kept column of this kind is written. uint64 stays uint64, and every
+/// other integer type becomes int64.
 pub(crate) fn kept_kind(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
@@ -54,8 +54,8 @@ pub(crate) fn kept_kind(kind: &Kind) -> OutputKind {
 }
 
 impl OutputColumn {
-    /// Returns the output column for a kept column of this kind: uint64 stays, and other integers
-    /// become int64.
+    /// Returns the output column for a kept column of this kind. uint64 stays uint64, and every
+    /// other integer type becomes int64.
     #[doc(hidden)]
     pub fn for_kind(name: &str, kind: &Kind) -> Self {
         let time = match kind {

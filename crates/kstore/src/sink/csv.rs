@@ -1,9 +1,9 @@
 //! Writes CSV.
 //!
-//! Numbers have the fewest digits that a correctly rounding reader reads back as the same float64;
-//! a float32 is written as the float64 it equals. Floats keep a decimal point or an exponent, so
-//! that they are read as floats. Dates and times are written in ISO 8601. Missing values are empty
-//! fields. Text is quoted if necessary, and if it is empty.
+//! A number has the fewest digits from which a correctly rounding reader gets the same float64; a
+//! float32 is written as the float64 that it equals. Floats always have a decimal point or an
+//! exponent, so that they are read as floats. Dates and times are written in ISO 8601. A missing
+//! value is an empty field. A text is quoted if its characters require it, and if it is empty.
 
 use super::rows::{RowFormat, RowSink, write_formatted};
 use super::{OutputColumn, OutputValues, Sink};
@@ -53,7 +53,7 @@ impl RowFormat for CsvRows {
             write_field(column, row, columns[index].time.as_ref(), self.delimiter, out);
         }
         if out.len() == start {
-            // an empty line is not a row
+            // a row must not be written as an empty line, which readers skip
             out.extend(b"\"\"");
         }
         out.push(b'\n');
@@ -80,8 +80,8 @@ fn write_field(column: &OutputValues<'_>, row: usize, time: Option<&DataType>, d
     }
 }
 
-/// Writes Rust's debug format: the fewest digits that read back, with an exponent for very large or
-/// small numbers.
+/// Writes a float in Rust's debug format: with the fewest digits that give the same float when
+/// read, and with an exponent if it is very large or very small.
 fn write_float(value: f64, out: &mut Vec<u8>) {
     write_formatted(format_args!("{value:?}"), out);
 }

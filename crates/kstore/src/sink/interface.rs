@@ -5,15 +5,15 @@ use crate::OutputValues;
 use crate::{Error, Result};
 use std::{io, path::Path};
 
-/// An output table. [`Sink::finish`] moves the complete file to its path; a sink that is dropped
-/// before `finish` leaves no file.
+/// An output table. [`Sink::finish`] moves the complete file to its path. If a sink is dropped
+/// before `finish`, it leaves no file.
 pub trait Sink: Send {
     /// Appends rows: one [`OutputValues`] per column, in the order of the columns, all of the same
     /// length.
     fn write(&mut self, batch: &[OutputValues<'_>]) -> Result<()>;
-    /// Writes the remaining rows to the disk, so that [`Sink::finish`] only renames the file: with
-    /// several related files, all are written before the first is renamed. Nothing can be appended
-    /// afterwards.
+    /// Writes the remaining rows to the disk, so that [`Sink::finish`] only has to rename the file.
+    /// If several files belong together, all are synced before the first is renamed. Afterwards
+    /// nothing can be appended.
     fn sync(&mut self) -> Result<()>;
     /// Writes the remaining rows and moves the file to its path.
     fn finish(self: Box<Self>) -> Result<()>;
@@ -36,7 +36,8 @@ pub const STDOUT: &str = "-";
 /// Returns the number of rows of a batch.
 ///
 /// # Panics
-/// If the batch does not match the columns: the caller has made both.
+/// If the batch does not match the columns. The caller made both, so that a mismatch is an error in
+/// the program.
 pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -> usize {
     let kinds = columns.iter().map(|column| column.kind);
     assert!(kinds.eq(batch.iter().map(OutputValues::kind)), "a batch has the columns of its sink");
@@ -45,8 +46,8 @@ pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[OutputValues<'_>]) -
     rows
 }
 
-/// Returns the error of writing. A contained error of the operating system is extracted, so that a
-/// full disk is reported as such.
+/// Returns the error of a failed write. If it contains an error of the operating system, that error
+/// is extracted, so that a full disk is reported as such.
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(super) fn write_error(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);

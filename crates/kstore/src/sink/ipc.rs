@@ -13,28 +13,29 @@ use crate::atomic::AtomicFile;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a record batch: enough that its metadata is negligible, and little enough for the
-/// memory of any reader.
+/// Bytes of a record batch. They are enough that the metadata of the batch are negligible, and few
+/// enough for the memory of any reader.
 const BATCH_BYTES: usize = 8 << 20;
 /// Bytes of a column in addition to its values: its arrays in the gathered rows and in the batch,
-/// its name, its position in the encoded form. Measured on 600 rows of 5,001 columns: a conversion
-/// peaks 1.5 KiB a column above its values.
+/// its name, and its position in the encoded form. Measured on 600 rows of 5,001 columns: the peak
+/// memory of a conversion exceeds the values by 1.5 KiB per column.
 const COLUMN_BYTES: usize = 4 << 10;
 /// Maximum number of rows of a record batch, as in other writers.
 const BATCH_ROWS: usize = 65_536;
 /// Rows after which the writer checks the size of the batch.
 const SLICE_ROWS: usize = 4096;
-/// Buffers start at multiples of this, so that vector instructions can use a mapped file in place.
+/// Every buffer starts at a multiple of this number of bytes, so that vector instructions can use a
+/// mapped file in place.
 const ALIGNMENT: usize = 64;
 
-/// Writes an uncompressed file, so that it can be read from any row and used in place.
+/// Writes an uncompressed file, because such a file can be read from any row and used in place.
 struct IpcWriter {
     writer: FileWriter<AtomicFile>,
     /// Rows that do not fill a batch yet.
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// Number of rows that fill [`BATCH_BYTES`] if no text is long.
+    /// Number of rows that fill [`BATCH_BYTES`], provided that no text is long.
     max_rows: usize,
 }
 
@@ -79,8 +80,8 @@ impl BatchWriter for IpcWriter {
     }
 }
 
-/// Returns the bytes of a value; for text and sparse rows an estimate that only determines the
-/// number of rows.
+/// Returns the bytes of a value. For texts and sparse rows it is an estimate, which only determines
+/// the number of rows of a batch.
 fn value_bytes(kind: OutputKind) -> usize {
     if kind.is_variable_size() { 16 } else { kind.bytes_per_value() }
 }

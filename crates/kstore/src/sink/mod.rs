@@ -1,6 +1,6 @@
 //! Output tables, written in batches of columns.
 //!
-//! A [`Sink`] writes a format; the [`Format`] names it.
+//! A [`Sink`] writes the files of one format, and the [`Format`] has the function that creates it.
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
@@ -47,14 +47,15 @@ pub fn supports(path: &Path, column: &OutputColumn) -> Result<bool> {
     Ok((by_extension(path)?.1.supports)(column))
 }
 
-/// Returns the extensions of the formats that can hold a column, for help and messages: `.npy, .csv
-/// or .tsv` with `last` "or".
+/// Returns the extensions of the formats that can hold a column, for help and messages. With the
+/// word "or" as `last`, the result is for example `.npy, .csv or .tsv`.
 pub fn extensions(column: &OutputColumn, last: &str) -> String {
     let can = |format: &&Format| format.writer.is_some_and(|written| (written.supports)(column));
     source::list_extensions(source::formats().into_iter().filter(can).map(|format| format.extensions), last)
 }
 
-/// Starts a table in the format of the path's extension; `-` is standard output, which gets CSV.
+/// Starts a table in the format of the path's extension. For the path `-`, CSV is written to
+/// standard output.
 ///
 /// ```
 /// use kstore::sink::{self, OutputValues, OutputColumn, OutputKind};

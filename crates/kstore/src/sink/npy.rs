@@ -7,15 +7,16 @@ use crate::source::npy::header::{MAGIC, TYPES};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Length of the header including padding: a multiple of 64 as the format requires, with room for
-/// every row count.
+/// Length of the header with its padding. It is a multiple of 64, as the format requires, and has
+/// room for any number of rows.
 const HEADER_BYTES: usize = 128;
 
-/// The largest integer up to which float64 represents all integers.
+/// The largest integer up to which every integer is exact in float64.
 const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 struct NpyRows {
-    /// float32, int64 or uint64 if all columns have this type, otherwise float64.
+    /// Type of the matrix: float32, int64 or uint64 if all columns have this type, otherwise
+    /// float64.
     element: Element,
     path: PathBuf,
 }
@@ -63,7 +64,7 @@ impl NpyRows {
     }
 }
 
-/// Appends a value exactly; returns the value as text if the type cannot hold it.
+/// Appends a value exactly. If the type of the matrix cannot hold it, returns the value as text.
 fn push_value(element: Element, column: &OutputValues<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
     let number = match column {
         OutputValues::Kept(column) if !column.is_null(row) => {

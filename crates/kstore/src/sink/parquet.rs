@@ -15,12 +15,13 @@ use parquet::schema::types::ColumnPath;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of rows per row group, as in comparable published data sets: enough to compress
-/// well, and few enough that a reader can start in the middle of a table.
+/// Maximum number of rows per row group, as in comparable published data sets. It is large enough
+/// for good compression, and small enough that a reader can start in the middle of a table.
 const GROUP_ROWS: usize = 65_536;
-/// Unpacked bytes per row group: the memory of a reader of whole row groups.
+/// Unpacked bytes per row group. A reader of whole row groups needs this memory.
 const GROUP_BYTES: usize = 64 << 20;
-/// Bytes per row group of tables with texts, whose memory is planned by bytes instead of rows.
+/// Bytes per row group if a table has texts. The memory for such a table is planned by bytes
+/// instead of rows.
 const TEXT_GROUP_BYTES: usize = 16 << 20;
 /// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
 /// page, allocation slack. All columns of a row group are open at the same time.
@@ -31,16 +32,18 @@ const TEXT_COLUMN_BYTES: usize = 4 << 20;
 /// Rows after which the writer checks the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
-/// Rows of a page, after which it is compressed.
+/// Number of rows of a page. A page is compressed as soon as it has this many rows.
 const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 
 /// Returns the bytes of a row group of columns without texts, and of one open page for each column.
-/// The buffer of a page grows by doubling, and stays allocated after the page is compressed.
-/// Columns other than floats have a dictionary with at most as many values as rows.
+/// The buffer of a page grows by doubling, and stays allocated after the page is compressed. A
+/// column that does not hold floats has a dictionary with at most as many values as the row group
+/// has rows.
 ///
-/// Measured: the peak memory of a conversion to Parquet exceeds a conversion to .npy by this much
-/// plus [`COLUMN_BYTES`] for each column. The differences in MiB (planned in parentheses) are 108
-/// (142) for 20,000 rows of 200 columns of f64, 135 (142) for 60,000 such rows, and 279 (277) for
+/// Measured: the peak memory of a conversion to Parquet minus the peak memory of a conversion to
+/// .npy, compared with the planned memory, which is this function plus [`COLUMN_BYTES`] for each
+/// column. In MiB (planned in parentheses): 108 (142) for 20,000 rows of 200 columns of f64, 135
+/// (142) for 60,000 such rows, and 279 (277) for 40,000 rows of 800 columns of f32.
 /// 40,000 rows of 800 columns of f32.
 fn group_bytes(columns: &[OutputColumn]) -> usize {
     let row: usize = columns.iter().map(|column| column.kind.bytes_per_value()).sum();
@@ -79,8 +82,8 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     )
 }
 
-/// Returns the column as Parquet stores it: seconds become milliseconds, because Parquet has no
-/// seconds.
+/// Returns the column as Parquet stores it. Seconds become milliseconds, because Parquet has no
+/// type for seconds.
 fn stored_column(column: &OutputColumn) -> OutputColumn {
     let time = column.time.as_ref().map(|time| match time {
         DataType::Timestamp(_, zone) if arrow::is_in_seconds(time) => {
@@ -117,9 +120,9 @@ impl BatchWriter for GroupWriter {
     }
 }
 
-/// Disables dictionaries for floats: with distinct values they are larger and slower to read than
-/// the values. Splitting a float's bytes into streams lets a fast compression find the repetition
-/// in sign and exponent.
+/// Returns the properties of the writer. Floats get no dictionary: if most values are distinct, a
+/// dictionary is larger and slower to read than the values. Instead the bytes of each float are
+/// split into streams, in which a fast compression finds the repetition of sign and exponent.
 fn properties(columns: &[OutputColumn]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) trait RowFormat: Send {
-    /// Returns the head of a file of `rows` rows; its length must not depend on `rows`.
+    /// Returns the head of a file with `rows` rows. Its length must not depend on `rows`, because
+    /// it is written again at the end.
     fn header(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8>;
     /// Appends row `row` of a batch, which is row `row_number` of the file.
     fn write_row(
@@ -37,7 +38,7 @@ pub(super) struct RowSink<R> {
 
 enum Destination {
     File(AtomicFile),
-    /// Written rows may have been read already and cannot be replaced.
+    /// Standard output: rows that were written may have been read already, and cannot be replaced.
     Stdout(Stdout),
 }
 
@@ -92,7 +93,7 @@ impl<R: RowFormat + 'static> Sink for RowSink<R> {
         }
     }
 
-    /// Bytes of the gathered rows; the last row may be long.
+    /// Bytes of the gathered rows, of which the last may be long.
     fn footprint(&self) -> usize {
         2 * (BUFFER_BYTES + self.format.max_row_bytes(&self.columns))
     }

@@ -1,10 +1,10 @@
 //! Writes svmlight: `label index:value index:value …`, one row per line, with indices from 1.
 //!
-//! The last column called `y` is the label; without such a column every label is 0, as for rows
-//! with an unknown label. A column called `qid` is the group of the row. All other columns are
-//! features, in order. Zeros of dense columns are omitted; sparse rows are written with their
-//! stored entries. Numbers have the fewest digits that read back as the same float64, and a missing
-//! number is `NaN`.
+//! The last column called `y` is the label. Without such a column every label is 0, which is also
+//! the label for rows with an unknown label. A column called `qid` is the group of the row. All
+//! other columns are features, in order. Zeros of dense columns are omitted; sparse rows are
+//! written with their stored entries. A number has the fewest digits from which a reader gets the
+//! same float64, and a missing number is `NaN`.
 
 use super::rows::{RowFormat, RowSink, write_formatted};
 use super::{OutputColumn, OutputKind, OutputValues, Sink};
@@ -124,8 +124,8 @@ fn write_number(column: &OutputValues<'_>, row: usize, out: &mut Vec<u8>) -> boo
     }
 }
 
-/// Writes the fewest digits that read back, without a decimal point for integers; returns false for
-/// 0.
+/// Writes the fewest digits that give the same float when read; an integer has no decimal point.
+/// Returns false if the number is 0.
 fn write_float(value: f64, out: &mut Vec<u8>) -> bool {
     write_formatted(format_args!("{value:?}"), out);
     if out.ends_with(b".0") {

@@ -10,7 +10,7 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Converts the values to a type that can be viewed as typed values, if there is such a type.
+/// Converts an array to a type that can be viewed as typed values, if there is such a type for it.
 pub(super) fn to_supported(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
@@ -42,8 +42,8 @@ fn decimals_to_f64<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, 
 /// Returns the float64 nearest to `unscaled / 10^scale`.
 ///
 /// Integers up to 2^53 and powers of ten up to 10^22 are exact floats, and their quotient is
-/// correctly rounded (Clinger, "How to read floating point numbers accurately", PLDI 1990); the
-/// standard library parses all other numbers, which is as exact but slower.
+/// correctly rounded (Clinger, "How to read floating point numbers accurately", PLDI 1990). All
+/// other numbers are parsed by the standard library, which rounds as exactly but is slower.
 fn decimal_to_f64(unscaled: &str, scale: i8) -> f64 {
     const EXACT: i64 = 1 << 53;
     match (unscaled.parse::<i64>(), scale) {
@@ -67,8 +67,8 @@ pub(super) fn array_view(array: &dyn Array) -> Option<ColumnView<'_>> {
     Some(ColumnView { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }
 
-/// Returns the items of lists, and the offset of the first item of each row, followed by the end of
-/// the last row; `None` if the column holds no lists.
+/// Returns the items of all lists of a column, the offset of the first item of each row, and after
+/// them the end of the last row. Returns `None` if the column holds no lists.
 pub(super) fn list_items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
     let to_usize = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
     Some(match array.data_type() {

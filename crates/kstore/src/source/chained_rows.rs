@@ -5,9 +5,9 @@ use std::ops::Range;
 
 /// Several sources of rows with the same features, concatenated to one source.
 ///
-/// Rows are renumbered, so that row numbers are unique: each part's numbers start after the full
-/// selectable ranges of the parts before it. Features, numeric targets and weights are passed on;
-/// labels and kept columns are not.
+/// Rows are renumbered, so that row numbers are unique: the numbers of each part start after all
+/// rows that could be selected from the parts before it. Features, numeric targets and weights are
+/// passed on. Labels and kept columns are not.
 ///
 /// ```
 /// use kstore::source::ChainedRows;
@@ -31,8 +31,8 @@ impl<'a, T: Real> ChainedRows<'a, T> {
     /// Returns a source of the rows of `parts`, in their order.
     ///
     /// # Errors
-    /// [`crate::Error::Syntax`] without a part, or if parts differ in the number of features or
-    /// targets, or in having weights.
+    /// [`crate::Error::Syntax`] if there is no part, if parts differ in the number of features or
+    /// targets, or if only some of the parts have weights.
     pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
         let column_counts =
             |part: &&dyn RowSource<T>| (part.shape().inputs, part.shape().targets, part.shape().has_weights);
@@ -70,8 +70,8 @@ impl<T: Real> RowSource<T> for ChainedRows<'_, T> {
         Ok(Box::new(ChainedCursor { source: self, remaining, open_part: None, spare }))
     }
 
-    /// Memory of the largest part, and of a second buffer for the tile in which one part ends and
-    /// the next begins.
+    /// Memory of the largest part. A second buffer is for the tile in which one part ends and the
+    /// next part begins.
     fn footprint(&self) -> Footprint {
         let max_over_parts = |measure: &dyn Fn(Footprint) -> usize| {
             self.parts.iter().map(|part| measure(part.footprint())).max().unwrap_or(0)
@@ -89,7 +89,7 @@ impl<T: Real> RowSource<T> for ChainedRows<'_, T> {
     }
 }
 
-/// The part that is being read, and the offsets of its row numbers.
+/// The part that is being read, and the offset that is added to its row numbers.
 struct OpenPart<'a, T> {
     cursor: Box<dyn RowCursor<T> + Send + 'a>,
     chain_start: u64,
@@ -109,7 +109,7 @@ impl<T: Real> ChainedCursor<'_, T> {
             return Ok(false);
         }
         let starts = &self.source.starts;
-        // parts without rows have the same start as the next part
+        // a part without rows has the same start as the part after it
         let part = starts.partition_point(|start| *start <= self.remaining.start) - 1;
         let source = self.source.parts[part];
         let (first, start) = (starts[part], source.range().start);

@@ -1,4 +1,4 @@
-//! Converts Arrow columns to columns of a table, for the formats that store them.
+//! Converts Arrow columns to columns of a table, for the file formats that store Arrow columns.
 //!
 //! | Arrow | table |
 //! |---|---|
@@ -23,7 +23,8 @@ use crate::sparse::{SparseColumn, SparseShape};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A column of the table: the index of an Arrow column, and the position in its lists.
+/// The location of a column of the table: the index of an Arrow column, and the position in its
+/// lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnLocation {
     pub(super) root: usize,
@@ -37,7 +38,8 @@ struct PandasMetadata {
     index_columns: Vec<serde_json::Value>,
 }
 
-/// Maximum length of lists that become columns: a damaged length must not produce a billion names.
+/// Maximum length of lists whose positions become columns. Because of this limit, a damaged length
+/// does not produce a billion names.
 const MAX_LIST_LENGTH: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -49,8 +51,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of these fields. For a column whose type does not state the length of its
-    /// lists, `measure` returns the length, or `None` for a column that cannot be read.
+    /// Returns the layout of these fields. If a column's type does not state the length of its
+    /// lists, `measure` returns the length; it returns `None` for a column that cannot be read.
     pub(super) fn new<E>(fields: &Fields, measure: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
         let mut layout = Self {
             schema: Schema::default(),
@@ -73,7 +75,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Sets the shapes of fields with sparse rows, from the metadata of the file or by `measure`.
+    /// Sets the shapes of the fields that hold sparse rows. The shapes come from the metadata of
+    /// the file or, if they lack them, from `measure`.
     pub(super) fn with_sparse_shapes<E>(
         mut self,
         fields: &Fields,
@@ -102,7 +105,8 @@ impl Layout {
     pub(super) fn with_pandas_index(mut self, metadata: Option<&str>) -> Self {
         let metadata: Option<PandasMetadata> = metadata.and_then(|text| serde_json::from_str(text).ok());
         let names = metadata.into_iter().flat_map(|pandas| pandas.index_columns);
-        // a pandas index that only counts the rows is described in the metadata and is not a column
+        // if a pandas index only counts the rows, the metadata describe it, and the file has no
+        // column for it
         let row_labels = names.filter_map(|name| self.schema.position(name.as_str()?));
         self.schema.row_labels = row_labels.collect();
         self
@@ -119,13 +123,14 @@ impl Layout {
         }
     }
 
-    /// Returns the file's column of a whole table column; `None` for a position in lists.
+    /// Returns the column of the file that a column of the table is stored in. Returns `None` if
+    /// the column is a position in lists.
     pub(super) fn root(&self, column: usize) -> Option<usize> {
         let root = self.locations[column].root;
         self.list_widths[root].is_none().then_some(root)
     }
 
-    /// Returns the file's columns that some table columns need, in ascending order.
+    /// Returns the columns of the file that some columns of the table need, in ascending order.
     pub(super) fn roots(&self, columns: &[usize]) -> Vec<usize> {
         let mut roots: Vec<usize> = columns.iter().map(|column| self.locations[*column].root).collect();
         roots.sort_unstable();
@@ -133,7 +138,8 @@ impl Layout {
         roots
     }
 
-    /// Returns the positions of some table columns, with `root` as an index into `roots`.
+    /// Returns the locations of some columns of the table, where each `root` is an index into
+    /// `roots`.
     pub(super) fn locations(&self, columns: &[usize], roots: &[usize]) -> Vec<ColumnLocation> {
         let locate = |column: &usize| {
             let ColumnLocation { root, item } = self.locations[*column];
@@ -159,7 +165,8 @@ pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
 pub(super) enum LoadedColumn {
     /// An array of a type that [`view`] supports.
     Array(ArrayRef),
-    /// The numbers of lists of equal length, row after row; single numbers are lists of length 1.
+    /// The numbers of lists of equal length, row by row. A column of single numbers is stored as
+    /// lists of length 1.
     Lists {
         element: Element,
         width: usize,
@@ -193,7 +200,7 @@ impl LoadedColumn {
         }
     }
 
-    /// Returns the buffer of its numbers for reuse, if it is not shared.
+    /// Returns the buffer of the column's numbers for reuse, unless the buffer is shared.
     #[cfg(feature = "ipc")]
     pub(super) fn into_buffer(self) -> Option<MutableBuffer> {
         let bytes = match self {
@@ -225,8 +232,8 @@ impl LoadedColumns {
         Self { locations: layout.locations(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }
     }
 
-    /// Loads the rows of a batch, which has the columns `roots` and begins with row `first` of the
-    /// file at `path`.
+    /// Loads the rows of a batch. The batch has the columns `roots`, and its first row is row
+    /// `first` of the file at `path`.
     pub(super) fn load_batch(
         &mut self,
         layout: &Layout,
@@ -249,8 +256,8 @@ impl LoadedColumns {
     }
 }
 
-/// Converts lists that all have length `width` to one block of numbers; a missing list becomes
-/// `width` missing numbers.
+/// Converts lists to one block of numbers; all lists must have the length `width`. A missing list
+/// becomes `width` missing numbers.
 fn lists_of_numbers(array: &dyn Array, element: Element, width: usize) -> Result<LoadedColumn, LoadError> {
     let rows = array.len();
     let (items, starts) =

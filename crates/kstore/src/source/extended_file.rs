@@ -22,7 +22,7 @@ pub const TARGET_COLUMN: &str = "y";
 /// Name of the group column in formats whose rows begin with a group.
 pub const QUERY_COLUMN: &str = "qid";
 
-/// Maximum rows of a chunk that readers return, for the memory plan.
+/// Maximum number of rows of a chunk that readers return. The memory plan relies on it.
 const MAX_CHUNK_ROWS: usize = 256 << 10;
 
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl AddedColumn {
         }
     }
 
-    /// Returns the same value for this many rows; `None` if rows differ.
+    /// Returns the value, repeated for this many rows; `None` if the rows have different values.
     fn repeat(&self, rows: usize) -> Option<ArrayRef> {
         match self {
             Self::Integer(value) => Some(Arc::new(std::iter::repeat_n(*value, rows).collect::<Int64Array>())),
@@ -81,14 +81,15 @@ pub(super) fn missing_values(rows: usize, kind: &Kind) -> ArrayRef {
 /// The source of the values of a column.
 #[derive(Debug)]
 enum Origin {
-    /// A column of the file; `Converted` if the table has another kind.
+    /// A column of the file. If the table has the column in another kind, the origin is `Converted`
+    /// instead.
     Stored(usize),
     Converted(usize),
     Added(AddedColumn),
 }
 
-/// A file with other columns than it stores: some added, in another order, or converted to the kind
-/// in other files.
+/// A file with other columns than it stores: columns are added, or reordered, or converted to the
+/// kind that they have in other files.
 #[derive(Debug)]
 pub(crate) struct ExtendedFile {
     path: PathBuf,
@@ -100,7 +101,7 @@ pub(crate) struct ExtendedFile {
 }
 
 impl ExtendedFile {
-    /// Adds the columns that the file does not have itself.
+    /// Adds the columns that the file itself does not have.
     pub(crate) fn new(path: &Path, file: Arc<dyn TableFile>, columns: Vec<(String, AddedColumn)>) -> Self {
         let mut schema = file.metadata().schema.clone();
         let mut origins: Vec<_> = (0..schema.columns.len()).map(Origin::Stored).collect();
@@ -117,8 +118,8 @@ impl ExtendedFile {
         Self { compressed_bytes: Some(bytes), ..Self::new(path, file, Vec::new()) }
     }
 
-    /// Returns the file with the columns of `schema`, a union that includes it; the file itself if
-    /// its columns are the same.
+    /// Returns the file with the columns of `schema`, a union that includes the file's own columns.
+    /// If the columns are the same, returns the file itself.
     pub(crate) fn with_schema(path: &Path, file: &Arc<dyn TableFile>, schema: &Arc<Schema>) -> Arc<dyn TableFile> {
         let stored = &file.metadata().schema.columns;
         let positions: HashMap<_, usize> =
@@ -140,7 +141,7 @@ impl ExtendedFile {
         Arc::new(Self { path, file, schema, origins, compressed_bytes: None })
     }
 
-    /// Returns the file's columns that some columns need.
+    /// Returns the columns of the file that are needed for some columns of the table.
     fn stored_columns(&self, columns: &[usize]) -> Vec<usize> {
         let stored_column = |column: &usize| match self.origins[*column] {
             Origin::Stored(index) | Origin::Converted(index) => Some(index),
@@ -189,7 +190,8 @@ impl TableFile for ExtendedFile {
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
-        // a chunk of one-byte values has as many rows as bytes, and each value may become a text
+        // a chunk of one-byte values has as many rows as bytes, and each of its values may become a
+        // text
         let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
         let added_bytes = |column: &usize| match &self.origins[*column] {
             Origin::Stored(_) => 0,
@@ -199,7 +201,7 @@ impl TableFile for ExtendedFile {
         self.file.footprint(&self.stored_columns(columns)) + columns.iter().map(added_bytes).sum::<usize>()
     }
 
-    /// A condition on a value that all rows share excludes the whole file, or nothing.
+    /// If all rows share a value, a condition on this value excludes the whole file or nothing.
     fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
         let all = std::iter::once(0..self.metadata().rows).collect();
         let added = match &self.origins[column] {
@@ -240,25 +242,26 @@ impl TableFile for ExtendedFile {
 }
 
 enum OpenColumn<'a> {
-    /// A column of the file, by its index in the file's cursor.
+    /// A stored column, by its index in the file's cursor.
     Stored(usize),
-    /// `position`: index in the file's cursor and in the file; `array`: the values of the chunk,
-    /// converted to the kind of the table's column.
+    /// A converted column. `position` has its index in the file's cursor and its index in the file.
+    /// `array` has the values of the chunk, converted to the kind of the table's column.
     Converted { position: (usize, usize), column: usize, array: Option<ArrayRef> },
-    /// The same value, for as many rows as the longest chunk so far.
+    /// The same value in every row, repeated for as many rows as the longest chunk so far has.
     Repeated(&'a AddedColumn, Option<ArrayRef>),
-    /// Numbers of another file: the first `used` of the `rows` rows of its chunk were returned.
+    /// Numbers of another file. The first `used` of the `rows` rows of its chunk have been
+    /// returned.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
 impl OpenColumn<'_> {
-    /// Reads the values of the next `chunk` rows, which start at row `first`.
+    /// Reads the values of the next `chunk` rows, the first of which is row `first`.
     fn advance(&mut self, extended: &ExtendedFile, file: &BoxedCursor<'_>, chunk: usize, first: u64) -> Result<()> {
         match self {
             // at the end, the file has no column to view
             Self::Converted { position: (cursor_index, file_column), column, array: made } if chunk > 0 => {
                 let Column { name, kind } = &extended.schema.columns[*column];
-                // the kind of a column without values is a guess and must not convert values that
+                // if a column has no values, its kind is a guess, and must not convert values that
                 // appear later
                 let from = if extended.file.is_all_missing(*file_column) {
                     &Kind::Text
@@ -304,7 +307,7 @@ struct ExtendedCursor<'a> {
     extended: &'a ExtendedFile,
     file: BoxedCursor<'a>,
     columns: Vec<OpenColumn<'a>>,
-    /// Row after the last row of the chunk.
+    /// The number of the row after the last row of the chunk.
     row: u64,
 }
 
@@ -347,8 +350,8 @@ impl FileCursor for ExtendedCursor<'_> {
     }
 }
 
-/// Placeholder for the rows of a table that are not in this shard: it has their columns and row
-/// numbers, but no values.
+/// Placeholder for the rows of a table that are not in this shard. It has the columns and row
+/// numbers of the table, but no values.
 #[derive(Debug)]
 pub(crate) struct AbsentRows {
     schema: Schema,

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{fmt::Debug, fs::File, ops::Range, path::Path};
 
-/// Bytes of an open file: its path twice, its identity, its reader.
+/// Bytes of an open file without its columns: its path twice, its identity, and its reader.
 pub(super) const OPEN_FILE_BYTES: usize = 2 << 10;
 
-/// Bytes of a column: its name and kind, the decoder's field, its index.
+/// Bytes of a column of an open file: its name and kind, its field in the decoder, and its index.
 pub(super) const OPEN_COLUMN_BYTES: usize = 512;
 
 /// Metadata of a file that holds a table.
@@ -27,19 +27,20 @@ pub struct FileMetadata<'a> {
     pub rows: u64,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Bytes read to find the rows on opening; 0 if the file states their positions.
+    /// Bytes that were read on opening to find the rows; 0 if the file states the positions of its
+    /// rows.
     pub bytes_scanned: u64,
 }
 
 /// An open file that holds a table.
 pub trait TableFile: Debug + Send + Sync {
-    /// Returns the metadata, as far as they are known without reading rows.
+    /// Returns the metadata that are known without reading rows.
     fn metadata(&self) -> FileMetadata<'_>;
-    /// Returns a remark on how its values are read.
+    /// Returns a remark on how the values of the file are read, if there is one.
     fn note(&self) -> Option<String> {
         None
     }
-    /// Returns how the columns of a text file are read, if not by default.
+    /// Returns how the columns of a text file are read, as far as it differs from the default.
     fn reading(&self) -> TextReading {
         TextReading::default()
     }
@@ -47,29 +48,30 @@ pub trait TableFile: Debug + Send + Sync {
     fn has_column_names(&self) -> bool {
         true
     }
-    /// Returns whether a column has no values, so that its kind is a guess. Other files of the
-    /// table then determine its kind.
+    /// Returns whether a column has no values. The kind of such a column is a guess, and the other
+    /// files of the table determine it.
     fn is_all_missing(&self, _column: usize) -> bool {
         false
     }
-    /// Returns the line on which a row begins, counted from 1, in a text file.
+    /// Returns the line of a text file on which a row begins; lines are counted from 1.
     fn line(&self, _row: u64) -> Option<u64> {
         None
     }
-    /// Returns the bytes of memory while no cursor is open: metadata about the columns and, in some
-    /// formats, about the rows.
+    /// Returns the bytes of memory that the open file takes without any cursor: metadata about its
+    /// columns and, in some formats, about its rows.
     fn resident_bytes(&self) -> usize {
         OPEN_FILE_BYTES + self.metadata().schema.columns.len() * OPEN_COLUMN_BYTES
     }
     /// Returns the bytes of memory of one open cursor over these columns.
     fn footprint(&self, columns: &[usize]) -> usize;
-    /// Returns ascending, disjoint ranges of rows that contain every row whose value in `column`
-    /// satisfies a condition; all rows if the file has no statistics that exclude any.
+    /// Returns ascending, disjoint ranges of rows. Every row whose value in `column` satisfies the
+    /// condition is in one of the ranges. If the file has no statistics that exclude rows, the
+    /// result is all rows.
     fn candidate_rows(&self, _column: usize, _condition: &BoundCondition) -> Vec<Range<u64>> {
         std::iter::once(0..self.metadata().rows).collect()
     }
-    /// Opens a cursor over some columns and a range of rows. It adds the number of bytes read from
-    /// disk to `bytes_read`.
+    /// Opens a cursor over some columns of a range of rows. The cursor adds the bytes that it reads
+    /// from disk to `bytes_read`.
     fn open(&self, columns: &[usize], rows: Range<u64>, bytes_read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
@@ -77,10 +79,11 @@ pub trait TableFile: Debug + Send + Sync {
 pub trait FileCursor: Send {
     /// Reads the next chunk and returns its number of rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
-    /// Reads as many of the next rows as fit into `x`, and returns their number, 0 at the end. `x`
-    /// receives the first `columns` requested columns, row-major; the other columns are read as by
-    /// [`FileCursor::advance`]. Returns `None` without reading if the file does not store these
-    /// columns next to each other as numbers of this type: call `advance` then.
+    /// Reads as many of the next rows as fit into `x`, and returns their number, which is 0 at the
+    /// end. `x` receives the first `columns` of the requested columns, row-major. The other columns
+    /// are read as by [`FileCursor::advance`]. If the file does not store the first columns next to
+    /// each other as numbers of this type, returns `None` without reading; the caller must then
+    /// call `advance`.
     fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
         Ok(None)
     }
@@ -92,8 +95,8 @@ pub trait FileCursor: Send {
 #[doc(hidden)]
 pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
-/// Opens a file of a recognised format; the path is for messages only and need not lead to the
-/// file.
+/// Opens a file whose format was recognised. The path is for messages only, and need not be the
+/// path of the file.
 pub type OpenFn = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;
 
 pub(super) type OpenRemoteFn = fn(&Path, Arc<RemoteFile>) -> Result<Arc<dyn TableFile>>;
@@ -117,7 +120,8 @@ pub struct Format {
     is_matrix: bool,
     is_labelled: bool,
     pub(super) open: OpenFn,
-    /// Reads parts of a remote object; other formats are copied first.
+    /// Opens a remote object and reads parts of it. Without this function, an object is copied
+    /// before it is opened.
     pub(super) open_remote: Option<OpenRemoteFn>,
     pub(crate) writer: Option<FormatWriter>,
 }
@@ -142,23 +146,25 @@ impl Format {
         Self { magic, ..self }
     }
 
-    /// Marks this format as text: its files may be compressed as a whole.
+    /// Marks this format as text. Files of a text format may be compressed as a whole.
     pub const fn text(self) -> Self {
         Self { is_text: true, ..self }
     }
 
-    /// Marks this format as one matrix of one type, without names: targets are in a separate file.
+    /// Marks this format as a matrix: a file holds one matrix of a single type, without column
+    /// names, and the targets are in a separate file.
     pub const fn matrix(self) -> Self {
         Self { is_matrix: true, ..self }
     }
 
-    /// Marks this format as labelled: each row begins with a label, in addition to the features.
+    /// Marks this format as labelled: in a file, each row begins with a label, followed by the
+    /// features.
     pub const fn labelled(self) -> Self {
         Self { is_labelled: true, ..self }
     }
 
-    /// Returns whether each row begins with a label, for which the writer uses the target
-    /// [`super::TARGET`].
+    /// Returns whether each row of a file begins with a label. The writer uses the target
+    /// [`super::TARGET`] as the label.
     #[doc(hidden)]
     pub fn is_labelled(&self) -> bool {
         self.is_labelled
@@ -179,8 +185,8 @@ impl Format {
         Self { open_remote: Some(open), ..self }
     }
 
-    /// Makes this format writable: `supports` returns whether a file can hold a column, `create`
-    /// starts a file.
+    /// Makes this format writable. `supports` returns whether a file can hold a column, and
+    /// `create` starts a file.
     pub const fn writable(self, supports: fn(&OutputColumn) -> bool, create: CreateFn) -> Self {
         Self { writer: Some(FormatWriter { supports, create }), ..self }
     }

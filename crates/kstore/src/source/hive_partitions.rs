@@ -1,10 +1,11 @@
 //! Folder names with column values, as Hive, Spark and DuckDB write them:
 //! `sales/year=2026/city=Ulm/part-0.parquet`.
 //!
-//! Every `name=value` among the folders of a path is a column of that file's rows, after the
-//! columns of the file; a column of the same name in the file takes precedence. The column holds
-//! integers if all its values in all files are integers, otherwise text. In a value, `%2F` is the
-//! character with that hexadecimal code, and `__HIVE_DEFAULT_PARTITION__` is a missing value.
+//! Every folder of a path whose name has the form `name=value` adds a column to the rows of the
+//! file, after the file's own columns. If the file has a column of the same name, the file's column
+//! is used. An added column holds integers if all its values in all files are integers, otherwise
+//! text. In a value, `%2F` stands for the character with this hexadecimal code, and
+//! `__HIVE_DEFAULT_PARTITION__` for a missing value.
 
 use super::extended_file::AddedColumn;
 use std::path::{Component, Path};
@@ -34,8 +35,8 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_string())
 }
 
-/// Returns, for each file, the columns that its folders name, in the type that fits the values of
-/// all files.
+/// Returns, for each file, the columns that its folders add. The type of a column fits its values
+/// in all files.
 pub(crate) fn partition_columns(files: &[Vec<(String, Option<String>)>]) -> Vec<Vec<(String, AddedColumn)>> {
     let is_integer_column = |name: &str| {
         let mut values =

@@ -1,10 +1,10 @@
 //! JSON lines: an object on every line, `{"city": "Ulm", "x": 1.5}`.
 //!
-//! The columns are the keys, in the order of their first appearance; an absent key and null are
-//! missing values. A column holds booleans, 64-bit integers, numbers or text; any other mixture is
-//! an error that names the line. A column with lists or objects cannot be read. Fractions are
-//! rounded correctly. Opening reads the file once, to find its rows and columns. Empty lines do not
-//! count as rows.
+//! The columns are the keys, in the order of their first appearance. An absent key and a null are
+//! missing values. A column holds booleans, 64-bit integers, numbers or text; a column with any
+//! other mixture of values is an error, which names the line. A column with lists or objects cannot
+//! be read. Fractions are rounded correctly. Opening reads the file once, to find its rows and
+//! columns. Empty lines are not rows.
 
 use super::text::{
     CONVERT_TO_UTF8, ColumnBuilder, ColumnBuilders, ColumnType, InferredType, LineScanner, RowError, TextChunk,
@@ -56,7 +56,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         true => Err(table.file.malformed("it is empty")),
         false => {
             let blank = columns.iter().map(|(_, guess)| *guess == InferredType::Missing).collect();
-            // a model may know the type of a column without values
+            // if a column has no values, a model may know its type
             let kind = |(name, guess): (String, InferredType)| {
                 let is_text = guess == InferredType::Missing && options.type_of(&name) == Some(ColumnType::Text);
                 (name, if is_text { Kind::Text } else { guess.kind() })
@@ -152,9 +152,9 @@ impl TextFormat for JsonLines {
         }
     }
 
-    /// Bytes of a row as values, and of the columns.
+    /// Bytes of a row after parsing, and of the columns of a chunk.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
-        // the shortest pair, `"a":1,`, becomes a name and a value of 56 bytes
+        // the shortest pair of a key and a value, `"a":1,`, becomes a name and a value of 56 bytes
         10 * longest + columns.len() * 2 * size_of::<Value>() + ColumnBuilders::bytes(columns, longest)
     }
 }

@@ -8,13 +8,14 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub(super) enum LoadError {
-    /// A list whose length differs from the other lists, by its row in the chunk.
+    /// A list whose length differs from the length of the other lists. `row` is its row in the
+    /// chunk.
     ListLength {
         row: usize,
         expected: usize,
         got: usize,
     },
-    /// A sparse row, by its number in the chunk, and its invalid content.
+    /// A sparse row with invalid content. `row` is its row in the chunk.
     SparseRow {
         row: usize,
         value: String,
@@ -78,7 +79,7 @@ thread_local! {
 }
 
 /// Returns whether this thread is running a decoder whose panics become
-/// [`crate::Error::Malformed`]. A panic hook should stay silent meanwhile: the error that follows
+/// [`crate::Error::Malformed`]. A panic hook should print nothing in this case, because the error
 /// says what is wrong.
 pub fn is_decoding() -> bool {
     DECODING.get()
@@ -86,9 +87,9 @@ pub fn is_decoding() -> bool {
 
 /// Runs `decode` and returns its result; a panic becomes an error message about the file.
 ///
-/// The Parquet reader checks most of its input, but only asserts some of it, so that a flipped bit
-/// in a page can cause a panic. After an error, the data that `decode` modified must not be used
-/// again.
+/// The Parquet reader checks most of its input, but some of it only by assertions, so that a
+/// flipped bit in a page can cause a panic. After an error, the data that `decode` modified must
+/// not be used again.
 pub(super) fn catch_panic<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
     let before = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));

@@ -1,11 +1,11 @@
 //! File formats: the interface that each format implements, and the registry that finds the format
 //! of a file.
 //!
-//! To add a format: write one file that implements [`TableFile`] and [`FileCursor`] and has a
-//! [`Format`], and add one line to `FORMATS` in `registry.rs`, behind a feature of its own. For a
-//! format of another crate, call [`register`]. Formats that store columns return Arrow buffers,
-//! formats that store rows return [`StridedColumn`] views of the bytes they read; everything above
-//! this interface treats both the same.
+//! To add a format, write one file that implements [`TableFile`] and [`FileCursor`] and defines a
+//! [`Format`], and add one line to `FORMATS` in `registry.rs`, behind its own feature. To add a
+//! format from another crate, call [`register`]. A format that stores columns returns Arrow
+//! buffers. A format that stores rows returns [`StridedColumn`] views of the bytes that it reads.
+//! All code that uses this interface treats both the same.
 
 mod arrow_values;
 mod chained_rows;

@@ -1,11 +1,12 @@
 //! SciPy's `.npz` of a matrix in compressed sparse row format, as `scipy.sparse.save_npz` writes
 //! it: sparse rows, in one column `x`.
 //!
-//! The archive contains the arrays `data` (values), `indices` (their columns), `indptr` (the first
-//! entry of each row), and `shape`. An array `y` with a number for each row, which `numpy.savez`
-//! can add, becomes column `y`. Uncompressed members are read in place. Deflated members can only
-//! be read from their beginning: they are unpacked once, when the file is opened, into unnamed
-//! files in the folder for temporary files (`TMPDIR`), so that cursors can start anywhere.
+//! The archive contains four arrays: `data` (the values), `indices` (the columns of the values),
+//! `indptr` (the position of the first entry of each row), and `shape`. An array `y` with a number
+//! for each row, which `numpy.savez` can add, becomes column `y`. Uncompressed arrays are read in
+//! place. Compressed (deflated) arrays can only be read from their beginning. When the file is
+//! opened, they are therefore unpacked into unnamed files in the folder for temporary files
+//! (`TMPDIR`), in which a cursor can start anywhere.
 //!
 //! Format: `scipy.sparse.save_npz` in the reference of SciPy; PKWARE, "APPNOTE.TXT, .ZIP File
 //! Format Specification".
@@ -30,7 +31,8 @@ pub(super) const FORMAT: Format = Format::new(&["npz"], |path, file, _| Ok(Arc::
 
 const NAME: &str = "SciPy .npz";
 
-/// Maximum rows of a chunk, and maximum entries of a chunk of several rows.
+/// Maximum number of rows of a chunk, and also the maximum number of entries of a chunk with
+/// several rows.
 const CHUNK_ROWS: u64 = 4096;
 const CHUNK_ENTRIES: usize = 32 << 10;
 const NUMBER_BYTES: usize = 8;
@@ -64,7 +66,7 @@ impl Archive {
         let bytes = self.read_member("format")?;
         let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
         let start = start.map_err(|detail| self.file.malformed(format!("array \"format\": {detail}")))?;
-        // numpy text has four bytes per character, numpy bytes have one
+        // a character of a NumPy text has four bytes, and a character of NumPy bytes has one
         let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER_BYTES).collect();
         match &letters[..] {
             b"csr" => Ok(()),
@@ -96,8 +98,8 @@ impl Archive {
         Ok([rows, width])
     }
 
-    /// Returns an array of `length` numbers, or of any length; `None` if the archive has no such
-    /// member.
+    /// Returns an array of `length` numbers, or of any length if `length` is `None`. Returns `None`
+    /// if the archive has no such array.
     fn array(&mut self, name: &str, length: Option<u64>) -> Result<Option<Member>> {
         let archive_file = &self.file;
         let Some(index) = self.members.index_for_name(&format!("{name}.npy")) else { return Ok(None) };
@@ -146,7 +148,7 @@ fn zip_error(file: &SharedFile, error: ZipError) -> Error {
     }
 }
 
-/// An array of one column, in the archive or in an unpacked file.
+/// An array of one column; it is in the archive, or in an unpacked file.
 #[derive(Clone, Debug)]
 struct Member {
     file: SharedFile,
@@ -174,7 +176,7 @@ impl Member {
 #[derive(Debug)]
 struct NpzFile {
     file: SharedFile,
-    /// Bytes unpacked on opening, plus bytes read to find the longest row.
+    /// Bytes that were unpacked on opening, plus bytes that were read to find the longest row.
     scanned: u64,
     data: Member,
     indices: Member,
@@ -186,8 +188,8 @@ struct NpzFile {
 }
 
 impl NpzFile {
-    /// Reads the directory, the headers of the arrays, and the row positions to find the longest
-    /// row.
+    /// Reads the directory of the archive, the headers of the arrays, and the row positions, which
+    /// give the longest row.
     fn from_file(path: &Path, file: File) -> Result<Self> {
         let shared_file = file.try_clone().and_then(|file| SharedFile::local(path, NAME, file));
         let shared_file = shared_file.map_err(Error::io("read", path))?;
@@ -264,7 +266,7 @@ impl TableFile for NpzFile {
         FileMetadata { format: NAME, schema: &self.schema, rows, bytes, bytes_scanned: scanned }
     }
 
-    /// Bytes of the row positions and labels, as stored and as numbers; and of the entries, as
+    /// Bytes of the row positions and labels, both as stored and as numbers, and of the entries: as
     /// stored, as numbers, and in the growing chunk.
     fn footprint(&self, _columns: &[usize]) -> usize {
         let entries = CHUNK_ENTRIES.max(self.shape.longest);

@@ -12,7 +12,8 @@ use std::{ops::Range, path::Path};
 
 const NAME: &str = "record batches";
 
-/// Maximum rows of a chunk: conversions and per-row data take a few hundred kilobytes.
+/// Maximum number of rows of a chunk. With this many rows, conversions and data per row take a few
+/// hundred kilobytes.
 const CHUNK_ROWS: u64 = 8192;
 
 #[derive(Debug)]
@@ -58,8 +59,8 @@ impl BatchTable {
         Ok(Self { layout, batches, starts, bytes })
     }
 
-    /// Copies `x` (n x d, row-major) to columns `x0`, `x1`, …, and `y` (n x t, row-major; may be
-    /// empty) to `y` or, if t > 1, to `y0`, `y1`, ….
+    /// Copies `x` (n x d, row-major) to the columns `x0`, `x1`, …, and `y` (n x t, row-major, t may
+    /// be 0) to the columns `y0`, `y1`, …, or to the column `y` if t = 1.
     pub(crate) fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         let wrong_length = |text: String| {
             let expected = "n rows of d features each, and no targets or a multiple of n".to_string();
@@ -83,7 +84,8 @@ impl BatchTable {
 fn column_array<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
     match T::ELEMENT {
-        // the conversion to f64 and back is exact
+        // `values` are f64 numbers that were converted from f32, so that the conversion back is
+        // exact
         Element::F32 => Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32))),
         _ => Arc::new(Float64Array::from_iter_values(values)),
     }
@@ -105,8 +107,8 @@ impl TableFile for BatchTable {
         self.layout.root(column).is_some_and(is_null)
     }
 
-    /// Bytes of the converted columns: columns other than plain numbers are converted batch by
-    /// batch.
+    /// Bytes of the converted columns. Columns of plain numbers are not converted; all other
+    /// columns are converted batch by batch.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let bytes = |batch: &RecordBatch| {

@@ -1,5 +1,5 @@
-//! The registry of formats, and how files, compressed text, standard input and remote objects are
-//! opened.
+//! The registry of formats, and the functions that open files, compressed text, standard input and
+//! remote objects.
 
 #[cfg(feature = "compressed")]
 use super::ExtendedFile;
@@ -36,7 +36,7 @@ pub fn formats() -> Vec<&'static Format> {
     FORMATS.all()
 }
 
-/// Registers a format of another crate under its first extension, in this process.
+/// Registers a format of another crate in this process, under the first extension of the format.
 ///
 /// # Errors
 /// [`Error::Register`] for an extension that is already registered or is not a word.
@@ -44,13 +44,13 @@ pub fn register(format: &'static Format) -> Result<()> {
     FORMATS.register(format)
 }
 
-/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with the word `last`
-/// before the last extension.
+/// Returns the extensions of all [`formats`] for messages, with the word `last` before the last
+/// extension: `.npy, .csv and .tsv`.
 pub(crate) fn list_known_extensions(last: &str) -> String {
     list_extensions(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }
 
-/// Joins extensions for messages, and mentions formats that this build does not include.
+/// Joins extensions for messages, and mentions the formats that this build does not include.
 pub(crate) fn list_extensions(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
@@ -71,13 +71,14 @@ pub fn by_extension(path: &Path) -> Option<&'static Format> {
     FORMATS.all().into_iter().find(|format| format.extensions.contains(&extension.as_str()))
 }
 
-/// Opens a file in the format of its extension or, if that is unknown, of its magic bytes.
+/// Opens a file in the format of its extension. If the extension is unknown, the format follows
+/// from the magic bytes.
 pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     super::regular_metadata(path)?;
     open_by_content(path, path, File::open(path).map_err(Error::io("read", path))?, options)
 }
 
-/// Opens the bytes of a file: `name` has the extension, and `path` is for messages.
+/// Opens a file in the format of its content. `name` has the extension, and `path` is for messages.
 fn open_by_content(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let start = read_start(path, &mut file)?;
     #[cfg(feature = "compressed")]
@@ -98,9 +99,9 @@ fn read_start(path: &Path, file: &mut File) -> Result<Vec<u8>> {
     Ok(start)
 }
 
-/// Returns the format of a file: by the extension of its name, by its magic bytes, or because it
-/// begins like JSON. For a stream, which has no extension, text is svmlight if its first row has
-/// entries, and CSV otherwise.
+/// Returns the format of a file: by the extension of its name, or by its magic bytes, or because it
+/// begins like JSON. A stream has no extension: its text is svmlight if its first row has entries,
+/// and CSV otherwise.
 fn detect_format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
     let array = text.starts_with(b"[") && text[1..].trim_ascii_start().starts_with(b"{");
@@ -126,8 +127,8 @@ pub(super) fn by_magic(start: &[u8]) -> Option<&'static Format> {
     FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
 }
 
-/// Returns the program that compressed these bytes. They are unpacked unless the name of the file
-/// belongs to a binary format.
+/// Returns the program that compressed these bytes. The caller unpacks them, unless the name of the
+/// file belongs to a binary format.
 #[cfg(feature = "compressed")]
 fn compression(start: &[u8]) -> Option<&'static str> {
     match start {
@@ -147,7 +148,7 @@ const COMPRESSED: Format = Format::new(&["gz", "zst"], |path, _, _| {
 })
 .text();
 
-/// Opens data that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`, a stream.
+/// Opens data that gzip or zstd compressed, such as `rows.csv.gz`, `rows.jsonl.zst` or a stream.
 #[cfg(feature = "compressed")]
 fn open_compressed(
     path: &Path,
@@ -166,14 +167,14 @@ fn open_compressed(
     let start = read_start(path, &mut decompressed)?;
     let is_compressed_name = by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
     let name = if is_compressed_name { name.with_extension("") } else { name.to_path_buf() };
-    // the content of rows.gz is recognised by its bytes, like a stream
+    // the format of the content of rows.gz is recognised by its bytes, like the format of a stream
     let name = if is_compressed_name && name.extension().is_none() { Path::new(STDIN) } else { &name };
     let inner = (detect_format(path, name, &start)?.open)(path, decompressed, options)?;
     Ok(Arc::new(ExtendedFile::decompressed(path, inner, bytes)))
 }
 
-/// Returns whether text begins like svmlight: the first row has a number, and then entries
-/// `index:value`.
+/// Returns whether text begins like svmlight: whether the first row has a number, followed by
+/// entries `index:value`.
 fn starts_like_svmlight(text: &[u8]) -> bool {
     let row = text.split(|byte| *byte == b'\n').find(|line| !line.is_empty() && line[0] != b'#').unwrap_or_default();
     let mut words = row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

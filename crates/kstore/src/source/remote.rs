@@ -1,29 +1,29 @@
 //! Remote tables: objects of stores and files of web servers, with addresses such as
 //! `s3://bucket/rows.parquet`.
 //!
-//! This crate contains no store. A caller registers the stores that it supports
+//! This crate does not contain any store. A caller registers the stores that it supports
 //! ([`register_store`]); the crate `kcloud` provides S3, Google, Azure and HTTP. Parquet is read by
-//! byte ranges: the footer, then the required column chunks of one row group after the other. Other
-//! formats, and objects without versions, are first copied into a temporary file, like standard
-//! input.
+//! byte ranges: first the footer, then the required column chunks of one row group after the other.
+//! If an object has another format, or if its store has no versions, it is first copied into a
+//! temporary file, like standard input.
 
 use crate::registry::{Registry, RegistryEntry};
 use crate::{Error, Result};
 use std::sync::{Arc, OnceLock};
 use std::{fmt::Debug, io, ops::Range, path::Path};
 
-/// The bytes of a remote object. They must not change: a store that finds another version of the
-/// object returns an error.
+/// The bytes of a remote object. They must not change: if a store finds another version of the
+/// object, it returns an error.
 pub trait Object: Debug + Send + Sync {
     /// Returns the length in bytes.
     fn length(&self) -> u64;
-    /// Returns the bytes of ranges, which lie within the object, in the order of the ranges.
+    /// Returns the bytes of each of `ranges`, in this order. All ranges lie within the object.
     ///
     /// # Errors
     /// Errors of the network and the store, after retries.
     fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
-    /// Returns false if the store cannot identify versions of the object: it is then copied before
-    /// it is read, so that all passes read the same bytes.
+    /// Returns false if the store cannot identify versions of the object. In this case the object
+    /// is copied before it is read, so that all passes read the same bytes.
     fn is_versioned(&self) -> bool {
         true
     }
@@ -32,7 +32,8 @@ pub trait Object: Debug + Send + Sync {
 /// An object that an address refers to.
 #[derive(Clone, Debug)]
 pub struct RemoteObject {
-    /// Address of the object itself, by which it is named and sorted.
+    /// Address of this single object, which names it in messages and determines the order of
+    /// objects.
     pub address: String,
     /// Version of the object: an ETag, or a time.
     pub version: String,
@@ -45,8 +46,8 @@ pub struct RemoteObject {
 pub struct Store {
     /// Schemes of the addresses, without `://`.
     pub schemes: &'static [&'static str],
-    /// Returns the objects of an address: a single object, all objects of a folder (an address that
-    /// ends with `/`), or all that match a pattern.
+    /// Returns the objects of an address: a single object, all objects of a folder (if the address
+    /// ends with `/`), or all objects that match a pattern.
     pub find: fn(&str) -> Result<Vec<RemoteObject>>,
 }
 
@@ -59,7 +60,7 @@ impl RegistryEntry for Store {
 
 static STORES: Registry<Store> = Registry::new(&[]);
 
-/// Registers a kind of store under its first scheme, in this process.
+/// Registers a kind of store in this process, under its first scheme.
 ///
 /// # Errors
 /// [`Error::Register`] for a scheme that is already registered or is not a word.
@@ -69,8 +70,8 @@ pub fn register_store(store: &'static Store) -> Result<()> {
 
 static SHOULD_STOP: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Sets the function that returns whether the process was asked to stop; only the first call has an
-/// effect. Stores call it while they wait for a response.
+/// Sets the function that returns whether the process was asked to stop. Stores call it while they
+/// wait for a response. Only the first call of `stop_when` has an effect.
 #[doc(hidden)]
 pub fn stop_when(requested: fn() -> bool) {
     SHOULD_STOP.get_or_init(|| requested);
@@ -90,8 +91,8 @@ pub(crate) fn or_interrupted(error: Error) -> Error {
 /// Replacement for a password, a signature or another secret value.
 const REDACTED: &str = "***";
 
-/// Returns an address for messages and reports: without passwords, and without the values of a web
-/// address's query, such as signatures.
+/// Returns an address for messages and reports. Passwords are replaced, and so are the values in
+/// the query of a web address, which may be signatures.
 ///
 /// ```
 /// use kstore::source::remote::redacted;
@@ -103,7 +104,7 @@ const REDACTED: &str = "***";
 #[doc(hidden)]
 pub fn redacted(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };
-    // in other addresses `?` is part of a pattern
+    // in an address of another scheme, `?` is part of a pattern
     let query = rest.find(['?', '#']).filter(|_| scheme.starts_with("http"));
     let (path, query) = rest.split_at(query.unwrap_or(rest.len()));
     let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
@@ -120,7 +121,7 @@ pub fn redacted(address: &str) -> String {
 /// Returns the objects of an address.
 ///
 /// # Errors
-/// A scheme that no store supports; the errors of the store; no object.
+/// A scheme that no store supports; an address without any object; the errors of the store.
 pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
     let address = redacted(&path.to_string_lossy());
     let not_found = |hint: &str| Error::NotFound { path: address.into(), hint: hint.to_string() };
@@ -134,8 +135,8 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<RemoteObject>> {
     }
 }
 
-/// Bytes at the end of an object that are read and stored on opening: they usually contain the
-/// footer of a Parquet file.
+/// Number of bytes at the end of an object that are read and stored on opening. They usually
+/// contain the footer of a Parquet file.
 const TAIL_BYTES: u64 = 64 << 10;
 
 /// Bytes per read while an object is copied.

@@ -1,10 +1,10 @@
-//! A local or remote file, read at given positions by several cursors at once, with a counter of
-//! bytes read.
+//! A local or remote file that several cursors read at the same time, each at its own positions,
+//! with a counter of the bytes that were read.
 //!
-//! Compressed text cannot be read from the middle, and standard input can be read only once. Both
-//! are written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then
-//! read like any other file. The operating system removes that file when the table is dropped or
-//! the process ends. *Bytes on disk*: the decompressed size.
+//! Compressed text cannot be read from the middle, and standard input can be read only once. The
+//! content of both is therefore written once into an unnamed file in the folder for temporary files
+//! (`TMPDIR`), and is then read like any other file. The operating system removes the unnamed file
+//! when the table is dropped or the process ends. *Bytes on disk*: the decompressed size.
 
 use super::load_error::catch_panic;
 use super::remote::RemoteFile;
@@ -15,12 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes per read: enough that the cost of the system call is negligible, and still within the L2
-/// cache.
+/// Bytes per read. With this many bytes the cost of the system call is negligible, and they still
+/// fit in the L2 cache.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
-/// Returns the bytes of a chunk of columns that are stored separately: with many columns, each gets
-/// enough bytes that the cost of the system calls is negligible.
+/// Returns the bytes of a chunk of columns that are stored separately. If there are many columns,
+/// the chunk is larger: each column gets enough bytes that the cost of the system calls is
+/// negligible.
 #[cfg(any(feature = "npy", feature = "ipc"))]
 pub(super) fn chunk_bytes(columns: usize) -> usize {
     (columns * (16 << 10)).clamp(BLOCK_BYTES, 4 << 20)
@@ -33,8 +34,8 @@ enum FileLocation {
     Remote(Arc<RemoteFile>),
 }
 
-/// A shared file handle without a position of its own, its name in messages, and the counter of its
-/// reads.
+/// A handle of a file that has no position of its own and can therefore be shared, the file's name
+/// in messages, and the counter of the bytes read.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedFile {
     location: FileLocation,
@@ -68,7 +69,7 @@ impl SharedFile {
         Error::malformed(&self.path, self.format, detail)
     }
 
-    /// Returns the error of a file that is now shorter than when it was opened.
+    /// Returns the error for a file that has become shorter since it was opened.
     pub(crate) fn truncated(&self, expected: u64, found: u64) -> Error {
         self.malformed(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
     }
@@ -95,7 +96,7 @@ impl SharedFile {
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Returns a handle of this file that adds the bytes it reads to another counter.
+    /// Returns a handle of the same file that adds the bytes it reads to another counter.
     pub(crate) fn with_counter(&self, bytes_read: &Arc<AtomicU64>) -> Self {
         Self { bytes_read: Arc::clone(bytes_read), ..self.clone() }
     }
@@ -188,7 +189,7 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 }
 
 /// Copies the output of a reader to an unnamed file; the path is for messages. If the input is
-/// compressed, a read error that does not come from the operating system means that it is damaged.
+/// compressed and a read error does not come from the operating system, the input is damaged.
 pub(super) fn copy_to_temporary(path: &Path, compression: Option<&'static str>, mut reader: impl Read) -> Result<File> {
     let folder = std::env::temp_dir();
     let failed = |error| Error::io("write", folder.join("a temporary file"))(error);

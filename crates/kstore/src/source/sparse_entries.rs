@@ -1,8 +1,10 @@
-//! Sparse rows in Arrow columns: lists of an index and a value, and maps from an index to a value.
+//! Sparse rows in Arrow columns. A row is a list of pairs of an index and a value, or a map from
+//! index to value.
 //!
-//! The number of columns and the maximum number of entries of a row follow from the entries alone.
-//! Opening a file therefore reads such a column once, unless the metadata state both numbers, as in
-//! files that kmill writes. Every row is checked against both numbers when it is read.
+//! The number of columns and the maximum number of entries of a row can only be computed from all
+//! entries. When a file is opened, such a column is therefore read once, unless the metadata of the
+//! file state both numbers, as in files that kmill writes. When a row is read, it is checked
+//! against both numbers.
 
 use super::RowIndices;
 use super::arrow_values::{self, list_items};
@@ -16,10 +18,11 @@ use crate::sparse::{SparseColumn, SparseShape};
 /// Key of the metadata with the shapes of sparse rows, by column name, as JSON.
 pub(crate) const SPARSE_KEY: &str = "kmill.sparse";
 
-/// Bytes of an entry while it is read: in the file, in Arrow, and in a growing column.
+/// Bytes of an entry while it is read: its bytes in the file, in Arrow, and in a growing column.
 pub(super) const ENTRY_BYTES: usize = 48;
 
-/// Returns the index and value fields of the entries if a column of this type holds sparse rows.
+/// Returns the field of the indices and the field of the values, if a column of this type holds
+/// sparse rows.
 pub(super) fn entry_fields(data_type: &DataType) -> Option<&Fields> {
     let (DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _)) = data_type else { return None };
     let DataType::Struct(fields) = item.data_type() else { return None };
@@ -30,8 +33,8 @@ pub(super) fn entry_fields(data_type: &DataType) -> Option<&Fields> {
     (is_index && is_value).then_some(fields)
 }
 
-/// Returns the entries of all rows, and the offset of the first entry of each row, followed by the
-/// end of the last row.
+/// Returns the entries of all rows, the offset of the first entry of each row, and after these
+/// offsets the end of the last row.
 fn entries_and_starts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     let (entries, starts) = list_items(array)?;
     Some((entries.as_struct_opt()?, starts))
@@ -41,7 +44,8 @@ fn not_sparse(array: &dyn Array) -> LoadError {
     format!("a column of {} instead of sparse rows", column_kind(array.data_type())).into()
 }
 
-/// Enlarges the shape for the rows of an array. Errors in the rows are reported when they are read.
+/// Enlarges the shape to include the rows of an array. Errors in the rows are not reported here,
+/// but when the rows are read.
 pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result<(), LoadError> {
     let (entries, starts) = entries_and_starts(array).ok_or_else(|| not_sparse(array))?;
     let indices = entries
@@ -53,7 +57,7 @@ pub(super) fn extend_shape(array: &dyn Array, shape: &mut SparseShape) -> Result
     let width = largest.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     *shape = shape.union(SparseShape { width, longest });
-    // if there are more entries than columns, some are duplicates
+    // more entries than columns: some entries are duplicates
     shape.longest = shape.longest.min(shape.width);
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! The text format of SVM-light and LIBSVM, one row per line: `label index:value index:value … #
 //! comment`.
 //!
-//! Rows become dense: columns `x0` … `x{d-1}` of float64, zero if a row does not name them, and
-//! `y`, the label. d is the largest index in the file, or [`TextOptions::width`]. Related files
-//! need this option, because a test set may lack the last features of its training set. With
-//! [`TextOptions::sparse`], or if d exceeds 100,000, rows stay sparse: one column `x` of [sparse
-//! rows](crate::sparse), and `y`. Indices start at 1, or at 0 with [`TextOptions::zero_based`];
-//! they ascend without duplicates. `qid:n`, which groups rows for ranking, becomes a column `qid`
-//! if every row has it, and is ignored if some rows lack it. Empty lines and comment lines are not
-//! rows.
+//! Rows become dense: d columns `x0` … `x{d-1}` of float64, with zeros for the features that a row
+//! does not name, and a column `y` with the label. d is the largest index in the file, or
+//! [`TextOptions::width`]. Related files need this option, because a test set may lack the last
+//! features of its training set. With [`TextOptions::sparse`], or if d exceeds 100,000, rows stay
+//! sparse: the table has one column `x` of [sparse rows](crate::sparse), and `y`. Indices start at
+//! 1, or at 0 with [`TextOptions::zero_based`]. They ascend without duplicates. `qid:n` groups rows
+//! for ranking. If every row has it, it becomes a column `qid`; if some rows lack it, it is
+//! ignored. Empty lines and comment lines are not rows.
 //!
 //! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a
 //! library for support vector machines", ACM Transactions on Intelligent Systems and Technology 2:3
@@ -27,7 +27,8 @@ use crate::{Error, Result};
 use memchr::memchr;
 use std::{path::Path, sync::Arc};
 
-/// Bytes of dense rows decoded at once, which makes chunks of wide tables shorter.
+/// Maximum bytes of dense rows that are decoded at once. In a wide table, this limit makes chunks
+/// shorter.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 const VALUE_BYTES: usize = size_of::<f64>();
 
@@ -54,7 +55,8 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             shape = shape.union(SparseShape { width, longest: entries });
             Ok(())
         });
-        // parsing the labels detects a file of another format now, not in a pass an hour later
+        // parsing the labels shows now, instead of in a pass an hour later, whether the file has
+        // another format
         let line = line?;
         match line.group {
             Some(_) => (_, has_groups) = (line.parse_group()?, true),
@@ -85,7 +87,7 @@ struct RowPrefix<'a> {
 }
 
 impl RowPrefix<'_> {
-    /// Returns the group, in a file in which every row has a group.
+    /// Returns the group of the row. The file must have a group in every row.
     fn parse_group(&self) -> Result<f64, RowError> {
         let group = self.group.unwrap_or_default();
         let wrong = || RowError::new("qid: and an integer of at most 53 bits", quoted(group), "correct the line");
@@ -96,7 +98,7 @@ impl RowPrefix<'_> {
     }
 }
 
-/// Parses a line, and calls `entry` with ascending indices, counted from 0, and their values.
+/// Parses a line. Calls `entry` with each index, counted from 0, and its value; the indices ascend.
 fn parse_row<'a>(
     line: &'a [u8],
     zero_based: bool,
@@ -133,7 +135,7 @@ fn parse_row<'a>(
 }
 
 fn parse_index(digits: &[u8]) -> Option<u64> {
-    // parse would also accept a plus sign
+    // the first character must be a digit, because the parser would also accept a plus sign
     digits.first()?.is_ascii_digit().then(|| parse_number(digits))?
 }
 
@@ -150,7 +152,7 @@ fn too_wide(most: usize, column: u64) -> RowError {
 #[derive(Debug)]
 struct Svmlight {
     zero_based: bool,
-    /// The first row without a group, if other rows have a group.
+    /// The first row without a group, which is an error if other rows have a group.
     first_without_group: Option<u64>,
     /// Shape of the rows if they stay sparse.
     sparse_shape: Option<SparseShape>,
@@ -195,7 +197,8 @@ impl TextFormat for Svmlight {
             return chunk_rows(columns.len()) * columns.len() * VALUE_BYTES;
         }
         let entries = (CHUNK_BYTES + longest) / MIN_ENTRY_BYTES;
-        // a growing vector may have twice the capacity, and a copy while it is reallocated
+        // a growing vector may have twice the capacity it needs, and is copied while it is
+        // reallocated
         3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
     }
 }
@@ -206,12 +209,13 @@ struct SvmlightChunk {
     feature_count: usize,
     requested_count: usize,
     features: Features,
-    /// The groups, if the file has them, and the labels; `None` if they are not requested.
+    /// The values of the columns that are not features: the groups, if the file has them, and the
+    /// labels. An entry is `None` if the column is not requested.
     roles: Vec<Option<Vec<f64>>>,
 }
 
 enum Features {
-    /// Rows of `width` numbers, and the index in a row of each column of the file.
+    /// Dense rows of `width` numbers. `slots` has the position in a row of each column of the file.
     Dense {
         width: usize,
         slots: Vec<Option<usize>>,
@@ -238,7 +242,7 @@ impl TextChunk for SvmlightChunk {
     }
 
     fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), RowError> {
-        // opening has already read the largest index
+        // the largest index is already known, because opening has read all rows
         let line = match &mut self.features {
             Features::Sparse(rows) => {
                 let width = rows.shape().width;

@@ -1,5 +1,5 @@
-//! Files of one table whose columns differ: each is read with the columns of all files, matched by
-//! name.
+//! Tables of several files whose columns differ. Each file is read with the columns of all files,
+//! which are matched by name.
 //!
 //! | in one file | in another | in the table |
 //! |---|---|---|
@@ -26,14 +26,14 @@ struct MergedColumn<'a> {
     file_count: usize,
 }
 
-/// Returns the union of the columns of several files, and a remark on files that differ; `None` if
-/// the columns of all files are the same.
+/// Returns the union of the columns of several files, and a remark on the files that differ.
+/// Returns `None` if the columns of all files are the same.
 ///
-/// Files without rows do not count unless all files are empty.
+/// A file without rows does not count, unless all files have no rows.
 ///
 /// # Errors
-/// [`Error::SchemaMismatch`] if files differ in the number of columns that are matched by position:
-/// columns of arrays, or all columns with `by_position`.
+/// [`Error::SchemaMismatch`] if columns are matched by position and the files differ in the number
+/// of columns. Columns of arrays are matched by position; with `by_position`, all columns are.
 pub(crate) fn union_schema(
     files: &[(&Path, &Arc<dyn TableFile>)],
     by_position: bool,
@@ -89,7 +89,7 @@ pub(crate) fn union_schema(
         let (all, files_without) = (files.len(), files.len() - *count);
         match kind {
             _ if files_without == 0 => continue,
-            // a sparse row cannot be missing
+            // a sparse row cannot be missing, so that the column cannot be read
             Kind::Sparse(_) => *kind = Kind::Other("sparse rows in some files and nothing in others".to_string()),
             _ => {}
         }
@@ -119,8 +119,8 @@ pub(crate) fn mixed_text_columns<'s>(files: &[(&Path, &Arc<dyn TableFile>)], uni
     texts.map(|column| column.name.as_str()).filter(|name| is_number_somewhere(name)).collect()
 }
 
-/// Returns the columns of a schema, each with its name and the number of earlier columns of the
-/// same name.
+/// Returns the columns of a schema. The key of a column is its name and the number of earlier
+/// columns with the same name.
 pub(super) fn columns_by_key(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Column)> {
     let mut times = HashMap::<&str, usize>::new();
     schema.columns.iter().map(move |column| {
@@ -130,7 +130,7 @@ pub(super) fn columns_by_key(schema: &Schema) -> impl Iterator<Item = ((&str, us
     })
 }
 
-/// Returns the kind that represents the values of both; `None` if no kind does.
+/// Returns the kind that represents the values of both kinds; `None` if no kind does.
 fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
     Some(match (a, b) {
         _ if a == b => a.clone(),
@@ -157,7 +157,7 @@ fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
     })
 }
 
-/// Returns whether two types are the same kind of time in possibly different units.
+/// Returns whether two types differ at most in the unit of time.
 fn is_same_time_type(a: &DataType, b: &DataType) -> bool {
     use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
     match (a, b) {
@@ -174,8 +174,8 @@ pub(super) fn is_read_alike(file_kind: &Kind, table: &Kind) -> bool {
     file_kind == table || matches!((file_kind, table), (Kind::Sparse(_), Kind::Sparse(_)))
 }
 
-/// Converts the rows of a column to a wider kind, or to the kind of a column that has no values in
-/// this file. The error is the first row that does not fit.
+/// Converts the rows of a column to a wider kind. If the column has no values in this file, it can
+/// be converted to any kind. The error is the first row whose value does not fit.
 pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind) -> Result<ArrayRef, usize> {
     let nulls = view.nulls.map(|nulls| nulls.slice(0, rows));
     let factor = match (from, to) {
@@ -205,7 +205,7 @@ pub(super) fn convert(view: &ColumnView<'_>, rows: usize, from: &Kind, to: &Kind
     Ok(Arc::new(Int64Array::new(values.into(), nulls)))
 }
 
-/// Returns the value of a row as it is written to CSV; `None` for a missing one and NaN.
+/// Returns the value of a row as it is written to CSV; `None` for a missing value and for NaN.
 fn csv_text(view: &ColumnView<'_>, row: usize, from: &Kind) -> Option<String> {
     let is_present = !view.is_null(row);
     match (from, view.integer(row).filter(|_| is_present)) {

@@ -1,9 +1,9 @@
 //! Files and folders that are not supported, and how to convert them to a table.
 //!
-//! Folders of a lakehouse contain files of older versions next to files of the newest version, and
-//! only a log states which files hold the rows of the table. All files together contain deleted
-//! rows, or the same rows twice. (References: "Delta Transaction Log Protocol"; "Iceberg Table
-//! Kernel"; "Apache Hudi Technical Specification".)
+//! A lakehouse is a folder with files and a log. Files of older versions of the table are next to
+//! files of the newest version, and only the log states which files hold the rows of the table. All
+//! files together contain deleted rows, or the same rows twice. (References: "Delta Transaction Log
+//! Protocol"; "Iceberg Table Spec"; "Apache Hudi Technical Specification".)
 
 use super::registry::by_magic;
 use crate::{Error, Result};
@@ -35,18 +35,19 @@ const UNSUPPORTED: &[(&str, &[&str], &[u8], &str)] = &[
     ),
 ];
 
-/// Returns what an unsupported file is, and what to do, in a sentence.
+/// Returns a sentence that says what an unsupported file is, and what to do.
 pub(super) fn describe_unsupported(path: &Path, start: &[u8]) -> Option<String> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
-    // extensions come first, because a spreadsheet is also a zip archive
+    // extensions are compared first, because the magic bytes of a spreadsheet are those of a zip
+    // archive
     let by_extension = UNSUPPORTED.iter().find(|(_, extensions, ..)| extensions.contains(&&*extension));
     let unsupported = by_extension
         .or_else(|| UNSUPPORTED.iter().find(|(.., magic, _)| !magic.is_empty() && start.starts_with(magic)));
     unsupported.map(|(name, _, _, remedy)| format!("it is {name}; {remedy}"))
 }
 
-/// Returns why the bytes at the start of a file are not text, and what to do, in a sentence; `None`
-/// for text.
+/// Returns a sentence that says why the bytes at the start of a file are not text, and what to do.
+/// Returns `None` for text.
 pub(super) fn why_not_text(path: &Path, start: &[u8]) -> Option<String> {
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
         return Some("it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW".to_string());
@@ -63,8 +64,8 @@ pub(super) fn why_not_text(path: &Path, start: &[u8]) -> Option<String> {
     describe_unsupported(path, start).or_else(|| start.contains(&0).then(|| utf16.to_string()))
 }
 
-/// Lakehouses: the folder of the log, the suffix of its files, the name, and a command that writes
-/// the table to one file.
+/// Lakehouses: the folder of the log, the suffix of the log's files, the name of the lakehouse, and
+/// a command that writes the table to one file.
 const LAKEHOUSES: [(&str, &str, &str, &str); 3] = [
     ("_delta_log", "", "Delta Lake", "duckdb -c \"COPY (FROM delta_scan('TABLE')) TO 'rows.parquet'\""),
     (
@@ -76,8 +77,8 @@ const LAKEHOUSES: [(&str, &str, &str, &str); 3] = [
     (".hoodie", "", "Apache Hudi", "in Spark, spark.read.format('hudi').load('TABLE').write.parquet('rows')"),
 ];
 
-/// Returns an error for a folder or pattern of files of a lakehouse, if one of these paths belongs
-/// to a log.
+/// Returns an error if one of `paths` belongs to the log of a lakehouse. The paths are the files of
+/// a folder or pattern, `table_path`.
 ///
 /// # Errors
 /// [`Error::Malformed`].
@@ -95,13 +96,13 @@ pub fn reject_lakehouse_paths<'a>(table_path: &Path, mut paths: impl Iterator<It
     Err(Error::malformed(table_path, "one table", detail.replace("TABLE", &table_path.display().to_string())))
 }
 
-/// Returns an error for a folder or pattern if a folder of its files, or a parent folder, has the
-/// log of a lakehouse.
+/// Returns an error if a folder that contains one of `files`, or one of its parent folders, has the
+/// log of a lakehouse. The files are those of a folder or pattern, `table_path`.
 pub(crate) fn reject_lakehouse(table_path: &Path, files: &[PathBuf]) -> Result<()> {
     let mut seen = HashSet::new();
     for folder in files.iter().filter_map(|file| file.parent()).chain([table_path]) {
-        // an absolute path, because a relative path may lie in a lakehouse above the working
-        // directory
+        // the path is made absolute, because a relative path may be in a lakehouse that lies above
+        // the working directory
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(folder) = folder.canonicalize() else { continue };
         for folder in folder.ancestors().take_while(|folder| seen.insert(folder.to_path_buf())) {
@@ -116,8 +117,8 @@ pub(crate) fn reject_lakehouse(table_path: &Path, files: &[PathBuf]) -> Result<(
     Ok(())
 }
 
-/// Returns whether a file or folder name is not part of a table, such as logs and unfinished files
-/// of other programs.
+/// Returns whether a file or folder of this name is not part of a table. Examples are logs and
+/// unfinished files of other programs.
 pub fn is_hidden(name: &str) -> bool {
     name.starts_with(['_', '.'])
 }

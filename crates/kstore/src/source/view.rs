@@ -1,4 +1,4 @@
-//! Columns of a chunk as typed values, independent of the file format.
+//! Views of the columns of a chunk as typed values, independent of the file format.
 
 use crate::arrow::array::{BinaryViewArray, BooleanArray, StringViewArray};
 use crate::arrow::buffer::NullBuffer;
@@ -27,7 +27,7 @@ type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 /// The rows of a chunk that are read.
 #[derive(Clone, Copy, Debug)]
 pub enum RowIndices<'a> {
-    /// Consecutive rows from this one on.
+    /// Consecutive rows, from the row with this number on.
     From(usize),
     /// The rows with these numbers.
     At(&'a [u32]),
@@ -43,7 +43,7 @@ impl<'a> RowIndices<'a> {
         }
     }
 
-    /// Returns the positions from index `skip` on.
+    /// Returns the rows without the first `skip` of them.
     #[doc(hidden)]
     pub fn skip(self, skip: usize) -> Self {
         match self {
@@ -53,7 +53,7 @@ impl<'a> RowIndices<'a> {
     }
 }
 
-/// A column inside row-major bytes: the value of row `i` starts at `offset + i * stride`.
+/// A column inside row-major bytes. The value of row `i` starts at byte `offset + i * stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedColumn<'a> {
     /// Bytes of the chunk.
@@ -96,7 +96,7 @@ impl<'a> Values<'a> {
 /// A column of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnView<'a> {
-    /// Values; arbitrary for nulls.
+    /// The values. The value of a row that is null is arbitrary.
     pub values: Values<'a>,
     /// Validity of each row; `None` if all rows have a value.
     pub nulls: Option<&'a NullBuffer>,
@@ -108,8 +108,8 @@ impl<'a> ColumnView<'a> {
         self.nulls.is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Reads the rows `row_indices` as numbers: null, text and bytes become NaN, true becomes 1, a
-    /// sparse row becomes its value of largest magnitude.
+    /// Reads the rows `row_indices` as numbers. Null, text and bytes become NaN, true becomes 1,
+    /// and a sparse row becomes its value with the largest magnitude.
     #[inline]
     pub fn load(&self, row_indices: RowIndices<'_>, out: &mut [f64]) {
         match self.values {
@@ -134,7 +134,8 @@ impl<'a> ColumnView<'a> {
         value[0]
     }
 
-    /// Returns the integer in `row`, an index of a sparse row's entries; `None` if it is missing.
+    /// Returns the integer in `row`, which is an index of an entry of a sparse row; `None` if it is
+    /// missing.
     pub(crate) fn entry_index(&self, row: usize) -> Option<i128> {
         self.integer(row).filter(|_| !self.is_null(row))
     }

@@ -2,7 +2,7 @@ use super::*;
 use faer::{Side, prelude::Solve};
 use kapprox::Real;
 
-/// exp(−‖x − z‖² / 2σ²) or (1 + x·z)², by loops.
+/// The kernel exp(−‖x − z‖² / 2σ²) or (1 + x·z)², computed by loops.
 #[derive(Debug)]
 pub(in crate::metric) enum TestKernel {
     Gauss(f64),
@@ -10,7 +10,8 @@ pub(in crate::metric) enum TestKernel {
 }
 
 impl TestKernel {
-    /// k(x, z) and the number c with ∇k = c·(z − x) or c·z.
+    /// Returns k(x, z), and the number c with ∇ₓk = c·(z − x) for `Gauss` and ∇ₓk = c·z for
+    /// `Square`.
     fn pair<T: Real>(&self, x: &[T], z: &[T]) -> (f64, f64) {
         let pairs = x.iter().zip(z).map(|(x, z)| (x.to_f64(), z.to_f64()));
         match self {
@@ -88,7 +89,8 @@ fn data(n: usize, d: usize, t: usize) -> (Mat<f64>, Mat<f64>) {
     (x, y)
 }
 
-/// F by its definition, with explicit matrices and no jitter.
+/// Computes the function F of the parent module by its formula, with explicit matrices and no
+/// jitter.
 fn slow(x: &Mat<f64>, y: &Mat<f64>, m: usize, kernel: &TestKernel, theta: &[f64]) -> f64 {
     let (n, d) = (x.nrows(), x.ncols());
     let z: Vec<Vec<f64>> = (0..n).map(|i| (0..d).map(|k| x[(i, k)] * theta[k].exp()).collect()).collect();
@@ -163,7 +165,7 @@ fn the_gradient_is_that_of_finite_differences() {
                 theta[k] += shift;
                 fast(&x, &y, m, &kernel, &theta, 1).0
             };
-            // central differences of fourth order
+            // central differences of fourth order in the step h
             let h = 1e-3;
             let expected = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
             assert!((gradient[k] - expected).abs() < 1e-6 * scale, "{kernel:?} {m} {k}: {} {expected}", gradient[k]);

@@ -1,5 +1,5 @@
-//! Detects the number format of the columns of a CSV file from its first rows: the decimal mark and
-//! the thousands separator.
+//! Detects the number formats of the columns of a CSV file from its first rows: for each column the
+//! decimal mark and the thousands separator.
 
 use super::fields;
 use crate::dates::{self, TimeForm};
@@ -7,20 +7,21 @@ use crate::schema::Kind;
 use crate::source::text::{ColumnType, InferredType, Marks, NumberForm, parse_written};
 use std::borrow::Cow;
 
-/// The types of the values of a column, for each number format.
+/// The type of the column's values so far, for each possible number format.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnSniffer {
     declared: Option<ColumnType>,
     inferred: [InferredType; 3],
     has_values: bool,
-    /// Text around the first number, which must be around all numbers.
+    /// The text around the first number of the column. All its numbers must have the same text
+    /// around them.
     affix: Option<String>,
-    /// The first number with an affix or an unusual sign, the first code, and the first mark of a
-    /// missing value.
+    /// Three examples: the first number with an affix or an unusual sign, the first code (a number
+    /// with leading zeros), and the first mark of a missing value.
     first_marked: Option<String>,
     first_code: Option<String>,
     first_missing_mark: Option<String>,
-    /// For each form of dates, whether some value does not have this form.
+    /// For each form of dates, whether some value of the column does not have this form.
     date_mismatches: [bool; DATE_FORMS.len()],
 }
 
@@ -90,12 +91,13 @@ impl ColumnSniffer {
         self.inferred[marks as usize]
     }
 
-    /// Returns whether the numbers can only be read with these marks, not with a plain point.
+    /// Returns whether the numbers can be read with these marks, and cannot be read with a decimal
+    /// point alone.
     fn needs_marks(&self, marks: Marks) -> bool {
         self.inferred_with(Marks::Point) == InferredType::Text && self.inferred_with(marks) != InferredType::Text
     }
 
-    /// Returns the type of the column if its numbers have these marks, and the kind of its values.
+    /// Returns the type of the column and the kind of its values, if its numbers have these marks.
     pub(super) fn column_type(&self, marks: Marks) -> (ColumnType, Kind) {
         let form = match &self.declared {
             Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
@@ -114,13 +116,14 @@ impl ColumnSniffer {
         let form = NumberForm { marks: Some(marks), affix, ..form };
         match (self.inferred_with(marks), &self.declared) {
             (InferredType::Text, None) => (ColumnType::Text, Kind::Text),
-            // a field that is not such a number is an error of its row
+            // a later field that is not such a number is an error in its row
             (InferredType::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
             (guess, _) => (ColumnType::Number(form), guess.kind()),
         }
     }
 
-    /// Returns whether other files of the same table may fail to detect this type of the column.
+    /// Returns whether the type must be passed on to the other files of a table, because they may
+    /// fail to detect it.
     pub(super) fn must_be_shared(&self, column_type: &ColumnType) -> bool {
         !column_type.is_plain()
             && (*column_type != ColumnType::Text || self.declared.is_some() || self.first_code.is_some())
@@ -143,9 +146,9 @@ impl ColumnSniffer {
     }
 }
 
-/// Returns the number format of each column; the error is the index of an ambiguous column. Commas
-/// are decimal marks if the delimiter is a semicolon, as many spreadsheets write them, and
-/// thousands separators if the delimiter is a comma.
+/// Returns the number format of each column; the error is the index of a column whose format is
+/// ambiguous. If the delimiter is a semicolon, commas are decimal marks, as many spreadsheets write
+/// them. If the delimiter is a comma, commas in numbers are thousands separators.
 pub(super) fn resolve_marks(
     columns: &[ColumnSniffer],
     delimiter: u8,
@@ -160,7 +163,7 @@ pub(super) fn resolve_marks(
         Ok(match (decimal, delimiter) {
             (Some(b','), _) => Marks::Comma,
             (Some(_), _) => Marks::Point,
-            // 1.234 next to columns of numbers such as 1,5
+            // a column of numbers such as 1.234, next to columns of numbers such as 1,5
             (None, b';') if comma || commas && column.inferred_with(Marks::Comma) != InferredType::Text => Marks::Comma,
             (None, b',') if grouped => Marks::Grouped,
             (None, _) if comma => return Err(index),

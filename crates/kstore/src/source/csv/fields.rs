@@ -1,5 +1,5 @@
-//! Finds the delimiter of a CSV file and the types of its columns, and converts fields to values of
-//! those types.
+//! Finds the delimiter of a CSV file and the types of its columns, and converts each field to a
+//! value of its column's type.
 
 use super::scan::{Dialect, FieldSplitter, RowScanner};
 use crate::dates;
@@ -14,26 +14,27 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const SAMPLE_ROWS: usize = 100;
 
 /// Returns the delimiter that splits the largest fraction of the first rows into the same number of
-/// fields. If fractions are equal, returns the delimiter that gives the most fields; if no
+/// fields. Of delimiters with equal fractions, returns the one that gives the most fields. If no
 /// delimiter splits rows, returns a comma. Several rows are compared, because the first rows may be
 /// a preamble.
 pub(super) fn detect_delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let counts = field_counts(start, Dialect { delimiter: *delimiter, ..dialect });
-        // a fraction, because the delimiter determines the number of rows
+        // fractions are compared instead of numbers of rows, because the number of rows depends on
+        // the delimiter
         let row_fraction =
             |fields: usize| counts.iter().filter(|count| **count == fields).count() * 1000 / counts.len();
         let scores = counts.iter().filter(|fields| **fields > 1).map(|fields| (row_fraction(*fields), *fields));
-        // a character in some rows of a single text column is not a delimiter
+        // a character that only occurs in some rows of a single text column is not a delimiter
         scores.filter(|(alike, _)| *alike >= 500).max().unwrap_or((0, 0))
     };
-    // `rev` prefers the first of equal delimiters
+    // because of `rev`, the first of equally good delimiters wins
     let best = DELIMITERS.iter().rev().max_by_key(|delimiter| score(delimiter));
     best.copied().unwrap_or(b',')
 }
 
-/// Returns the number of fields of each of the first rows, without an incomplete last row unless it
-/// is the only row.
+/// Returns the number of fields of each of the first rows. An incomplete last row is omitted,
+/// unless it is the only row.
 fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());
@@ -52,7 +53,7 @@ fn field_counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     counts
 }
 
-/// Returns the narrowest type of a field, which may be a number with these marks.
+/// Returns the narrowest type of a field. If the field is a number, it is read with these marks.
 pub(super) fn infer_type(field: &[u8], marks: Marks) -> InferredType {
     let field = field.trim_ascii();
     if is_missing(field, true, &[]) {
@@ -88,7 +89,7 @@ fn parse_bool(field: &[u8]) -> Option<bool> {
     }
 }
 
-/// Appends a field to a column of this type; the error is the expected content.
+/// Appends a field to a column of this type. The error describes the content that was expected.
 pub(super) fn append_field(
     column: &mut ColumnBuilder,
     field: &[u8],
@@ -146,7 +147,7 @@ fn parse_formatted<N: std::str::FromStr>(field: &[u8], column_type: &ColumnType)
     parse_number(&written.normalised(marks)?)
 }
 
-/// Returns the value, or `None` for a missing value; otherwise `expected` as the error.
+/// Returns the value; `None` for a missing value. If the field is neither, the error is `expected`.
 fn value_or_missing<V>(
     value: Option<V>,
     (field, words): (&[u8], &[String]),
@@ -156,10 +157,10 @@ fn value_or_missing<V>(
     if value.is_some() || is_missing(field, nan_is_missing, words) { Ok(value) } else { Err(expected) }
 }
 
-/// Returns whether a field is missing in a column of numbers, dates or booleans: empty, a standard
-/// word, or one of `words`. `NaN` and `nan` are the number NaN in a column of floats, but missing
-/// if `nan_is_missing`, as in a column of integers. In a text column only an empty field and
-/// `words` are missing.
+/// Returns whether a field is missing in a column of numbers, dates or booleans: if it is empty, a
+/// standard word for a missing value, or one of `words`. In a column of floats, `NaN` and `nan` are
+/// the number NaN; they are missing if `nan_is_missing`, as in a column of integers. In a text
+/// column only an empty field and `words` are missing.
 pub(super) fn is_missing(field: &[u8], nan_is_missing: bool, words: &[String]) -> bool {
     field.is_empty()
         || MISSING_WORDS.iter().any(|word| word.as_bytes() == field)

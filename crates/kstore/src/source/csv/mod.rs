@@ -2,15 +2,19 @@
 //! ends, `\n`, `\r\n` or `\r`, a byte order mark.
 //!
 //! The first row names the columns, unless [`TextOptions::without_header`] is set. The first 10,000
-//! rows ([`TextOptions::infer_rows`]) determine the type of a column: booleans (`true`, `false`),
-//! 64-bit integers, float64, otherwise text. A later value of another type is an error. An empty
-//! field is missing. In columns other than text, words such as `NA`, `null`, `?` and `-` are
-//! missing too; in columns of integers and booleans also `NaN` and `nan`. Spaces around numbers are
-//! ignored. Integers that begin with 0 are codes, which are text. Options permit a preamble
-//! ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows
-//! with fewer fields than names ([`TextOptions::pad_rows`]). Fractions are rounded correctly.
-//! Decimal commas and thousands separators: see `column_sniffer`; numbers with a unit, a currency
-//! or `%`: see `number_notation`.
+//! rows ([`TextOptions::infer_rows`]) determine the type of each column: booleans (`true`,
+//! `false`), 64-bit integers, float64, or text if none of these fits. If a later value has another
+//! type, it is an error.
+//!
+//! An empty field is missing. In columns other than text, words such as `NA`, `null`, `?` and `-`
+//! are missing too; in columns of integers and booleans, `NaN` and `nan` are also missing. Spaces
+//! around numbers are ignored. Integers that begin with 0 are codes, which are text. Fractions are
+//! rounded correctly.
+//!
+//! Options permit a preamble ([`TextOptions::skip_lines`]), files without quotes
+//! ([`TextOptions::without_quotes`]) and rows with fewer fields than names
+//! ([`TextOptions::pad_rows`]). The module `column_sniffer` describes decimal commas and thousands
+//! separators, and `number_notation` describes numbers with a unit, a currency or `%`.
 //!
 //! Opening reads the file once to find its rows.
 
@@ -37,13 +41,14 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
     .writable(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
 
-/// Reads an open file once, to find its rows and the types of its columns; the path is for
+/// Reads an open file once, to find its rows and the types of its columns. The path is for
 /// messages.
 ///
-/// In a tab-separated file without quotes, a quotation mark is an ordinary character, and treating
-/// it as a quote would join the lines up to the next mark to one field. The file is therefore read
-/// without quotes if two conditions hold. With quotes, a field contains line ends or a row does not
-/// fit; without quotes, every line has as many fields as names.
+/// In a tab-separated file that does not quote fields, a quotation mark is an ordinary character.
+/// If it were treated as a quote, the lines up to the next quotation mark would become one field.
+/// The file is therefore read without quotes if both of the following hold: read with quotes, some
+/// field contains a line end or some row does not fit; read without quotes, every line has as many
+/// fields as there are names.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let second_handle = file.try_clone().map_err(Error::io("read", path))?;
     let (mut is_tab_separated, mut has_multiline_fields) = (false, false);
@@ -64,8 +69,8 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
     Ok(Arc::new(quoted?))
 }
 
-/// Reads a file, and reports whether tabs separate its fields and whether quoted fields contain
-/// line ends. Without `quotes`, every row must have as many fields as names.
+/// Reads a file, and reports whether tabs separate its fields, and whether a quoted field contains
+/// a line end. Without `quotes`, every row must have as many fields as there are names.
 fn read_table(
     path: &Path,
     file: File,
@@ -157,8 +162,8 @@ fn read_table(
     Ok(table.with_columns(names.into_iter().zip(kinds)).with_all_missing(all_missing))
 }
 
-/// Returns the names in the first row, or `x0`, `x1`, … for its fields; the error describes the
-/// file.
+/// Returns the names in the first row or, without a header, `x0`, `x1`, … for its fields. The error
+/// describes the file.
 fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Result<Vec<String>, String> {
     let (mut names, mut data) = (Vec::new(), InferredType::default());
     splitter.split(first, |i, field| {
@@ -175,7 +180,7 @@ fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Res
         data = data.combine(fields::infer_type(field, Marks::Point)).unwrap_or(InferredType::Text);
         Ok(())
     })?;
-    // distinct integers may be names, such as years
+    // integers may be names, such as years, if they are distinct
     let different = names.iter().collect::<HashSet<_>>().len() == names.len();
     let numbers = matches!(data, InferredType::Int | InferredType::Signed | InferredType::BeyondInt64) && !different;
     if header && (numbers || data == InferredType::Float) {
@@ -185,8 +190,8 @@ fn column_names(splitter: &mut FieldSplitter, first: &[u8], header: bool) -> Res
     Ok(names)
 }
 
-/// Rejects a delimiter that differs from the delimiter of the fit if numbers have commas, whose
-/// meaning may then differ in this file.
+/// Rejects a delimiter that differs from the delimiter of the fit, if numbers have commas: a comma
+/// may have another meaning in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
     let own_delimiter = char::from(delimiter);
     let Some(fitted_delimiter) = options.reading.delimiter.filter(|fitted| *fitted != own_delimiter) else {
@@ -272,7 +277,7 @@ impl TextFormat for Csv {
                 |column_type: &ColumnType| matches!(column_type, ColumnType::Number(form) if form.marks == Some(marks));
             let written =
                 columns.iter().zip(&self.types).filter(|(_, column_type)| has(column_type)).map(|(column, _)| column);
-            // integers may have no marks at all
+            // a column of floats is preferred, because integers may have no marks at all
             written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
         let commas = match (column_with(Marks::Comma), column_with(Marks::Grouped)) {
@@ -302,7 +307,7 @@ impl TextFormat for Csv {
         CsvChunk { csv: self, splitter, columns, builders }
     }
 
-    /// Bytes of a row without its quotes, and of the columns.
+    /// Bytes of a row without its quotes, and of the columns of a chunk.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
         longest + ColumnBuilders::bytes(columns, longest)
     }
@@ -333,7 +338,7 @@ impl TextChunk for CsvChunk<'_> {
             }
             Ok::<(), Infallible>(())
         });
-        // an additional field shifts the fields after it, so report this error first
+        // this error is reported first, because an additional field shifts all fields after it
         check_width(csv.dialect.delimiter, slots.len(), field_count, csv.pad_rows)?;
         for (i, slot) in slots.iter().enumerate().skip(field_count) {
             let builder = slot.map(|slot| &mut builders[slot]);

@@ -5,7 +5,7 @@ use crate::sparse::MAX_DENSE_COLUMNS;
 use csv_core::ReadRecordResult;
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
-/// The quote around fields; two quotes inside a quoted field represent one quote.
+/// The quote around a field. Inside a quoted field, two quotes stand for one.
 pub(super) const QUOTE: u8 = b'"';
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,8 +15,8 @@ pub(super) struct Dialect {
     pub(super) quotes: bool,
 }
 
-/// Finds the boundaries of rows like the `csv` crate: a quote counts only at the start of a field,
-/// rows end with `\n`, `\r` or both, and empty lines are not rows.
+/// Finds the boundaries of rows by the rules of the `csv` crate. A quote counts only at the start
+/// of a field. A row ends with `\n`, `\r` or both. An empty line is not a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowScanner {
     dialect: Dialect,
@@ -26,10 +26,10 @@ pub(super) struct RowScanner {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     FieldStart,
-    /// In an unquoted field, or after the quotes.
+    /// In a field without quotes, or after the closing quote of a field.
     Unquoted,
     Quoted,
-    /// After a quote in a quoted field: it ends the field or is the first of two.
+    /// After a quote in a quoted field: either it ends the field, or it is the first of two quotes.
     Closing,
 }
 
@@ -81,7 +81,7 @@ impl Scanner for RowScanner {
 }
 
 enum Boundary {
-    /// The position in the bytes at which scanning continues, in the same row.
+    /// In a field: the position in the bytes at which scanning continues, in the same row.
     Field(usize),
     Row(usize),
 }
@@ -94,8 +94,8 @@ impl RowScanner {
         }
         match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
             None => {
-                // a quote at the start of the next piece opens a field if the last byte is a
-                // delimiter
+                // if the last byte is a delimiter, a quote at the start of the next piece opens a
+                // field
                 if bytes.last() == Some(&self.dialect.delimiter) {
                     self.state = State::FieldStart;
                 }
@@ -111,8 +111,8 @@ impl RowScanner {
     }
 }
 
-/// Returns whether a quoted field contains a line end and has text after its closing quote. Such
-/// quotation marks are ordinary characters on different lines.
+/// Returns whether a quoted field contains a line end and has text after its closing quote. In this
+/// case, the two quotation marks are ordinary characters in different lines.
 pub(super) fn is_misquoted(row: &[u8], delimiter: u8) -> bool {
     let (mut state, mut is_multiline) = (State::FieldStart, false);
     for byte in row {
@@ -147,8 +147,8 @@ impl FieldSplitter {
         Self { dialect, reader, field_bytes: Vec::new(), field_ends: Vec::new() }
     }
 
-    /// Calls `field` with each field of a row, without quotes, and returns their number; more than
-    /// [`MAX_DENSE_COLUMNS`] fields may be reported as any number above it.
+    /// Calls `field` with each field of a row, without quotes, and returns the number of fields. If
+    /// there are more than [`MAX_DENSE_COLUMNS`] fields, any number above it may be returned.
     pub(super) fn split<E>(
         &mut self,
         row: &[u8],
@@ -170,14 +170,14 @@ impl FieldSplitter {
         row: &[u8],
         mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
-        // room for one more of each than possible, so that full output never means that the row is
-        // complete
+        // the buffers have room for one more field and byte than possible, so that a full buffer
+        // never means that the row is complete
         let max_fields = (memchr_iter(self.dialect.delimiter, row).count() + 2).min(MAX_DENSE_COLUMNS + 2);
         self.field_ends.resize(self.field_ends.len().max(max_fields), 0);
         self.field_bytes.resize(self.field_bytes.len().max(row.len() + 1), 0);
         self.reader.reset();
-        // an empty line first, because the reader removes a byte order mark at the start of its
-        // input, but inside the file these bytes are text
+        // an empty line comes first: the reader removes a byte order mark at the start of its
+        // input, but inside the file the same bytes are text
         let (mut written, mut count, mut rest) = (0, 0, row);
         self.reader.read_record(b"\n", &mut [], &mut []);
         loop {
@@ -185,7 +185,7 @@ impl FieldSplitter {
                 self.reader.read_record(rest, &mut self.field_bytes[written..], &mut self.field_ends[count..]);
             (rest, written, count) = (&rest[read..], written + bytes, count + ends);
             match result {
-                // the empty rest in the next call tells the reader that the row ends
+                // the call with the empty rest tells the reader that the row ends
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::Record | ReadRecordResult::End => break,
                 // more fields than the limit
@@ -207,7 +207,7 @@ mod tests {
     use proptest::prelude::*;
     use std::convert::Infallible;
 
-    /// Rows by our scanner, fed in pieces, and fields by our splitter.
+    /// Splits text into rows by our scanner, fed in pieces, and into fields by our splitter.
     fn ours(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
         let dialect = Dialect { delimiter, quotes: true };
         let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), FieldSplitter::new(dialect), 1);
@@ -242,7 +242,7 @@ mod tests {
         rows.iter().map(fields).collect()
     }
 
-    /// Rows and fields by the `csv` crate.
+    /// Splits text into rows and fields by the `csv` crate.
     fn theirs(text: &[u8], delimiter: u8) -> Vec<Vec<Vec<u8>>> {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(text);

@@ -16,7 +16,7 @@ pub(super) struct IpcCursor<'a> {
     chunk: LoadedColumns,
     chunk_rows: usize,
     remaining: Range<u64>,
-    /// Rows of the current batch, numbered in the file; empty before the first batch.
+    /// The rows of the current batch, by their numbers in the file; empty before the first batch.
     batch_rows: Range<u64>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> IpcCursor<'a> {
             return Err("it was changed while being read".to_string().into());
         }
         for column in &mut self.columns {
-            // frees the unpacked bytes of the last batch first
+            // the unpacked bytes of the previous batch are freed first
             column.buffers.clear();
         }
         for column in &mut self.columns {
@@ -62,13 +62,12 @@ impl<'a> IpcCursor<'a> {
         Ok(self.consume(rows))
     }
 
-    /// Reads the next rows of column `block` into `x`, and all other columns into the
-    /// chunk.
+    /// Reads the next rows. Column `block` is read into `x`, and all other columns into the chunk.
     fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.ensure_batch()?;
         let rows = self.limit_text(self.next_rows(x.len() / stride))?;
         let column = &self.columns[block];
-        // lists that may be missing or contain missing numbers must be checked one by one
+        // if lists may be missing or contain missing numbers, they must be checked one by one
         let Some(values) = column.buffers.last().filter(|_| column.nulls.iter().all(|nulls| *nulls == 0)) else {
             return Ok(None);
         };
@@ -92,8 +91,8 @@ impl<'a> IpcCursor<'a> {
         first - self.batch_rows.start..end - self.batch_rows.start
     }
 
-    /// Shortens the range so that no column has more than [`CHUNK_TEXT_BYTES`] bytes of text, apart
-    /// from a single longer row.
+    /// Shortens the range until no column has more than [`CHUNK_TEXT_BYTES`] bytes of text in it. A
+    /// single row may have more.
     fn limit_text(&self, rows: Range<u64>) -> Result<Range<u64>> {
         let mut end = rows.end;
         for column in &self.columns {
@@ -120,15 +119,15 @@ impl<'a> IpcCursor<'a> {
         Ok(())
     }
 
-    /// Returns the column whose lists, or single numbers, are the first `count` requested columns,
-    /// in order.
+    /// Returns the column that holds the first `count` requested columns in order, as the positions
+    /// of its lists or as a single number per row.
     fn lists_column(&self, element: Element, count: usize) -> Option<usize> {
         let locations = self.chunk.locations.get(..count)?;
         let root = locations.first()?.root;
         let fits = self.columns[root].root.numbers() == Some((element, count));
         let ordered =
             locations.iter().enumerate().all(|(item, location)| location.root == root && location.item == item);
-        // a column that is requested again must be loaded for `view`
+        // if a column is requested a second time, it must also be loaded for `view`
         let once = self.chunk.locations[count..].iter().all(|location| location.root != root);
         (fits && ordered && once).then_some(root)
     }

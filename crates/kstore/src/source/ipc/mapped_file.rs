@@ -1,4 +1,4 @@
-//! Columns of a mapped file, used in place.
+//! Columns of a mapped file, which are used in place.
 
 use super::{IpcFile, NAME, message::Batch};
 use crate::mmap::MappedFile;
@@ -9,7 +9,7 @@ use kpass::element::Plain;
 
 /// A mapped Arrow IPC file, whose numeric columns are used in place.
 ///
-/// No process may truncate or change the file while it is mapped, see [`MappedFile`].
+/// While the file is mapped, no process may truncate or change it, see [`MappedFile`].
 #[derive(Debug)]
 pub struct MappedIpc<'a> {
     file: &'a IpcFile,
@@ -29,8 +29,9 @@ impl MappedIpc<'_> {
         &self.map
     }
 
-    /// Returns the numbers of column `name` in record batch `batch` without a copy: one for each
-    /// row or, for a column of lists of a fixed length, row after row.
+    /// Returns the numbers of column `name` in record batch `batch` without copying them. There is
+    /// one number for each row or, for a column of lists of a fixed length, one list after the
+    /// other.
     ///
     /// # Errors
     /// [`Error::NoSuchColumn`]; [`Error::WrongType`] if the column holds another type than `V`;

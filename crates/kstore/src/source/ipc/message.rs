@@ -1,9 +1,10 @@
-//! The metadata of an Arrow IPC file: the positions of the batches, and of the buffers in a batch.
+//! The metadata of an Arrow IPC file: the positions of the batches in the file, and the positions
+//! of the buffers in a batch.
 //!
 //! Reference: "Arrow columnar format", sections "IPC file format" and "RecordBatch message"
-//! (<https://arrow.apache.org/docs/format/Columnar.html>). The tables are parsed and verified by
-//! the Arrow project's crate; their lengths and offsets are checked here against the file before
-//! anything is read or allocated.
+//! (<https://arrow.apache.org/docs/format/Columnar.html>). The Arrow project's crate parses and
+//! verifies the tables of the metadata. This module checks their lengths and offsets against the
+//! file, before anything is read or allocated.
 
 use super::super::Element;
 use super::super::column::list_element;
@@ -21,7 +22,8 @@ pub(super) struct Block {
     pub(super) body: u64,
 }
 
-/// Maximum length of metadata, about 50 bytes per column; longer metadata are damaged.
+/// Maximum length of metadata. They have about 50 bytes per column, so that longer metadata are
+/// damaged.
 const METADATA_LIMIT: usize = 64 << 20;
 
 const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
@@ -77,8 +79,8 @@ pub(super) struct FieldNode {
     pub(super) nulls: u64,
 }
 
-/// A record batch as its metadata describes it; every buffer lies within the body, and the body
-/// within the file.
+/// A record batch as its metadata describe it. Every buffer lies within the body of the batch, and
+/// the body lies within the file.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) rows: u64,
@@ -97,8 +99,8 @@ impl Batch {
         Ok(Self::new(batch, block)?)
     }
 
-    /// Reads the metadata of a dictionary: its ID, whether its values continue earlier values, and
-    /// the values.
+    /// Reads the metadata of a dictionary: its ID, whether its values are appended to earlier
+    /// values, and the values.
     pub(super) fn read_dictionary(file: &SharedFile, block: &Block) -> Result<(i64, bool, Self), LoadError> {
         let bytes = block.read_metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
@@ -133,7 +135,8 @@ impl Batch {
     }
 }
 
-/// A column of the file, and the positions of its nodes, buffers and data buffer counts in a batch.
+/// A column of the file, and the positions in a batch at which its nodes, buffers and data buffer
+/// counts begin.
 #[derive(Clone, Debug)]
 pub(super) struct RootColumn {
     pub(super) name: String,
@@ -150,9 +153,9 @@ impl RootColumn {
         Self { name: name.to_string(), data_type: data_type.clone(), dictionary_id: None, at, size }
     }
 
-    /// Returns the type of the numbers and their count per row, if the numbers are contiguous in
-    /// the last buffer. This holds for numbers of a fixed width, and for lists of such numbers
-    /// whose type has a fixed length.
+    /// Returns the type of the numbers and the count of numbers per row, if the numbers are
+    /// contiguous in the last buffer of the column. This holds for numbers of a fixed width, and
+    /// for lists of such numbers if the type states the length of the lists.
     pub(super) fn numbers(&self) -> Option<(Element, usize)> {
         match &self.data_type {
             DataType::FixedSizeList(_, size) if *size > 0 => Some((list_element(&self.data_type)?, *size as usize)),
@@ -167,7 +170,7 @@ impl RootColumn {
 
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
         let data = |skip: usize, count: usize| batch.data_buffer_counts.iter().skip(skip).take(count).sum::<usize>();
-        // the data buffers of the view columns up to and including this column
+        // the number of data buffers of the view columns, up to and including this column
         let start = self.at.buffers + data(0, self.at.view_columns);
         let end = start.checked_add(self.size.buffers + data(self.at.view_columns, self.size.view_columns));
         let spans = end.and_then(|end| batch.buffers.get(start..end));
@@ -175,8 +178,8 @@ impl RootColumn {
     }
 }
 
-/// Returns the columns in the order of storage; `dictionary` returns the ID of a column's
-/// dictionary.
+/// Returns the columns in the order in which they are stored. `dictionary` returns the ID of a
+/// column's dictionary.
 pub(super) fn roots(
     fields: &Fields,
     version: MetadataVersion,
@@ -208,7 +211,7 @@ impl LayoutCounts {
         counts
     }
 
-    /// Counts a node of this type with its own buffers, without the data buffers of views.
+    /// Counts a node of this type with its own buffers. The data buffers of views are not counted.
     pub(super) fn add_node(&mut self, data_type: &DataType) {
         let layout = arrow_data::layout(data_type);
         self.nodes += 1;

@@ -1,12 +1,12 @@
 //! Arrow IPC files, also called Feather version 2.
 //!
-//! The footer states the positions of the record batches. A cursor reads the bytes of the next rows
-//! of the requested columns into its own buffers, aligned so that numbers are used in place. This
-//! has three advantages over mapping the file. The memory is a few hundred kilobytes, however long
-//! a batch is. No mapped pages count as resident memory. A file that shrinks during reading causes
-//! an error instead of SIGBUS. Compressed buffers (lz4, zstd) can only be unpacked as a whole: a
-//! cursor then holds the requested columns of one batch. For zero-copy use of a column, see
-//! [`IpcFile::map`].
+//! The footer states the positions of the record batches. A cursor reads the bytes of the requested
+//! columns, for the next rows, into its own buffers, which are aligned so that numbers are used in
+//! place. Compared with mapping the file, this has three advantages. The memory is a few hundred
+//! kilobytes, however long a batch is. No mapped pages count as resident memory. If the file
+//! shrinks during reading, the result is an error instead of SIGBUS. Compressed buffers (lz4, zstd)
+//! can only be unpacked as a whole. A cursor over a compressed file therefore holds the requested
+//! columns of one batch. For the use of a column without copying it, see [`IpcFile::map`].
 
 mod cursor;
 mod mapped_file;
@@ -46,7 +46,8 @@ const NAME: &str = "Arrow IPC";
 
 /// Bytes planned for a text value in addition to its text: its view and its offset.
 const TEXT_BYTES: usize = 32;
-/// Maximum bytes of text of a column in a chunk. A chunk of a single row may exceed it.
+/// Maximum bytes of text that a column may have in a chunk. If a chunk has a single row, its texts
+/// may exceed this limit.
 const CHUNK_TEXT_BYTES: u64 = 512 << 10;
 
 /// An open Arrow IPC file.
@@ -60,8 +61,8 @@ pub struct IpcFile {
     scanned: u64,
     dictionaries: Vec<Block>,
     cached_dictionaries: Mutex<HashMap<i64, ArrayRef>>,
-    /// Memory of each column in addition to its chunk, computed at the first request for the
-    /// column.
+    /// The memory of each column in addition to its chunk. It is computed when it is first
+    /// requested.
     costs_by_root: Mutex<HashMap<usize, MemoryCost>>,
 }
 
@@ -96,7 +97,8 @@ impl IpcFile {
             starts.push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
         }
         let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
-        // for lists with offsets (variable length), the first row determines the length
+        // if lists have offsets, their type does not state a length; the first row then determines
+        // the length
         let width = |root: usize| first.map_or(Ok(None), |block| reader::first_list_length(&file, &roots[root], block));
         let layout = Layout::new(schema.fields(), width)?;
         let value = |key: &str| schema.metadata().get(key).map(String::as_str);
@@ -158,17 +160,17 @@ impl IpcFile {
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();
         // a multiple of 8 rows, so that every chunk starts at a whole byte of the null bitmap; at
-        // least 8 rows, even if one row is longer than a chunk
+        // least 8 rows, even if a single row is longer than a chunk
         (chunk_bytes(roots.len()) / row.max(1)).max(1).next_multiple_of(8)
     }
 
-    /// Returns the memory of the columns `roots` in bytes, without the numbers or views of a chunk:
-    /// the dictionaries, the texts, and, if batches are compressed, the unpacked columns of the
-    /// largest batch.
+    /// Returns the memory of the columns `roots` in bytes: the dictionaries, the texts and, if
+    /// batches are compressed, the unpacked columns of the largest batch. The numbers and views of
+    /// a chunk are not included.
     fn column_bytes(&self, roots: &[usize]) -> usize {
         let mut costs = self.costs_by_root.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: Vec<usize> = roots.iter().copied().filter(|root| !costs.contains_key(root)).collect();
-        // ignore errors here: reading the rows reports them
+        // errors are ignored here, because reading the rows reports them
         let new_costs = catch_panic(|| self.measure(&unknown)).ok().and_then(Result::ok);
         let new_costs = new_costs.unwrap_or_else(|| vec![MemoryCost::default(); unknown.len()]);
         costs.extend(unknown.into_iter().zip(new_costs));
@@ -190,15 +192,16 @@ impl IpcFile {
         }
         let total_costs = roots.iter().zip(costs).map(|(root, (most, longest))| {
             let dictionary = self.roots[*root].dictionary_id.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
-            // twice: the texts of a chunk as read, and their copy while the array is built
+            // two copies: the texts of a chunk as they are read, and their copy while the array is
+            // built
             let texts = if longest > 0 { 2 * longest.saturating_add(CHUNK_TEXT_BYTES) } else { 0 };
             Ok(most.then(MemoryCost { unpacked: dictionary.saturating_add(texts), transient: 0 }))
         });
         total_costs.collect()
     }
 
-    /// Returns the memory of a column of a batch after unpacking, and the additional memory during
-    /// unpacking.
+    /// Returns the memory of a column of a batch after it is unpacked, and the additional memory
+    /// while it is being unpacked.
     fn unpacking_cost(&self, root: &RootColumn, batch: &Batch) -> Result<MemoryCost, LoadError> {
         let spans = if batch.codec.is_some() { root.spans(batch)? } else { &[] };
         spans
@@ -206,8 +209,8 @@ impl IpcFile {
             .try_fold(MemoryCost::default(), |sum, span| Ok(sum.then(memory_cost(&self.file, *span, batch.codec)?)))
     }
 
-    /// Returns the memory that reading a dictionary needs, in bytes: its stored parts, the unpacked
-    /// parts, and their concatenation.
+    /// Returns the memory in bytes that reading a dictionary needs: for its stored parts, its
+    /// unpacked parts, and their concatenation.
     fn dictionary_bytes(&self, id: i64) -> Result<u64, LoadError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
@@ -252,8 +255,9 @@ impl TableFile for IpcFile {
         super::format::OPEN_FILE_BYTES + self.layout.schema.columns.len() * super::format::OPEN_COLUMN_BYTES + batches
     }
 
-    /// Returns twice the bytes of a chunk, because a column that cannot be used as stored is
-    /// copied, plus the bytes of texts, dictionaries and unpacked columns.
+    /// Returns twice the bytes of a chunk, plus the bytes of texts, dictionaries and unpacked
+    /// columns. The factor is 2, because a column that cannot be used as it is stored must be
+    /// copied.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.list_widths[*root])).sum();

@@ -1,4 +1,4 @@
-//! Reads rows of one column of a record batch.
+//! Reads some rows of one column of a record batch.
 
 use super::IpcFile;
 use super::message::{Batch, Block, LayoutCounts, RootColumn, Span};
@@ -21,7 +21,8 @@ const VIEW_BYTES: usize = 16;
 /// Maximum length of a text that is stored in the view itself.
 const MAX_INLINE_TEXT: u32 = 12;
 
-/// Returns whether the type has offsets into contiguous items: texts, and entries of sparse rows.
+/// Returns whether the type has offsets into contiguous items. Texts do, and so do the entries of
+/// sparse rows.
 fn has_offsets(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary)
         || sparse_entries::entry_fields(data_type).is_some()
@@ -31,7 +32,7 @@ fn is_view(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
 
-/// Returns the bytes of a value without offsets; 0 for unsupported types.
+/// Returns the bytes of a value, if the type has no offsets; 0 for unsupported types.
 pub(super) fn fixed_value_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => VIEW_BYTES,
@@ -44,10 +45,10 @@ pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a RootColumn,
     width: Option<usize>,
     pub(super) buffers: Vec<StoredBuffer>,
-    /// Null counts of the column and of the items in its lists.
+    /// Null counts: of the column, and of the items in its lists.
     pub(super) nulls: Vec<u64>,
-    /// Reused memory of the previous chunk: a new allocation for each chunk would fragment the
-    /// memory.
+    /// The memory of the previous chunk, which is reused. If every chunk were allocated anew, the
+    /// memory would become fragmented.
     spare: MutableBuffer,
 }
 
@@ -69,8 +70,8 @@ impl<'a> ColumnReader<'a> {
         Ok(())
     }
 
-    /// Reads rows of the column, which has index `root` in the file, and reuses the memory of
-    /// `before`.
+    /// Reads rows of the column with the index `root` in the file. Reuses the memory of `before`,
+    /// the previous chunk.
     pub(super) fn load_rows(
         &mut self,
         ipc: &IpcFile,
@@ -97,8 +98,8 @@ impl<'a> ColumnReader<'a> {
         Ok(make_array(self.part(LayoutCounts::default(), data_type, rows)?.0))
     }
 
-    /// Reads some items of the part of the column whose node and buffers are at position `at`;
-    /// returns the position of the next part.
+    /// Reads some items of a part of the column. The node and the buffers of the part are at
+    /// position `at`. Returns the position of the next part.
     fn part(
         &mut self,
         at: LayoutCounts,
@@ -136,7 +137,7 @@ impl<'a> ColumnReader<'a> {
                     [single] => single.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // no part follows a list, so `next` need not skip its items
+                // no part follows a list, so that `next` need not skip the items of the list
                 data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {
@@ -158,8 +159,8 @@ impl<'a> ColumnReader<'a> {
         Ok((data.build()?, next))
     }
 
-    /// Returns the offsets of the lists of some rows among the items that are read, and the ranges
-    /// of these items: items under a missing list are not read.
+    /// Returns the offsets of the lists of some rows, relative to the items that are read, and the
+    /// ranges of these items. The items of a missing list are not read.
     fn offsets_and_runs(
         &self,
         starts: &[u64],
@@ -181,7 +182,7 @@ impl<'a> ColumnReader<'a> {
         Ok((ends, runs))
     }
 
-    /// Returns the validity of these items of a part; `None` if all have a value.
+    /// Returns the validity of some items of a part; `None` if all of them have a value.
     fn validity(&self, at: LayoutCounts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
         if self.nulls.get(at.nodes) == Some(&0) {
             return Ok(None);
@@ -190,9 +191,9 @@ impl<'a> ColumnReader<'a> {
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
-    /// Returns the views of some rows, and their texts that do not fit into a view, in one buffer
-    /// in row order. The buffers of the batch may be large, so only the texts of these rows are
-    /// read.
+    /// Returns the views of some rows, and a buffer with their texts in row order. The buffer has
+    /// the texts that do not fit into a view. Only the texts of these rows are read, because the
+    /// buffers of the batch may be large.
     fn views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
         let size = VIEW_BYTES as u64;
         let stored = self.buffers[1].read(rows.start * size, (rows.end - rows.start) * size)?;
@@ -209,7 +210,7 @@ impl<'a> ColumnReader<'a> {
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
-    /// Returns how many rows of the range have at most `max_bytes` of text together; at least 1.
+    /// Returns how many rows of the range have together at most `max_bytes` of text; at least 1.
     pub(super) fn rows_that_fit(&self, rows: Range<u64>, max_bytes: u64) -> Result<u64, LoadError> {
         let mut total = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
@@ -220,8 +221,8 @@ impl<'a> ColumnReader<'a> {
         Ok(fits.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
     }
 
-    /// Returns the bytes of the texts or entries of some rows; an empty list for types of fixed
-    /// length and for dictionaries.
+    /// Returns the bytes of the text or of the entries in each of some rows. The list is empty for
+    /// types of fixed length and for dictionaries.
     pub(super) fn text_lengths(&self, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
         let data_type = &self.root.data_type;
         if is_view(data_type) {
@@ -263,8 +264,7 @@ fn read_offsets(stored: &StoredBuffer, data_type: &DataType, rows: Range<u64>) -
     Ok(offsets.into_iter().map(|offset| offset as u64).collect())
 }
 
-/// Returns the offsets relative to the first offset, in the stored width, from which they were
-/// read.
+/// Returns the offsets relative to the first of them, in the width in which they are stored.
 fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
     let first = offsets[0];
     match has_large_offsets(data_type) {
@@ -282,15 +282,15 @@ pub(super) fn read_column(file: &SharedFile, root: &RootColumn, batch: &Batch) -
     column.array(&root.data_type, 0..batch.rows)
 }
 
-/// Texts of a batch up to this many bytes are not measured individually: they are counted as one
-/// text.
+/// If the texts of a batch have at most this many bytes in total, they are not measured one by one.
+/// Instead they count as a single text.
 const SMALL_TEXT_BYTES: u64 = 64 << 10;
-/// Number of values that are read at once: small, so that no buffer is in memory as a whole.
+/// Number of values that are read at once. It is small, so that no buffer is in memory as a whole.
 const VALUES_PER_READ: u64 = 8 << 10;
 
-/// Calls `visit` with the first values of a buffer, each `size` bytes long, in order. A compressed
-/// buffer is unpacked as a stream: no memory is planned for it yet, and a batch of equal rows may
-/// unpack to a thousand times its size in the file.
+/// Calls `visit` with the first `count` values of a buffer in order; each has `size` bytes. A
+/// compressed buffer is unpacked as a stream, because no memory is planned for it yet, and a batch
+/// of equal rows may unpack to a thousand times its size in the file.
 fn for_each_value(
     (file, batch): (&SharedFile, &Batch),
     span: Span,
@@ -307,7 +307,7 @@ fn for_each_value(
     Ok(())
 }
 
-/// Returns the length of the longest list or text of a batch, in items or bytes.
+/// Returns the length of the longest list (in items) or text (in bytes) of a batch.
 fn longest_item(file: (&SharedFile, &Batch), root: &RootColumn, rows: u64) -> Result<u64, LoadError> {
     let size = if has_large_offsets(&root.data_type) { 8 } else { 4 };
     let span = root.spans(file.1)?[1];
@@ -323,8 +323,9 @@ fn longest_item(file: (&SharedFile, &Batch), root: &RootColumn, rows: u64) -> Re
     Ok(u64::try_from(longest).unwrap_or(0))
 }
 
-/// Returns an upper bound of the longest text of a column in a batch, in bytes; 0 for other
-/// columns. It is computed from the offsets or views, which take a few bytes for each row.
+/// Returns an upper bound of the longest text of a column in a batch, in bytes; 0 if the column
+/// holds no texts. The bound is computed from the offsets or views, which take a few bytes for each
+/// row.
 pub(super) fn longest_text(file: &SharedFile, root: &RootColumn, batch: &Batch) -> Result<u64, LoadError> {
     let is_view = is_view(&root.data_type);
     if !is_view && !has_offsets(&root.data_type) {
@@ -346,8 +347,8 @@ pub(super) fn longest_text(file: &SharedFile, root: &RootColumn, batch: &Batch) 
     Ok(longest.into())
 }
 
-/// Returns the shape of the sparse rows of a column in all batches. Errors in the rows are reported
-/// when they are read.
+/// Returns the shape of the sparse rows of a column over all batches. Errors in the rows are not
+/// reported here, but when the rows are read.
 pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block]) -> Result<SparseShape, LoadError> {
     let Some(element) =
         sparse_entries::entry_fields(&root.data_type).and_then(|fields| element_type(fields[0].data_type()))
@@ -361,7 +362,8 @@ pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block
         if batch.rows == 0 {
             continue;
         }
-        // after the offsets: validity of the entries, validity of the indices, then the indices
+        // the offsets are followed by the validity of the entries, the validity of the indices, and
+        // the indices
         let (span, mut largest) = (spans[4], -1);
         for_each_value((file, &batch), span, (nodes[2].rows, element.size()), |bytes| {
             let index = ColumnView { values: Values::from_bytes(bytes, element), nulls: None }.integer(0);
@@ -371,13 +373,13 @@ pub(super) fn sparse_shape(file: &SharedFile, root: &RootColumn, blocks: &[Block
         let [width, longest] = [largest + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
         shape = shape.union(SparseShape { width, longest });
     }
-    // if there are more entries than columns, some are duplicates
+    // more entries than columns: some entries are duplicates
     shape.longest = shape.longest.min(shape.width);
     Ok(shape)
 }
 
-/// Returns the length of the list in the first row of a batch, for a column of lists with offsets;
-/// `None` if the list is missing or empty.
+/// Returns the length of the list in the first row of a batch, for a column of lists with offsets.
+/// Returns `None` if this list is missing or empty.
 pub(super) fn first_list_length(
     file: &SharedFile,
     root: &RootColumn,

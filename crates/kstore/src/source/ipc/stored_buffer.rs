@@ -1,4 +1,4 @@
-//! The bytes of one buffer of a batch, in the file or unpacked in memory.
+//! The bytes of one buffer of a batch. They are in the file, or unpacked in memory.
 
 use super::super::load_error::LoadError;
 use super::super::shared_file::SharedFile;
@@ -14,7 +14,7 @@ pub(super) enum StoredBuffer {
 }
 
 impl StoredBuffer {
-    /// Prepares a buffer: a compressed buffer is read and unpacked, an uncompressed buffer stays in
+    /// Prepares a buffer. A compressed buffer is read and unpacked; an uncompressed buffer stays in
     /// the file.
     pub(super) fn prepare(file: &SharedFile, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
@@ -32,8 +32,8 @@ impl StoredBuffer {
         }
     }
 
-    /// Returns an error if the buffer has fewer bytes from `start` on: a damaged length must not
-    /// cause an allocation.
+    /// Returns an error if the buffer has fewer than `length` bytes from `start` on. Without this
+    /// check, a damaged length could cause a huge allocation.
     fn check_range(&self, start: u64, length: u64) -> Result<(), LoadError> {
         match start.checked_add(length).filter(|end| *end <= self.length()) {
             Some(_) => Ok(()),
@@ -54,7 +54,7 @@ impl StoredBuffer {
         self.read_into(start, length, MutableBuffer::new(0))
     }
 
-    /// Returns bytes from `start` on, in the reused memory `into`.
+    /// Returns `length` bytes from `start` on, in the memory of `into`, which is reused.
     pub(super) fn read_into(&self, start: u64, length: u64, mut into: MutableBuffer) -> Result<Buffer, LoadError> {
         self.check_range(start, length)?;
         into.resize(length as usize, 0);
@@ -74,18 +74,20 @@ fn too_short(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes, but its rows need {needed}").into()
 }
 
-/// Memory of a compressed buffer (0 for an uncompressed buffer), or of a column without the numbers
-/// or views of a chunk.
+/// Memory of a compressed buffer (0 for an uncompressed buffer), or memory of a column in addition
+/// to the numbers or views of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemoryCost {
-    /// Unpacked bytes, which are held as long as the batch.
+    /// Unpacked bytes, which are held as long as the batch is current.
     pub(super) unpacked: u64,
-    /// Additional bytes during unpacking: the compressed bytes, and the decoder's own.
+    /// Additional bytes while a buffer is unpacked: the compressed bytes, and the memory of the
+    /// decoder.
     pub(super) transient: u64,
 }
 
 impl MemoryCost {
-    /// Returns the cost of buffers that are unpacked one after the other, and held together.
+    /// Returns the cost of buffers that are unpacked one after the other and then held at the same
+    /// time.
     pub(super) fn then(self, next: Self) -> Self {
         Self { unpacked: self.unpacked.saturating_add(next.unpacked), transient: self.transient.max(next.transient) }
     }
@@ -101,21 +103,21 @@ pub(super) fn memory_cost(
     let Some(unpacked) = unpacked else { return Ok(MemoryCost::default()) };
     let decoder = match codec {
         CompressionType::LZ4_FRAME => lz4_decoder_bytes(file, packed)?,
-        // the window is as long as the unpacked data if their length is given, and is never filled
-        // beyond it
+        // zstd's window has the length of the unpacked data if this length is stored, and it is
+        // never filled beyond it
         _ => ZSTD_DECODER_BYTES + unpacked,
     };
     Ok(MemoryCost { unpacked, transient: packed.length.saturating_add(decoder) })
 }
 
-/// zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), an input and an output block of 128
-/// KiB, and the reader's buffer.
+/// Bytes of zstd's context (95,992 by `ZSTD_estimateDCtxSize` of 1.5.7), of an input block and an
+/// output block of 128 KiB, and of the reader's buffer.
 const ZSTD_DECODER_BYTES: u64 = (96 + 3 * 128) << 10;
 
-/// Returns the bytes that lz4's decoder allocates: a compressed and an unpacked block; if blocks
-/// refer to earlier blocks, two more unpacked blocks and the window of 64 KiB. The sizes follow
-/// from the first bytes of the frame (LZ4 Frame Format Description 1.6.4): the magic number, then
-/// the flags, then the size of a block.
+/// Returns the bytes that the decoder of lz4 allocates: a compressed block and an unpacked block.
+/// If blocks refer to earlier blocks, it also allocates two more unpacked blocks and the window of
+/// 64 KiB. The sizes follow from the first bytes of the frame (LZ4 Frame Format Description 1.6.4):
+/// the magic number, then the flags, then a code for the size of a block.
 fn lz4_decoder_bytes(file: &SharedFile, packed: Span) -> Result<u64, LoadError> {
     const INDEPENDENT: u8 = 0x20;
     let mut frame = [0; 6];
@@ -124,13 +126,13 @@ fn lz4_decoder_bytes(file: &SharedFile, packed: Span) -> Result<u64, LoadError> 
     }
     read_exact(file, &mut frame, packed.at)?;
     let (flags, size) = (frame[4], frame[5] >> 4 & 7);
-    // 4 means 64 KiB, 5 256 KiB, 6 1 MiB, 7 4 MiB
+    // the code 4 means 64 KiB, 5 means 256 KiB, 6 means 1 MiB, and 7 means 4 MiB
     let block = 1 << (8 + 2 * u64::from(size));
     Ok(block + if flags & INDEPENDENT == 0 { 2 * block + (64 << 10) } else { block })
 }
 
-/// Returns a reader of a buffer, which unpacks a compressed buffer as it is read and never holds
-/// the whole buffer.
+/// Returns a reader of a buffer. A compressed buffer is unpacked while it is read, and is never in
+/// memory as a whole.
 pub(super) fn stream(
     file: &SharedFile,
     span: Span,
@@ -166,8 +168,8 @@ impl Read for RangeReader<'_> {
     }
 }
 
-/// Reads the length before a compressed buffer, and returns the length and the bytes after it. A
-/// length of -1 means uncompressed bytes, and is returned as `None`.
+/// Reads the length that precedes a compressed buffer, and returns the length and the bytes after
+/// it. The length -1 means that the bytes are not compressed, and is returned as `None`.
 fn split_length_prefix(file: &SharedFile, span: Span) -> Result<(Option<u64>, Span), LoadError> {
     let mut prefix = [0; 8];
     if span.length < 8 {
@@ -184,9 +186,10 @@ fn split_length_prefix(file: &SharedFile, span: Span) -> Result<(Option<u64>, Sp
     }
 }
 
-/// Unpacks the first `need` bytes. Memory grows with the unpacked data, not with a damaged length.
+/// Unpacks the first `need` bytes. The memory grows with the data that are really unpacked: a
+/// damaged length does not allocate anything.
 fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, LoadError> {
-    // the maximum ratio of lz4; zstd may exceed it, and then the vector grows
+    // the maximum ratio of lz4; if zstd exceeds it, the vector grows
     const RATIO: u64 = 255;
     let mut bytes = Vec::new();
     let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;

@@ -4,15 +4,15 @@ use crate::source::view::Element;
 
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Maximum length of a header. Headers that NumPy writes have 128 bytes. Headers of structured
-/// types can be longer, but structured types are not supported.
+/// Maximum length of a header. The headers that NumPy writes for arrays of numbers have 128 bytes.
+/// Headers of structured types can be longer, but structured types are not supported.
 pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 
-/// Maximum number of columns: with 0 rows a header may claim any width, for which a schema would be
-/// built.
+/// Maximum number of columns. The limit is needed because a header with 0 rows may claim any width,
+/// for which a schema would be built.
 const MAX_COLUMNS: usize = 1 << 20;
 
-/// The types of values by their names, which follow the byte order.
+/// The types of values, by the names that follow the byte order in a header.
 pub(crate) const TYPES: [(&str, Element); 12] = [
     ("f2", Element::F16),
     ("f4", Element::F32),
@@ -50,7 +50,7 @@ impl Header {
     }
 }
 
-/// Reads the header at the start of a `.npy` file, versions 1 to 3. Errors are sentences about the
+/// Reads the header at the start of a `.npy` file of version 1 to 3. Errors are sentences about the
 /// file.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if !bytes.starts_with(MAGIC) {

@@ -1,8 +1,9 @@
 //! NumPy's `.npy`: one array, row by row or column by column, with columns called `x0`, `x1`, ….
 //!
-//! Passes read a few hundred kilobytes at a time into their own buffer. This is as fast as mapping
-//! the file, and no mapped pages count as resident memory. A file that shrinks during reading
-//! causes an error instead of a signal. For zero-copy use of a whole array, see [`NpyFile::map`].
+//! A pass reads a few hundred kilobytes at a time into its own buffer. This is as fast as mapping
+//! the file, and no mapped pages count as resident memory. If the file shrinks during reading, the
+//! result is an error instead of a signal. For the use of a whole array without copying it, see
+//! [`NpyFile::map`].
 
 pub(crate) mod header;
 
@@ -36,7 +37,8 @@ pub struct NpyFile {
 }
 
 impl NpyFile {
-    /// Opens a file, reads its header and compares the stated size with the file's.
+    /// Opens a file, reads its header, and compares the size that the header states with the size
+    /// of the file.
     pub fn open(path: &Path) -> Result<Self> {
         Self::from_file(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
@@ -98,7 +100,8 @@ impl NpyFile {
         (bytes / self.chunk_stride(columns).max(1)).max(1)
     }
 
-    /// Returns the bytes of a row in a chunk: of a whole row, or of the requested columns.
+    /// Returns the bytes of a row in a chunk. The chunk has whole rows, or only the requested
+    /// columns.
     fn chunk_stride(&self, columns: usize) -> usize {
         if self.header.by_column { columns * self.header.element.size() } else { self.header.stride() }
     }
@@ -129,8 +132,8 @@ impl NpyCursor<'_> {
         }
     }
 
-    /// Reads the next rows of an array that is stored column by column, one requested column after
-    /// the other.
+    /// Reads the next rows of an array that is stored column by column. The requested columns are
+    /// read one after the other.
     fn read_columns(&mut self) -> Result<usize> {
         let (header, size) = (&self.npy.header, self.npy.header.element.size());
         let rows =
@@ -162,7 +165,7 @@ impl FileCursor for NpyCursor<'_> {
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let header = &self.npy.header;
-        // only whole rows, in the order of the file
+        // the requested columns must be whole rows in the order of the file
         let all_columns = self.columns.len() == columns && columns == header.columns;
         // for a single column both orders are the same
         if !all_columns

@@ -1,8 +1,8 @@
-//! Checks the counts inside pages before the decoder of values allocates memory for them.
+//! Checks the counts that pages state, before the decoder allocates memory for as many values.
 //!
 //! Texts that are delta-encoded (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed
-//! lengths, whose header states their number: a few bytes can claim any number
-//! (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
+//! lengths. The header of these lengths states how many there are, so that a page of a few bytes
+//! can claim any number (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
 
 use super::chunks::PageSource;
 use super::pages;
@@ -36,7 +36,7 @@ impl RowGroups for CheckedGroups {
             let rows = usize::try_from(group.num_rows()).unwrap_or(0);
             let (column, source) = (group.column(leaf), Arc::clone(&source));
             let (pages, width) = (SerializedPageReader::new(source, column, rows, None)?, pages::value_width(column));
-            // a text is preceded by its length of 4 bytes
+            // each text is preceded by its length, which takes 4 bytes
             Ok(Box::new(CheckedPages { pages, levels, min_value_bytes: width.unwrap_or(4).max(1) })
                 as Box<dyn PageReader>)
         });
@@ -66,8 +66,8 @@ impl<I: Iterator<Item = Result<Box<dyn PageReader>>> + Send> PageIterator for Co
 /// The pages of a column chunk.
 struct CheckedPages {
     pages: SerializedPageReader<PageSource>,
-    /// Number of level arrays (repetition, definition) before the values of a version 1 page, each
-    /// preceded by its length.
+    /// Number of level arrays (repetition levels, definition levels) before the values of a version
+    /// 1 page. Each array is preceded by its length.
     levels: usize,
     /// Minimum bytes of a value in a dictionary.
     min_value_bytes: usize,
@@ -111,7 +111,7 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// Returns `None` for a page with more packed lengths than values.
+/// Returns `None` if a page states more packed lengths than it has values.
 fn check_lengths(page: &Page, levels: usize) -> Option<()> {
     let lengths = match page.encoding() {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
@@ -128,12 +128,12 @@ fn check_lengths(page: &Page, levels: usize) -> Option<()> {
             input.split_off(..length as usize).map(drop)
         })?,
     }
-    // a page with only missing values may be empty
+    // a page that has only missing values may be empty
     let lengths = if input.is_empty() { 0 } else { lengths };
     (0..lengths).try_for_each(|_| skip_delta_encoded(&mut input, u64::from(page.num_values())))
 }
 
-/// Skips delta-encoded numbers; returns `None` if there are more than `most`.
+/// Skips delta-encoded numbers. Returns `None` if the page states more than `most` numbers.
 fn skip_delta_encoded(input: &mut &[u8], most: u64) -> Option<()> {
     let [block, parts, count, _first] =
         [read_varint(input)?, read_varint(input)?, read_varint(input)?, read_varint(input)?];

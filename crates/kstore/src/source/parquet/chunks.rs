@@ -1,10 +1,10 @@
 //! How the decoder reads the bytes of a Parquet file.
 //!
-//! In a local file, each page is read when it is needed. For a remote object a request costs more
-//! than a page. The column chunks that a cursor needs from a row group are therefore requested at
-//! once, and kept until the cursor reaches the next group. The last group is kept for the next
-//! cursor, which begins where the previous one ended. *Bytes*: the stored chunks of a row group,
-//! twice for each cursor.
+//! In a local file, each page is read when it is needed. For a remote object, a request costs more
+//! than reading a page. A cursor therefore requests all column chunks that it needs from a row
+//! group at once, and keeps them until it reaches the next row group. The last row group stays in
+//! memory for the next cursor, which often begins where the previous cursor ended. *Bytes*: twice
+//! the stored chunks of a row group, for each cursor.
 
 use super::thrift::page_size;
 use crate::source::shared_file::SharedFile;
@@ -16,14 +16,14 @@ use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Page headers have about 30 to 100 bytes, so one read gets a header and little of the page after
-/// it.
+/// Bytes that are read at once for a page header. A header has about 30 to 100 bytes, so that one
+/// read gets the header and little of the page after it.
 const HEADER_BYTES: usize = 256;
 
 type ChunkBytes = Vec<(u64, Bytes)>;
 
-/// The row groups of a remote object that cursors hold, by the ranges of their chunks, and the last
-/// group read.
+/// The row groups of a remote object that cursors hold, identified by the ranges of their chunks,
+/// and the last row group that was read.
 #[derive(Debug, Default)]
 pub(super) struct RowGroupCache {
     cached: Mutex<CachedGroups>,
@@ -45,7 +45,7 @@ impl RowGroupCache {
             (Some(group), _) => group,
             (None, None) => Arc::default(),
             (None, Some(object)) => {
-                // frees the previous group first
+                // the previous row group is freed first
                 cached.last = None;
                 let bytes = object.ranges(requested)?;
                 file.count_bytes(bytes.iter().map(Vec::len).sum());
@@ -66,7 +66,7 @@ fn chunk_ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u6
     columns.map(|(_, column)| range(column.byte_range())).collect()
 }
 
-/// Returns the bytes that a cursor holds of a remote object.
+/// Returns the bytes of a remote object that a cursor holds in memory.
 pub(super) fn cached_bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
     let group_bytes = |group| chunk_ranges(group, mask).iter().map(|range| range.end - range.start).sum::<u64>();
     let most = groups.iter().map(group_bytes).max().unwrap_or(0);
@@ -95,7 +95,8 @@ impl PageSource {
         Self { file: file.clone(), chunks: None, max_page_bytes: None }
     }
 
-    /// Returns a source for reading columns of a file, as whole chunks if the file is remote.
+    /// Returns a source for reading columns of a file. If the file is remote, whole chunks are
+    /// read.
     pub(super) fn column_chunks(
         file: SharedFile,
         groups: &[RowGroupMetaData],
@@ -109,13 +110,14 @@ impl PageSource {
         Self { chunks, file, max_page_bytes: None }
     }
 
-    /// Limits the size of pages: a larger page is an error before the decoder allocates it.
+    /// Limits the size of unpacked pages: a larger page is an error before the decoder allocates
+    /// memory for it.
     pub(super) fn with_page_limit(self, limit: usize) -> Self {
         Self { max_page_bytes: Some(limit), ..self }
     }
 
-    /// Returns the requested chunk that contains the byte at `at`, from this byte on; `None` if no
-    /// requested chunk contains it.
+    /// Returns the bytes of the requested chunk that contains the byte at `at`, from this byte on;
+    /// `None` if no requested chunk contains this byte.
     fn rest_of_chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
         let Some(near) = &self.chunks else { return Ok(None) };
         let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));
@@ -150,7 +152,7 @@ impl ChunkReader for PageSource {
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         let file_length = self.file.length();
-        // a damaged length must not cause an allocation
+        // a damaged length must not allocate memory
         if start.checked_add(length as u64).is_none_or(|end| end > file_length) {
             return Err(ParquetError::EOF(format!(
                 "expected {length} bytes at {start}, the file ends at {file_length}"
@@ -174,8 +176,8 @@ pub(super) type BufferedReader = BufReader<OffsetReader>;
 pub(super) struct OffsetReader {
     source: PageSource,
     at: u64,
-    /// Limit on the page size until the first read, which reads a page header and checks its size;
-    /// then `None`.
+    /// The limit on the page size, until the first read, which reads a page header and checks its
+    /// size against the limit. Afterwards `None`.
     max_page_bytes: Option<usize>,
 }
 

@@ -1,10 +1,10 @@
 //! Apache Parquet, through the Arrow project's reader.
 //!
-//! The footer is parsed once; a cursor then reads only the row groups that overlap its rows and,
-//! inside them, only the pages of its columns. Of the Arrow schema that some writers embed, only
-//! dates and times are used, because Parquet lacks some of these types; dictionaries and large
-//! strings are read as Parquet stores them. Texts are views of the pages and dictionaries that
-//! contain them, so that a text that occurs in every row is held once.
+//! The footer is parsed once. A cursor then reads only the row groups that overlap its rows and,
+//! within them, only the pages of its columns. Some writers embed the Arrow schema of the table.
+//! Only its dates and times are used, because Parquet lacks some of these types. Dictionaries and
+//! large strings are read as Parquet stores them. Texts are views of the pages and dictionaries
+//! that contain them, so that a text that occurs in every row is in memory only once.
 
 mod checked_pages;
 mod chunks;
@@ -42,12 +42,12 @@ const NAME: &str = "Parquet";
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// Maximum rows decoded at once: enough to amortise the per-batch work of the decoder, and few
-/// enough that a batch of 32 columns stays in the L2 cache.
+/// Maximum number of rows decoded at once. It is large enough to amortise the decoder's work per
+/// batch, and small enough that a batch of 32 columns stays in the L2 cache.
 const BATCH_ROWS: usize = 4096;
 /// Maximum bytes decoded at once, which makes batches of wide tables shorter.
 const BATCH_BYTES: usize = 4 << 20;
-/// Rows decoded at once if their length is unknown.
+/// Number of rows decoded at once if the length of their lists or texts is unknown.
 const SCAN_ROWS: usize = 256;
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct ParquetFile {
     layout: Layout,
     rows: u64,
     scanned: u64,
-    /// The last row groups read, for a remote file.
+    /// For a remote file, the row groups that cursors hold, and the last row group that was read.
     row_group_cache: Arc<RowGroupCache>,
     decoder_bytes: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
@@ -84,7 +84,7 @@ impl ParquetFile {
         Ok(Self { layout, file, metadata, rows, scanned, row_group_cache: groups, decoder_bytes: footprints })
     }
 
-    /// Returns the projection to these top-level columns, that is, to the leaves below them.
+    /// Returns the projection to these top-level columns, which consists of all leaves below them.
     fn projection(&self, roots: &[usize]) -> ProjectionMask {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
@@ -119,14 +119,14 @@ impl ParquetFile {
     }
 }
 
-/// Reads the footer, and determines the types in which columns are read.
+/// Reads the footer, and determines the types in which the columns are read.
 fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError> {
     let stored = ArrowReaderMetadata::load(
         &PageSource::single_pages(file),
         ArrowReaderOptions::new().with_skip_arrow_metadata(true),
     )?;
     let footer = || Arc::clone(stored.metadata());
-    // the embedded schema may be damaged or differ from the stored types: it is then ignored
+    // an embedded schema that is damaged, or that differs from the stored types, is ignored
     let embedded = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
     let pairs = stored.metadata().file_metadata().key_value_metadata().into_iter().flatten();
     let has_arrow_schema = embedded.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
@@ -151,9 +151,9 @@ fn read_metadata(file: &SharedFile) -> Result<ArrowReaderMetadata, ParquetError>
     ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
 }
 
-/// Returns the type in which INT96 is read if the writer names none. In nanoseconds, the decoder's
-/// default, dates beyond 2262 would wrap; microseconds hold every date that Spark, Hive and Impala
-/// write.
+/// Returns the type in which INT96 is read if the writer names none: microseconds, which hold every
+/// date that Spark, Hive and Impala write. In nanoseconds, the decoder's default, dates after 2262
+/// would wrap around.
 fn int96_type(stored: &DataType) -> DataType {
     match stored {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -193,9 +193,9 @@ fn batch_reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
-/// Returns the length of the list in the first row; `None` if this list is missing or empty. It
-/// determines the number of columns of a list of numbers, because Parquet has no lists of a fixed
-/// length.
+/// Returns the length of the list in the first row; `None` if this list is missing or empty. The
+/// length is the number of columns that a column of lists of numbers becomes, because Parquet has
+/// no type for lists of a fixed length.
 fn first_list_length(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
     let batch = scan_column(file, (metadata, root), 1, |mut reader| {
         reader.next().transpose().map_err(|error| decoder_error(file, &error))
@@ -216,7 +216,8 @@ fn sparse_shape(file: &SharedFile, metadata: &ArrowReaderMetadata, root: usize) 
     })
 }
 
-/// Rejects a compression that is not built in, before the decoder reports a disabled feature.
+/// Rejects a compression that this build does not include. Otherwise the decoder would report a
+/// disabled feature.
 fn check_codecs(file: &SharedFile, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
     for group in metadata.metadata().row_groups() {
         for (_, column) in group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
@@ -238,14 +239,14 @@ fn check_codecs(file: &SharedFile, metadata: &ArrowReaderMetadata, mask: &Projec
     Ok(())
 }
 
-/// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated file,
-/// before the decoder reports "corrupt footer" for both.
+/// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated file. The
+/// decoder would report "corrupt footer" for both.
 fn check_ends(file: &SharedFile) -> Result<()> {
     let (mut start, mut end) = ([0; 4], [0; 4]);
     let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
     ends.map_err(|error| file.read_error(error))?;
     match (start == MAGIC, end == MAGIC) {
-        // encrypted files start and end differently; the decoder recognises them
+        // encrypted files start and end with other magic bytes, which the decoder recognises
         (_, true) => Ok(()),
         (true, false) => Err(file.malformed("it is truncated: its footer is missing; copy or write it again")),
         (false, false) if &start == b"PARE" => Ok(()),
@@ -259,7 +260,7 @@ impl TableFile for ParquetFile {
         FileMetadata { format: NAME, schema, rows, bytes: self.file.length(), bytes_scanned: scanned }
     }
 
-    /// Returns true if the type or the statistics state that every value is null.
+    /// Returns true if the type or the statistics of a column state that all its values are null.
     fn is_all_missing(&self, column: usize) -> bool {
         let Some(root) = self.layout.root(column) else { return false };
         if *self.metadata.schema().field(root).data_type() == DataType::Null {
@@ -279,8 +280,9 @@ impl TableFile for ParquetFile {
             + self.metadata.metadata().memory_size()
     }
 
-    /// Bytes of a page, the dictionary, and the batch for each column; all columns are open at the
-    /// same time. A batch overlaps with its successor, and a batch of texts includes their pages.
+    /// Bytes of a page, the dictionary and the batch of each column. All columns are open at the
+    /// same time. While a batch is replaced by the next batch, both are in memory, and a batch of
+    /// texts includes its pages.
     fn footprint(&self, columns: &[usize]) -> usize {
         self.batch_size(columns).1
     }
@@ -288,7 +290,7 @@ impl TableFile for ParquetFile {
     fn candidate_rows(&self, column: usize, condition: &BoundCondition) -> Vec<Range<u64>> {
         let may_match = catch_panic(|| pruning::may_match(&self.metadata, self.layout.root(column), condition));
         let groups = self.metadata.metadata().row_groups();
-        // unreadable statistics exclude nothing
+        // statistics that cannot be read exclude nothing
         let may_match = may_match.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
         pruning::kept_ranges(groups, &may_match)
     }
@@ -316,8 +318,8 @@ fn batch_rows(columns: usize) -> usize {
     (BATCH_BYTES / (8 * columns.max(1))).clamp(64, BATCH_ROWS)
 }
 
-/// Returns the row groups that overlap `rows`, and the selected rows in them; `None` for all rows,
-/// which are read faster.
+/// Returns the row groups that overlap `rows`, and the selection of `rows` among their rows. The
+/// selection is `None` if all rows are selected, because reading without a selection is faster.
 fn overlapping_groups(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Option<RowSelection>) {
     let (mut chosen, mut start, mut first, mut last) = (Vec::new(), 0, 0, 0);
     for (index, group) in groups.iter().enumerate() {
@@ -347,7 +349,7 @@ struct ParquetCursor<'a> {
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         let file = &self.parquet.file;
-        // frees the previous rows first
+        // the rows of the previous batch are freed first
         self.chunk.loaded.fill_with(|| None);
         let Some(batch) = file.catch_panic(|| self.reader.next())? else {
             let missing_rows = self.remaining.end - self.remaining.start;
@@ -407,7 +409,8 @@ fn without_debug(text: &str) -> String {
     outside.collect()
 }
 
-/// Converts an error of the decoder: to an error of the operating system, or to damage.
+/// Converts an error of the decoder to an error of the operating system, or to an error for a
+/// damaged file.
 fn convert_error(file: &SharedFile, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {

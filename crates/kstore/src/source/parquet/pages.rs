@@ -1,9 +1,9 @@
-//! Memory that a Parquet column needs for decoding.
+//! The memory that decoding a Parquet column needs.
 //!
-//! Only the page headers state the sizes of pages: a page may be as long as the column's chunk or a
+//! Only the page headers state the sizes of pages. A page may be as long as the column chunk or a
 //! hundred times shorter, and a page of few bytes may represent many values. The headers are
-//! therefore read, some hundred bytes for each page. If that fails, the whole chunk, stored and
-//! decompressed, is an upper bound.
+//! therefore read, some hundred bytes for each page. If they cannot be read, the size of the whole
+//! chunk, stored and decompressed, is an upper bound.
 
 use super::chunks::{BufferedReader, PageSource};
 use super::thrift::page_size;
@@ -19,7 +19,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Returns the bytes of a value of a fixed width; `None` for texts, whose length is unknown.
+/// Returns the bytes of a value of a fixed width; `None` for texts, whose length varies.
 pub(super) fn value_width(column: &ColumnChunkMetaData) -> Option<usize> {
     match column.column_type() {
         Type::BOOLEAN => Some(1),
@@ -31,9 +31,9 @@ pub(super) fn value_width(column: &ColumnChunkMetaData) -> Option<usize> {
     }
 }
 
-/// Returns the bytes of the decompressor of a column: zstd's context (`ZSTD_estimateDCtxSize` of
-/// 1.5.7: 95,992), or the window and tables of deflate. With hundreds of columns, all open at the
-/// same time, this is the largest part.
+/// Returns the bytes of the decompressor of a column: zstd's context (95,992 by
+/// `ZSTD_estimateDCtxSize` of 1.5.7), or the window and tables of deflate. Hundreds of columns may
+/// be open at the same time, and then the decompressors are the largest part of the memory.
 fn decompressor_bytes(codec: Compression) -> usize {
     match codec {
         Compression::ZSTD(_) => 96 << 10,
@@ -44,24 +44,27 @@ fn decompressor_bytes(codec: Compression) -> usize {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DecoderBytes {
-    /// Bytes that do not depend on the rows of a batch: a page and the dictionary, both as stored
-    /// and as decompressed.
+    /// Bytes that do not depend on the number of rows of a batch: a page and the dictionary, both
+    /// as stored and as decompressed.
     pub(super) fixed: usize,
     /// Maximum bytes of pages for each row of a batch. A batch of texts holds the pages that
-    /// contain them. A batch of numbers holds no pages (0): the caller counts its copy.
+    /// contain the texts. A batch of numbers holds no pages, so that this number is 0; the caller
+    /// counts the numbers themselves.
     pub(super) per_row: usize,
 }
 
 const VIEW_BYTES: usize = 16;
 
-/// Headers of chunks up to this many bytes are not read: the chunk is counted as one page.
+/// If a chunk has at most this many bytes, its page headers are not read, and the chunk counts as
+/// one page.
 const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 pub(super) fn decoder_bytes(file: &SharedFile, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
     let Some(first) = groups.first() else { return DecoderBytes::default() };
     let state = decompressor_bytes(first.column(leaf).compression());
     let decoder = match value_width(first.column(leaf)) {
-        // row groups of a file come from one writer, which splits pages in the same way
+        // one writer wrote all row groups of the file, and splits all of them into pages in the
+        // same way
         Some(width) => {
             let largest = groups.iter().max_by_key(|group| group.column(leaf).uncompressed_size());
             let fixed = largest.map_or(0, |group| number_bytes(file, group.column(leaf), width));
@@ -82,20 +85,21 @@ fn to_usize(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
-/// Returns the bound that needs no page headers: the stored and decompressed chunk.
+/// Returns the bound that needs no page headers: the stored bytes plus the decompressed bytes of
+/// the chunk.
 fn chunk_bytes(column: &ColumnChunkMetaData) -> usize {
     to_usize(column.compressed_size()).saturating_add(to_usize(column.uncompressed_size()))
 }
 
-/// Limit on unpacked pages even if the footer states a smaller chunk: some writers set its size
-/// wrong.
+/// Minimum of the limit on unpacked pages. It applies even if the footer states a smaller chunk,
+/// because some writers state a wrong size.
 const MIN_PAGE_LIMIT: usize = 1 << 20;
 
 fn page_limit(column: &ColumnChunkMetaData) -> usize {
     to_usize(column.uncompressed_size()).max(MIN_PAGE_LIMIT)
 }
 
-/// Returns the maximum bytes of an unpacked page of some columns.
+/// Returns the largest limit on unpacked pages among some columns.
 pub(super) fn max_page_limit(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
     let chunks = groups.iter().flat_map(|group| group.columns().iter().enumerate());
     chunks
@@ -108,16 +112,17 @@ pub(super) fn max_page_limit(groups: &[RowGroupMetaData], mask: &ProjectionMask)
 fn number_bytes(file: &SharedFile, column: &ColumnChunkMetaData, width: usize) -> usize {
     let Some(pages) = read_pages(file, column) else { return chunk_bytes(column) };
     let dictionary = pages.iter().filter(|page| page.is_dictionary).map(|page| page.size).max().unwrap_or(0);
-    // a value takes its width plus at most a byte of level
+    // a value takes its width, plus at most one byte for its levels
     let bytes = |page: &Page| page.values.saturating_mul(width + 1).max(page.size);
     let longest = pages.iter().filter(|page| !page.is_dictionary).map(bytes).max().unwrap_or(0);
     let pages = longest.saturating_add(dictionary).saturating_mul(2);
     pages.min(chunk_bytes(column))
 }
 
-/// Texts are views of the pages and dictionaries that contain them, so a batch holds these pages as
-/// long as it lives. Counts the pages between the first and the last row of a batch, one more page
-/// at each end, and the page that is being decompressed.
+/// Returns the memory for decoding texts. Texts are views of the pages and dictionaries that
+/// contain them, so that a batch holds these pages as long as it lives. Counted are the pages
+/// between the first and the last row of a batch, one more page at each end, and the page that is
+/// being decompressed.
 fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let all = to_usize(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
@@ -127,13 +132,14 @@ fn text_bytes(file: &SharedFile, column: &ColumnChunkMetaData, rows: usize) -> D
     let most = |dictionary: bool| {
         pages.iter().filter(|page| page.is_dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
     };
-    // a batch over several row groups of few rows holds the dictionary of each
+    // if row groups have few rows, a batch extends over several of them and holds the dictionary of
+    // each
     let dictionary = most(true) / rows.max(1);
-    // a value that is stored as its difference from the previous one may be as long as the page,
-    // and so may every later value
+    // a value that is stored as its difference from the previous value may be as long as the page,
+    // and so may every value after it
     let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
     let per_row = pages.iter().filter(|page| !page.is_dictionary).map(of_row).max().unwrap_or(0);
-    // the decoder unpacks the lengths of a whole page of delta-encoded texts
+    // for delta-encoded texts, the decoder unpacks the lengths of a whole page at once
     let delta = prefixed || column.encodings().any(|encoding| encoding == Encoding::DELTA_LENGTH_BYTE_ARRAY);
     let values = pages.iter().filter(|_| delta).map(|page| page.values).max().unwrap_or(0);
     let fixed = 4 * most(false).saturating_add(most(true)).saturating_add(2 * values);
@@ -147,8 +153,8 @@ struct Page {
     size: usize,
 }
 
-/// Returns the pages of a column chunk; `None` if their headers cannot be read, or if the file is
-/// remote: one request per header would take longer than reading the pages.
+/// Returns the pages of a column chunk. Returns `None` if their headers cannot be read, or if the
+/// file is remote, where one request per header would take longer than reading the pages.
 fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
     if file.as_remote().is_some() {
         return None;
@@ -157,7 +163,7 @@ fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Pag
     let mut reader = SerializedPageReader::new(Arc::clone(&headers), column, 0, None).ok()?;
     let mut pages = Vec::new();
     while let Some(page) = reader.peek_next_page().ok()? {
-        // a longer page is an error when it is read
+        // a page that exceeds the limit is an error when it is read
         let size = headers.size.load(Ordering::Relaxed).min(page_limit(column));
         pages.push(Page { is_dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
         reader.skip_next_page().ok()?;
@@ -165,8 +171,8 @@ fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Pag
     Some(pages)
 }
 
-/// A file whose page headers are read. The Parquet crate does not report the unpacked size of a
-/// page without decompressing it; the size is at the beginning of the header.
+/// A file of which only the page headers are read. The Parquet crate does not report the unpacked
+/// size of a page without decompressing it, but the size is at the beginning of the header.
 struct HeaderSource {
     file: PageSource,
     size: AtomicUsize,

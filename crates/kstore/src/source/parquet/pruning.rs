@@ -1,9 +1,9 @@
 //! Excludes row groups of a Parquet file by a condition.
 //!
 //! A writer stores the minimum and the maximum of a column for each row group. Missing values and
-//! NaN are not included, and satisfy no condition. Bounds exclude nothing if they are absent or
-//! NaN, or if their writer compared wrongly (PARQUET-251: `min` and `max` before format 2.4
-//! compared bytes as signed).
+//! NaN are not included in them, and satisfy no condition. Bounds that are absent or NaN exclude
+//! nothing. The same holds for bounds whose writer compared values wrongly (PARQUET-251: before
+//! format 2.4, `min` and `max` compared bytes as signed numbers).
 
 use crate::{condition::BoundCondition, source::arrow_values};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
@@ -11,8 +11,8 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::{basic::Type, file::metadata::RowGroupMetaData};
 use std::ops::Range;
 
-/// Returns which row groups may hold a row whose value in column `root` satisfies the condition;
-/// `None` if nothing is known.
+/// Returns, for each row group, whether it may contain a row whose value in column `root` satisfies
+/// the condition. Returns `None` if nothing is known.
 pub(super) fn may_match(
     metadata: &ArrowReaderMetadata,
     root: Option<usize>,

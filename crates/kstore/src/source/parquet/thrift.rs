@@ -1,19 +1,20 @@
-//! Checks two numbers before the decoder uses them for allocation or recursion: the depth of the
-//! schema and the size of a page.
+//! Checks two properties of a file before the decoder allocates memory or recurses: the depth of
+//! the schema, and the size of a page.
 //!
-//! Both are in structures of Thrift's compact protocol
+//! Both are stored in structures of Thrift's compact protocol
 //! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The
-//! second field of a footer lists the nodes of the schema, each with the number of its children,
-//! parents before children. The decoder descends by recursion, and a file may nest columns deeper
-//! than the stack allows.
+//! second field of a footer lists the nodes of the schema, parents before children, each with the
+//! number of its children. The decoder descends in this tree by recursion, and a file may nest
+//! columns deeper than the stack allows.
 
 use crate::Result;
 use crate::source::shared_file::SharedFile;
 
-/// Maximum depth of a schema, in nodes. A list of lists of numbers has five.
+/// Maximum depth of a schema, in nodes. For comparison: a list of lists of numbers has five.
 const MAX_DEPTH: usize = 50;
 
-/// Rejects columns that are nested too deeply. The decoder reports all other faults of the footer.
+/// Rejects a schema whose columns are nested too deeply. The decoder reports all other faults of
+/// the footer.
 pub(super) fn check_depth(file: &SharedFile) -> Result<()> {
     let mut end = [0; 8];
     let at = file.length().saturating_sub(end.len() as u64);
@@ -33,7 +34,7 @@ pub(super) fn check_depth(file: &SharedFile) -> Result<()> {
     }
 }
 
-/// Returns the number of nodes on the deepest path in the schema; `None` if the footer has no list
+/// Returns the number of nodes on the deepest path of the schema; `None` if the footer has no list
 /// of nodes.
 fn schema_depth(mut footer: &[u8]) -> Option<usize> {
     let mut deepest = None;
@@ -60,13 +61,13 @@ fn schema_depth(mut footer: &[u8]) -> Option<usize> {
     deepest
 }
 
-/// Returns the unpacked bytes of a page from the first bytes of its header; `None` if they are not
-/// a page header.
+/// Returns the unpacked bytes of a page, which the first bytes of its header state; `None` if they
+/// are not a page header.
 pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
     visit_fields(&mut header, &mut |input, field, kind| match (field, kind) {
         (2, INT32) => {
-            // an integer that is not negative: the sign is the lowest bit
+            // the lowest bit is the sign: an integer that is not negative
             size = read_varint(input)
                 .filter(|zigzag| zigzag & 1 == 0)
                 .and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
@@ -104,7 +105,7 @@ fn read_list_header(input: &mut &[u8]) -> Option<(u64, u8)> {
     Some((count, byte & 0x0f))
 }
 
-/// Reads a field, given its number and type; returns `None` to stop reading.
+/// Reads a field with the given number and type. Returns `None` to stop reading.
 type FieldVisitor<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
 fn visit_fields(input: &mut &[u8], visit: &mut FieldVisitor<'_>) -> Option<()> {
@@ -122,7 +123,7 @@ fn visit_fields(input: &mut &[u8], visit: &mut FieldVisitor<'_>) -> Option<()> {
 
 fn skip_value(input: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
     match kind {
-        // booleans are stored in the type, except in a list
+        // the type states the value of a boolean, except in a list
         1 | 2 => Some(()),
         3 => read_byte(input).map(drop),
         4..=6 => read_varint(input).map(drop),

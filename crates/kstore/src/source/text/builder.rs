@@ -14,11 +14,11 @@ pub(crate) enum InferredType {
     #[default]
     Missing,
     Bool,
-    /// Integers of int64, none negative.
+    /// Integers that fit in int64, none of them negative.
     Int,
-    /// Integers of int64, some negative.
+    /// Integers that fit in int64, some of them negative.
     Signed,
-    /// Integers, none negative and some beyond int64.
+    /// Integers, none of them negative, and some of them too large for int64.
     BeyondInt64,
     Float,
     Text,
@@ -27,7 +27,8 @@ pub(crate) enum InferredType {
 }
 
 impl InferredType {
-    /// Returns the type that represents the values of both; `None` if the types cannot be mixed.
+    /// Returns the type that represents the values of both types; `None` if they cannot be in one
+    /// column.
     pub(crate) fn combine(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
             (inferred, other) if inferred == other => inferred,
@@ -68,7 +69,7 @@ impl ColumnBuilder {
             Kind::Int { signed: true, .. } | Kind::Time(_) => Self::Int(Int64Builder::new()),
             Kind::Int { signed: false, .. } => Self::Unsigned(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
-            // text formats have no columns of the kinds other than `Text`
+            // in text formats, no column has a kind other than the kinds above, except `Text`
             Kind::Text | Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
         }
     }
@@ -88,7 +89,7 @@ impl ColumnBuilder {
 #[derive(Debug)]
 pub(crate) struct ColumnBuilders {
     pub(crate) columns: Vec<ColumnBuilder>,
-    /// Index in `columns` of each column of the file, if requested.
+    /// For each column of the file, its index in `columns`; `None` if it is not requested.
     pub(crate) slots: Vec<Option<usize>>,
     arrays: Vec<ArrayRef>,
 }
@@ -112,8 +113,8 @@ impl ColumnBuilders {
         crate::source::arrow_values::array_view(&**self.arrays.get(self.slots[column]?)?)
     }
 
-    /// Returns twice the bytes of the longest chunk: numeric columns have one value per row, and
-    /// texts are as long as the chunk.
+    /// Returns twice the bytes of the longest chunk: a numeric column has one value per row, and
+    /// the texts of a column are at most as long as the chunk.
     pub(crate) fn bytes(columns: &[&Column], longest: usize) -> usize {
         let text = columns.iter().any(|column| column.kind == Kind::Text);
         2 * (CHUNK_ROWS * columns.len() * 8 + if text { CHUNK_BYTES + longest } else { 0 })

@@ -3,8 +3,8 @@
 use super::Scanner;
 use memchr::memchr;
 
-/// Finds lines that contain more than blanks and, if the format has a comment mark, more than a
-/// comment.
+/// Finds the lines that are rows. A line with only blanks is not a row; if the format has a comment
+/// mark, a line with only a comment is not a row either.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineScanner {
     comment: Option<u8>,

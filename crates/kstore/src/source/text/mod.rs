@@ -1,8 +1,9 @@
 //! Tables in text files: the parts that CSV, svmlight and JSON lines share.
 //!
-//! A text file does not state the number or the positions of its rows, so opening one reads it once
-//! and stores the position of every few thousandth row. Afterwards cursors start anywhere, several
-//! at once, as in any other format.
+//! A text file does not state the number or the positions of its rows. Opening a text file
+//! therefore reads it once, and stores the position of one row in every few thousand. Afterwards a
+//! cursor can start anywhere, and several cursors can read at the same time, as in any other
+//! format.
 
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 mod builder;
@@ -33,8 +34,8 @@ pub(crate) use number_notation::parse_written;
 use crate::sparse::SparseShape;
 use std::collections::BTreeMap;
 
-/// Parses a number like Rust's standard library: fractions are rounded to the nearest float,
-/// integers out of range are `None`.
+/// Parses a number like Rust's standard library. A fraction is rounded to the nearest float, and an
+/// integer that is out of range gives `None`.
 pub(crate) fn parse_number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -48,14 +49,15 @@ pub(crate) fn quoted(word: &[u8]) -> String {
     if word.len() > MAX_SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }
 }
 
-/// Returns the index among the requested columns of each column of a file.
+/// Returns, for each column of a file, its index among the requested columns; `None` if it is not
+/// requested.
 pub(crate) fn slots(columns: usize, requested: &[usize]) -> Vec<Option<usize>> {
     let mut slots = vec![None; columns];
     requested.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
     slots
 }
 
-/// How text files are read. Self-describing formats ignore it.
+/// How text files are read. Formats that describe themselves ignore these options.
 ///
 /// ```
 /// use kstore::{Table, TextOptions};
@@ -75,19 +77,19 @@ pub struct TextOptions {
     pub(crate) without_quotes: bool,
     pub(crate) pad_rows: bool,
     pub(crate) skip_lines: u64,
-    /// Set if it differs from [`TextOptions::INFER_ROWS`].
+    /// `None` for the default, [`TextOptions::INFER_ROWS`].
     pub(crate) infer_rows: Option<u64>,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
     pub(crate) sparse: SparseRule,
     pub(crate) types: BTreeMap<String, ColumnType>,
     pub(crate) missing_words: Vec<String>,
-    /// How the rows of the same table were read before, such as in the fit.
+    /// How earlier rows of the same table were read, for example in the fit.
     pub(crate) reading: TextReading,
 }
 
-/// Which rows of svmlight files stay sparse, in addition to rows with more columns than dense rows
-/// may have.
+/// Which rows of svmlight files stay sparse. In addition, rows stay sparse if they have more
+/// columns than the maximum for dense rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SparseRule {
     #[default]
@@ -96,7 +98,7 @@ pub(crate) enum SparseRule {
     All,
 }
 
-/// Describes how text files are read; lists only settings that are not the default.
+/// Describes how text files are read. Only the settings that differ from the default are listed.
 impl std::fmt::Display for TextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let words = [
@@ -123,8 +125,8 @@ impl TextOptions {
     /// [`TextOptions::infer_rows`].
     pub const INFER_ROWS: u64 = 10_000;
 
-    /// CSV: sets the byte between fields. The default is a tab in `.tsv` files; otherwise the
-    /// character among `,` `;` tab `|` that splits the first lines consistently.
+    /// CSV: sets the byte between fields. The default for `.tsv` files is a tab. For other files it
+    /// is the character among `,` `;` tab `|` that splits the first rows most consistently.
     pub fn delimiter(self, delimiter: u8) -> Self {
         Self { delimiter: Some(delimiter), ..self }
     }
@@ -140,41 +142,42 @@ impl TextOptions {
         Self { without_header: true, ..self }
     }
 
-    /// CSV: reads quotation marks as ordinary characters. By default a field may begin and end with
+    /// CSV: reads quotation marks as ordinary characters. By default a field may be enclosed in
     /// `"`.
     pub fn without_quotes(self) -> Self {
         Self { without_quotes: true, ..self }
     }
 
-    /// CSV: accepts rows with fewer fields than names; their last values are missing. By default
-    /// they are errors.
+    /// CSV: accepts rows with fewer fields than names; the values of the last columns are then
+    /// missing. By default such rows are errors.
     pub fn pad_rows(self) -> Self {
         Self { pad_rows: true, ..self }
     }
 
-    /// CSV: skips the first lines of the file, before the names.
+    /// CSV: skips this many lines at the beginning of the file, before the names.
     pub fn skip_lines(self, lines: u64) -> Self {
         Self { skip_lines: lines, ..self }
     }
 
-    /// CSV: sets the number of rows that determine the types of columns; [`u64::MAX`] for all.
+    /// CSV: sets the number of rows that determine the types of the columns; [`u64::MAX`] means all
+    /// rows.
     pub fn infer_rows(self, rows: u64) -> Self {
         Self { infer_rows: Some(rows).filter(|rows| *rows != Self::INFER_ROWS), ..self }
     }
 
-    /// CSV: sets the types of some columns by name. By default the first rows determine them;
-    /// integers that begin with zeros are text.
+    /// CSV: sets the types of some columns by name. The types of all other columns are determined
+    /// from the first rows. There, integers that begin with zeros are text.
     pub fn types(self, types: BTreeMap<String, ColumnType>) -> Self {
         Self { types, ..self }
     }
 
-    /// CSV and JSON lines: sets words for missing values, which apply to text columns too.
+    /// CSV and JSON lines: sets words that mean a missing value, also in text columns.
     pub fn missing_words(self, missing_words: Vec<String>) -> Self {
         Self { missing_words, ..self }
     }
 
-    /// Sets how earlier rows were read, such as in the fit. This applies to everything that these
-    /// options do not set. Columns that a file does not have are ignored.
+    /// Sets how earlier rows were read, for example in the fit. A setting of these options takes
+    /// precedence over it. Columns that a file does not have are ignored.
     #[doc(hidden)]
     #[must_use]
     pub fn with_reading(mut self, mut reading: TextReading) -> Self {
@@ -189,8 +192,9 @@ impl TextOptions {
         !self.reading.is_default()
     }
 
-    /// Returns the type of a column, if it is set here or in the reading of earlier rows. A decimal
-    /// mark set here overrides the decimal mark of earlier rows.
+    /// Returns the type of a column, if it is set in these options or in the reading of earlier
+    /// rows. If a decimal mark is set in these options, it replaces the decimal mark of earlier
+    /// rows.
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
         match (self.types.get(name).or(self.reading.types.get(name)).cloned(), self.decimal) {
             (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),
@@ -222,9 +226,9 @@ impl TextOptions {
             || self.sparse == SparseRule::Thin && shape.prefers_sparse()
     }
 
-    /// svmlight: keeps the rows sparse if that takes less memory and time: at least a thousand
-    /// columns, and no row with entries in more than an eighth of them. If one of several files
-    /// stays sparse, all do.
+    /// svmlight: keeps the rows sparse if this takes less memory and time. This is the case if
+    /// there are at least a thousand columns, and no row has entries in more than an eighth of
+    /// them. If one of several files stays sparse, all of them do.
     #[doc(hidden)]
     #[must_use]
     pub fn sparse_where_thin(self) -> Self {

@@ -1,5 +1,5 @@
-//! Numbers in informal notation: with a currency, a unit or `%`, in parentheses, with a trailing or
-//! Unicode minus, in hexadecimal, with apostrophes or spaces between thousands.
+//! Numbers in informal notation: with a currency, a unit or `%`, in parentheses, with a trailing
+//! minus or a Unicode minus, in hexadecimal, or with apostrophes or spaces between thousands.
 
 use super::{Marks, parse_number};
 use std::borrow::Cow;
@@ -7,8 +7,8 @@ use std::borrow::Cow;
 impl Marks {
     pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Grouped, Self::Comma];
 
-    /// Rewrites a field with a decimal point and without thousands separators; `None` if it does
-    /// not have this format.
+    /// Rewrites a field with a decimal point and without thousands separators. Returns `None` if
+    /// the field does not have this format.
     pub(crate) fn normalised(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
         let (between, decimal) = match self {
             Self::Point => return Some(Cow::Borrowed(field)),
@@ -34,16 +34,16 @@ const MAX_UNIT_CHARS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenNumber<'a> {
-    /// Sign, digits, decimal mark and exponent, with an apostrophe for a space or apostrophe
-    /// between thousands.
+    /// Sign, digits, decimal mark and exponent. A space or an apostrophe between thousands is
+    /// stored as an apostrophe.
     number: String,
     /// Currency before the number and unit after it.
     pub(crate) affix: Cow<'a, str>,
 }
 
 impl WrittenNumber<'_> {
-    /// Returns the number with a decimal point and without thousands separators; `None` if it has
-    /// other marks.
+    /// Returns the number with a decimal point and without thousands separators. Returns `None` if
+    /// it has other marks than `marks`.
     pub(crate) fn normalised(&self, marks: Marks) -> Option<Vec<u8>> {
         let (marks, between) = match marks {
             Marks::Point if self.number.contains('\'') => (Marks::Grouped, ","),
@@ -64,8 +64,8 @@ fn is_unit(text: &str) -> bool {
     text.chars().count() <= MAX_UNIT_CHARS && text.chars().all(of_unit)
 }
 
-/// Separates a number from the text around it; `None` if the field is not a single number. The
-/// digits are not checked.
+/// Separates a number from the text around it. Returns `None` if the field is not a single number.
+/// The digits of the number are not checked.
 pub(crate) fn parse_written(field: &[u8]) -> Option<WrittenNumber<'_>> {
     let text = std::str::from_utf8(field).ok().filter(|text| text.len() <= MAX_NUMBER_BYTES)?.trim();
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
@@ -78,7 +78,7 @@ pub(crate) fn parse_written(field: &[u8]) -> Option<WrittenNumber<'_>> {
     let first = text.find(|c: char| c.is_ascii_digit())?;
     let first = first - usize::from(text[..first].ends_with(['.', ',']));
     let last = text.rfind(|c: char| c.is_ascii_digit())? + 1;
-    // a minus is before the currency, after it, or after the digits
+    // a minus may be before the currency, after the currency, or after the digits
     let is_minus = |c: char| c == '-' || c == '\u{2212}';
     let (before, behind) = (text[..first].trim(), text[last..].trim());
     let after_sign = before.strip_prefix(is_minus).unwrap_or(before);

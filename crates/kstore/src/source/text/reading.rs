@@ -1,4 +1,4 @@
-//! How the columns of text files are read: as set by the caller, as the first rows show, or as in
+//! How the columns of text files are read: as the caller sets, as the first rows suggest, or as in
 //! the fit.
 
 use crate::dates::TimeForm;
@@ -16,9 +16,9 @@ pub enum ColumnType {
     Text,
     /// Numbers, including numbers with leading zeros.
     Number(NumberForm),
-    /// Dates with or without a time of day, in the given form or, if `None`, in the form that the
-    /// first rows show. Integers count the seconds, milliseconds, microseconds or nanoseconds since
-    /// 1970.
+    /// Dates with or without a time of day, in the given form. `None` means the form that the first
+    /// rows suggest. An integer in such a column counts the seconds, milliseconds, microseconds or
+    /// nanoseconds since 1970.
     Date(Option<TimeForm>),
 }
 
@@ -37,12 +37,13 @@ impl FromStr for ColumnType {
     }
 }
 
-/// Format of the numbers of a column; `None` for the format that the first rows show.
+/// Format of the numbers of a column. A field that is `None` means the format that the first rows
+/// suggest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) marks: Option<Marks>,
-    /// Currency symbol, unit, `%` or `0x` at every number.
+    /// The currency symbol, unit, `%` or `0x` that every number of the column has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) affix: Option<String>,
     /// Whether codes such as `00501` are numbers.
@@ -71,7 +72,8 @@ pub(crate) enum Marks {
     Comma,
 }
 
-/// How text files were read, if not by default, so that other files are read the same way.
+/// How text files were read, as far as it differs from the default. With it, other files are read
+/// the same way.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -82,7 +84,7 @@ pub struct TextReading {
     /// Words for missing values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_words: Vec<String>,
-    /// Delimiter, if the numbers of some column have commas.
+    /// The delimiter. It is only stored if the numbers of some column have commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
 }
@@ -93,7 +95,7 @@ impl TextReading {
         *self == Self::default()
     }
 
-    /// Adds the settings of another reading that this one lacks.
+    /// Adds the settings of another reading, except the settings that this reading already has.
     pub fn extend(&mut self, other: &Self) {
         other
             .types
@@ -112,8 +114,8 @@ impl TextReading {
         self
     }
 
-    /// Restricts the reading to the number and date formats of some columns. Text is read the same
-    /// way in every file.
+    /// Restricts the reading to the formats of numbers and dates, and to some columns. Text does
+    /// not need a format, because it is read the same way in every file.
     #[must_use]
     pub fn restricted_to(mut self, names: &[String]) -> Self {
         self.types.retain(|name, column_type| {

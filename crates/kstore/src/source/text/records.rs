@@ -1,14 +1,15 @@
-//! The rows of a text file in order, each as a whole in memory.
+//! Reads the rows of a text file in order. The current row is in memory as a whole.
 
 use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 use std::io;
 
-/// Maximum bytes of a row. A longer row is an unclosed quote or a file without line ends, and would
-/// otherwise fill the memory.
+/// Maximum bytes of a row. A longer row means that a quote is not closed, or that the file has no
+/// line ends. Without this limit, such a row would fill the memory.
 pub(crate) const MAX_ROW_BYTES: usize = 16 << 20;
 
-/// Maximum bytes of a row that are buffered before its end is found. The end of a longer row is
-/// searched without buffering, so that a row that is too long is rejected in little memory.
+/// Maximum bytes of a row that are buffered before the end of the row is found. If a row is longer,
+/// its end is searched without buffering, so that a row above [`MAX_ROW_BYTES`] is rejected in
+/// little memory.
 pub(crate) const MAX_BUFFERED_BYTES: usize = 4 * BLOCK_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,15 +18,15 @@ pub(crate) struct RowStart {
     pub(crate) line: u64,
 }
 
-/// Finds the boundaries of rows in bytes that arrive in pieces. Adds the passed line ends to
-/// `line`.
+/// Finds the boundaries of rows in bytes that arrive in pieces. Both functions add to `line` the
+/// number of line ends that they pass.
 pub(crate) trait Scanner: Send {
     /// Returns the position of the next row's first byte; `None` if no row begins in these bytes.
     fn find_start(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
-    /// Returns the position after the last byte of the current row; `None` if all these bytes
-    /// belong to it.
+    /// Returns the position after the last byte of the current row. Returns `None` if all these
+    /// bytes belong to the current row.
     fn find_end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
-    /// Returns whether the row may end with the file.
+    /// Returns whether the current row may end at the end of the file.
     fn may_end_with_file(&self) -> bool;
 }
 
@@ -49,7 +50,8 @@ pub(crate) enum RecordError {
     Unterminated(RowStart),
 }
 
-/// A position in a text file. Holds a block of bytes, and more only for a longer row.
+/// A reader at a position of a text file. It holds one block of bytes, and more only for a longer
+/// row.
 #[derive(Debug)]
 pub(crate) struct Records<S> {
     file: SharedFile,
@@ -58,13 +60,14 @@ pub(crate) struct Records<S> {
     buffer: Vec<u8>,
     /// Offset in the file of the buffer's first byte.
     base: u64,
-    /// The range of buffered bytes that were not returned yet.
+    /// The range of the buffered bytes that were not returned yet: its start, then its end.
     start: usize,
     end: usize,
 }
 
 impl<S: Scanner> Records<S> {
-    /// Returns the rows from `start` on, which must lie between rows or at the first byte of a row.
+    /// Returns a reader of the rows from `start` on. `start` must be between two rows, or at the
+    /// first byte of a row.
     pub(crate) fn new(file: SharedFile, scanner: S, start: RowStart) -> Self {
         Self { file, scanner, line: start.line, buffer: Vec::new(), base: start.offset, start: 0, end: 0 }
     }
@@ -91,7 +94,7 @@ impl<S: Scanner> Records<S> {
         Ok(Some(Record { bytes: &self.buffer[start..start + length], start: row_start }))
     }
 
-    /// Returns the bytes of the row at `start`, and reads all of them into the buffer.
+    /// Reads all of the row at `row_start` into the buffer, and returns its number of bytes.
     fn read_row(&mut self, row_start: RowStart) -> Result<usize, RecordError> {
         let mut scanned = 0;
         loop {
@@ -115,8 +118,8 @@ impl<S: Scanner> Records<S> {
         }
     }
 
-    /// Returns the bytes of the row at `row_start`, of which `scanned` bytes were scanned already.
-    /// Holds one block at a time.
+    /// Returns the number of bytes of the row at `row_start`, of which the first `scanned` bytes
+    /// were already scanned. Holds only one block at a time.
     fn find_length(&mut self, row_start: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
         loop {

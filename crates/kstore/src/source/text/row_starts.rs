@@ -3,15 +3,15 @@
 use super::records::{MAX_BUFFERED_BYTES, Record, RecordError, Records, RowStart, Scanner};
 use crate::source::shared_file::{BLOCK_BYTES, SharedFile};
 
-/// Initial number of rows between two stored positions. A cursor skips half of this on average
-/// before its first row, which is a thirtieth of a segment.
+/// Initial number of rows from one stored position to the next. On average a cursor skips half of
+/// them before its first row, which is a thirtieth of a segment.
 const INITIAL_INTERVAL: u64 = 4096;
 
-/// Maximum number of stored positions: 1 MiB. For a file with more rows every second position is
-/// dropped.
+/// Maximum number of stored positions; they take 1 MiB. If a file has more rows, every second
+/// position is dropped and the interval doubles.
 const MAX_STARTS: usize = 1 << 16;
 
-/// The positions of every n-th row, found by one pass over the file.
+/// The positions of every n-th row, where n is `interval`. One pass over the file finds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowStarts {
     starts: Vec<RowStart>,
@@ -39,7 +39,8 @@ impl RowStarts {
                 });
                 self.interval *= 2;
             }
-            // the limit is even, so this row's position is also kept at twice the distance
+            // `MAX_STARTS` is even, so that this row's number is also a multiple of the doubled
+            // interval
             self.starts.push(record.start);
         }
         self.rows += 1;
@@ -54,8 +55,8 @@ impl RowStarts {
         self.longest_row
     }
 
-    /// Returns the bytes of a [`Records`] over this file: a row, the blocks before and after it,
-    /// and the bytes of a long row that are kept until its end is found.
+    /// Returns the bytes of [`Records`] over this file: of a row, of the blocks before and after
+    /// it, and of the part of a long row that is buffered until its end is found.
     pub(crate) fn footprint(&self) -> usize {
         2 * BLOCK_BYTES + self.longest_row.max(MAX_BUFFERED_BYTES.min(2 * self.longest_row))
     }
@@ -72,7 +73,7 @@ impl RowStarts {
         };
         let mut records = Records::new(file, scanner, *start);
         for _ in 0..row % self.interval {
-            // a file that lost rows is reported when the rows are read
+            // if the file has lost rows, reading the rows reports it
             if records.next()?.is_none() {
                 break;
             }

@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicU64;
 use std::{collections::HashSet, fmt::Debug, ops::Range};
 
 pub(crate) const CHUNK_ROWS: usize = 4096;
-/// Bytes of text after which a chunk ends, so that long rows make short chunks.
+/// A chunk ends after this many bytes of text, so that a chunk of long rows has few rows.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
-    /// Hint for a row that is too long or does not end.
+    /// What to do about a row that is too long or does not end; part of an error message.
     const ROW_HINT: &'static str;
     type Scanner: Scanner;
     type Chunk<'a>: TextChunk
@@ -34,12 +34,13 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     }
     /// Returns an empty chunk of some distinct columns.
     fn chunk<'a>(&'a self, columns: &'a [Column], requested: &[usize]) -> Self::Chunk<'a>;
-    /// Returns the bytes of a chunk of `columns`; the longest row of the file has `longest` bytes.
+    /// Returns the bytes of a chunk of `columns`. The longest row of the file has `longest` bytes.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize;
 }
 
 pub(crate) trait TextChunk: Send {
-    /// Removes the rows; returns the maximum number of rows of the next chunk.
+    /// Removes the rows of the previous chunk. Returns the maximum number of rows of the next
+    /// chunk.
     fn begin(&mut self, rows: usize) -> usize;
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), RowError>;
     fn end(&mut self) {}
@@ -97,8 +98,8 @@ impl<F: TextFormat> TextTable<F> {
         Ok(Self { file, format, schema: Schema::default(), all_missing: Vec::new(), starts: RowStarts::new() })
     }
 
-    /// Returns the first bytes of the file, and the position at which text begins after a byte
-    /// order mark.
+    /// Returns the first bytes of the file, and the position at which the text begins: after a byte
+    /// order mark, if there is one.
     pub(crate) fn first_block(&self) -> Result<(Vec<u8>, RowStart)> {
         let length = usize::try_from(self.file.length()).unwrap_or(usize::MAX);
         let start = self.file.read_vec(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.read_error(error))?;
@@ -109,8 +110,8 @@ impl<F: TextFormat> TextTable<F> {
         Ok((start, RowStart { offset: mark, line: 1 }))
     }
 
-    /// Finds the rows from `start` on in one pass. `is_row` inspects each record, and returns
-    /// whether it is a row.
+    /// Finds the rows from `start` on in one pass. `is_row` inspects each record and returns
+    /// whether the record is a row.
     pub(crate) fn index_rows(
         &mut self,
         start: RowStart,
@@ -188,8 +189,8 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         self.starts.line(&self.file, self.format.scanner(), row)
     }
 
-    /// Bytes of a block of text and of the chunk, and for each column of the file its index in the
-    /// chunk and in a row.
+    /// Bytes of a block of text and of the chunk. For each column of the file, also the bytes of
+    /// its index in the chunk and of its index in a row.
     fn footprint(&self, columns: &[usize]) -> usize {
         let requested: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
         let chunk = self.format.chunk_bytes(&requested, self.starts.longest_row());
