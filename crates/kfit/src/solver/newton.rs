@@ -397,8 +397,8 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     solution
 }
 
-/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`, in the memory of `factor` if it has
-/// this order.
+/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`, in the memory of `factor` if it
+/// has this order.
 fn factor(
     moments: &FoldGram,
     scale: f64,

@@ -38,7 +38,8 @@ pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
 /// the total loss with respect to the score of the row.
 type RowTerms = [f64; 3];
 
-/// Counts and sums over the rows of a group near each row, in buffers that all passes of a fit share.
+/// Counts and sums over the rows of a group near each row, in buffers that all passes of a fit
+/// share.
 type NearSums = Pool<Vec<[(f64, f64); 2]>>;
 
 impl PairLoss {
