@@ -105,5 +105,5 @@ fn rows_that_make_most_of_the_error_are_named() {
     };
     assert_eq!(told(&[]), "");
     let text = told(&[17, 303]);
-    assert!(text.contains("3 of 500 rows make 100 % of the squared error: rows ") && text.contains("303"), "{text}");
+    assert!(text.contains("3 of 500 rows cause 100 % of the squared error: rows ") && text.contains("303"), "{text}");
 }

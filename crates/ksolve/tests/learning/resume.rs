@@ -159,7 +159,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
     let heard = heard.0.into_inner().unwrap();
     for (i, pass) in passes.iter().enumerate() {
         // the run that completes the last pass ends the fit, so no later run finds that pass whole
-        let states = if i + 1 < passes.len() { &["begun", "whole"][..] } else { &["begun"] };
+        let states = if i + 1 < passes.len() { &[", incomplete", ", complete"][..] } else { &[", incomplete"] };
         for state in states {
             let found = heard.iter().any(|text| text.starts_with(pass) && text.ends_with(state));
             assert!(found, "{pass} was never {state}: {heard:?}");

@@ -351,7 +351,7 @@ fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
         Table::open(&[&path]).unwrap()
     };
     let error = coded(&write(30), &Selection::default(), (9, 2)).unwrap_err().to_string();
-    assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is none"), "{error}");
+    assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is not"), "{error}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
     assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().inputs, 32);
     // with few numbers, a single word makes the column categorical

@@ -178,7 +178,7 @@ fn another_job_and_another_pass_are_refused_and_named() {
     let journal = Journal::with_engine(&other);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
     let text = pass.resume("means", &rows, &StatisticsFold::new(rows.shape())).unwrap_err().to_string();
-    assert!(text.contains("of the pass \"first\" where the pass \"means\" is wanted"), "{text}");
+    assert!(text.contains("belongs to the pass \"first\" instead of the pass \"means\""), "{text}");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn states_of_another_job_never_mix() {
     let journal = Journal::with_engine(&second);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
     let text = pass.resume("sums", &others, &StatisticsFold::new(others.shape())).unwrap_err().to_string();
-    assert!(text.contains(&format!("is of the job {one} where the job {two} is wanted")), "{text}");
+    assert!(text.contains(&format!("belongs to the job {one} instead of the job {two}")), "{text}");
 }
 
 /// A folder that removes files slowly, like a network file system.

@@ -129,7 +129,7 @@ fn sparse_rows_that_cannot_be_used_are_refused_with_what_to_do() {
         (
             "2 1:1",
             Selection { targets: Vec::new(), features: names(&["x", "y"]), ..target.clone() },
-            "leave out \"y\" (`features`)",
+            "exclude \"y\" (`features`)",
         ),
         ("2 1:1", Selection { targets: names(&["x"]), ..target.clone() }, "\"x\""),
     ] {

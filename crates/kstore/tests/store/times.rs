@@ -233,7 +233,7 @@ fn a_text_that_is_no_time_is_told_and_conditions_know_dates() {
     for missing in [Missing::Error, Missing::Drop, Missing::Mean] {
         let error = told(&["2024-01-31", "31.12.2024"], missing);
         assert!(
-            error.contains("row 1") && error.contains("\"31.12.2024\"") && error.contains("like 2024-01-31"),
+            error.contains("row 1") && error.contains("\"31.12.2024\"") && error.contains("such as 2024-01-31"),
             "{error}"
         );
     }
