@@ -58,7 +58,7 @@ fn classes(k: i64) -> Classes {
 fn pairs_are_those_of_libsvm() {
     let golden = golden();
     let case = &golden.cases["pairs"];
-    let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("pairs", true).set("gap", 1e-8);
+    let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("multiclass", "one-vs-one").set("gap", 1e-8);
     for map in MAPS {
         let trained = fit(map, &golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
         assert!(trained.model.metadata.pairs && trained.model.intercept.len() == 3);
@@ -90,7 +90,7 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     for (map, (k, pairs)) in MAPS.into_iter().flat_map(|map| cases.map(|case| (map, case))) {
         let (x, y) = problem(n, k);
         let path = [0.1, 1.0, 30.0];
-        let base = Options::new().set("pairs", pairs).set("gap", 1e-7);
+        let base = Options::new().set("multiclass", if pairs { "one-vs-one" } else { "one-vs-rest" }).set("gap", 1e-7);
         let solver = base.clone().set("C", "0.1,1,30");
         let trained = fit(map, &x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 2);
         let again = fit(map, &x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 1);

@@ -272,7 +272,7 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
 fn machines_go_on_at_their_last_step() {
     let options = Options::new().set("C", 1.0).set("gap", 1e-7);
     iterates("svm", &options, 600, 2);
-    iterates("svm", &options.clone().set("pairs", true), 1500, 2);
+    iterates("svm", &options.clone().set("multiclass", "one-vs-one"), 1500, 2);
     iterates("svm", &options.clone().set("C", "0.01,1").set("folds", 2), 1500, 4);
     iterates("svm", &options.set("loss", "squared-hinge"), 600, 1);
 }
