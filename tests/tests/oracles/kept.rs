@@ -31,8 +31,8 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
     let (name, pairs) = name.split_once(' ').map_or((name, false), |(name, _)| (name, true));
     let family = by_name(name).unwrap();
     let reads = |parameter: &str| family.parameters.iter().any(|known| known.name == parameter);
-    let given = [("lambda", "1e-5"), ("nu", "0.2"), ("clusters", "8"), ("pairs", "true")];
-    let given = given.into_iter().filter(|(name, _)| reads(name) && (pairs || *name != "pairs"));
+    let given = [("lambda", "1e-5"), ("nu", "0.2"), ("clusters", "8"), ("multiclass", "one-vs-one")];
+    let given = given.into_iter().filter(|(name, _)| reads(name) && (pairs || *name != "multiclass"));
     let options = given.fold(Options::new(), |options, (name, value)| options.set(name, value));
     family.solver(&family.settings(&options).unwrap()).unwrap()
 }
