@@ -16,7 +16,7 @@
 //! ```
 //!
 //! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. For streamed
-//! rows, use the parts of which these are made: a [`landmark`] scheme chooses the rows whose kernel
+//! rows, use the parts of these types: a [`landmark`] scheme chooses the rows whose kernel
 //! sections are the basis functions, and a [`map`] computes the features from these landmarks.
 //!
 //! [`kernel::registry()`] lists the kernels, [`landmark::registry()`] the landmark schemes and

@@ -26,7 +26,7 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     ///
     /// Results below the smallest normal number are 0, and results above the largest finite number
     /// are infinite. For infinities and NaN, the results are as in the standard library. The range
-    /// reduction is that of Cody and Waite, *Software Manual for the Elementary Functions* (1980),
+    /// reduction follows Cody and Waite, *Software Manual for the Elementary Functions* (1980),
     /// chapter 6: x = n ln 2 + r, where n is an integer and ln 2 is the sum of two numbers. exp(r)
     /// is a polynomial in r, whose maximal relative error is minimised by Lawson's iteration
     /// (Lawson 1961; see Rice, *The Approximation of Functions* 2, 1969).
@@ -186,8 +186,8 @@ macro_rules! shared {
 //   the sum;
 // * for arguments between the first two numbers of `exponential` the result is a normal number. In
 //   `f32` they are ln 2^-126 and ln 2^128, in `f64` ln 2^-1022 and ln 2^1024, rounded inwards. ln 2
-//   is the sum of two numbers, of which the first has 15 or 32 significant bits, so that its
-//   product with n is exact. exp(r) = 1 + r + r² q(r) for |r| ≤ ½ ln 2: the relative error is
+//   is the sum of two numbers. The first has 15 or 32 significant bits, so that its product with n
+//   is exact. exp(r) = 1 + r + r² q(r) for |r| ≤ ½ ln 2: the relative error is
 //   3.1e-9 or 3.6e-18 before rounding;
 // * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. The
 //   formula is 2^-r = 1 + r q(r) for |r| ≤ 1/2, with the polynomial of `exponential`, in -r ln 2;

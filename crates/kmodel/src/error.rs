@@ -82,7 +82,7 @@ pub enum Error {
         "conjugate gradient did not converge: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
     )]
     NotConverged { residual: f64, iterations: usize, remedy: &'static str },
-    /// A grid of ranks and lambdas of which no cell could be computed.
+    /// A grid of ranks and lambdas without a single cell that could be computed.
     #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     NoCell { precision: &'static str },
     /// Components of features that do not vary.

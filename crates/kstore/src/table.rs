@@ -232,7 +232,7 @@ impl Table {
         Self::from_file("the table of the shards", Arc::new(AbsentRows::new(schema, 0..rows)))
     }
 
-    /// Returns a table of `rows` rows of which this table is a shard: the first row of the shard is
+    /// Returns a table of `rows` rows that has this table as a shard: the first row of the shard is
     /// row `first` of the whole table. Reading a row outside the shard returns
     /// [`Error::NotInShard`].
     ///

@@ -163,7 +163,7 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
     for case in [
         ("svm", "nystrom", machine),
         ("svm", "exact", machine),
-        ("svm", "exact", &[machine, &[("pairs", "true")]].concat()),
+        ("svm", "exact", &[machine, &[("multiclass", "one-vs-one")]].concat()),
         ("svm", "nystrom", &[machine, &[("loss", "squared-hinge")]].concat()),
         ("svm", "nystrom", &[&balanced[1..], &[("lambda", "1e-3")]].concat()),
         ("svr", "nystrom", machine),

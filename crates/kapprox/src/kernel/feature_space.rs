@@ -63,7 +63,7 @@ impl Centre {
         }
     }
 
-    /// Returns ‖φ(x) − mean‖² of any b points x, where the mean is that of the n points. The
+    /// Returns ‖φ(x) − mean‖² of any b points x, where the mean is over the n points. The
     /// distances are computed from `diagonal`, the values k(x, x), and from `k`, the kernel values
     /// of the b points with the n points (b x n, not centred). They are never negative.
     ///

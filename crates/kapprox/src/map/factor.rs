@@ -48,9 +48,9 @@ pub struct Factor {
 /// Factors a positive semi-definite matrix, with the rows in the given order. Drops every row whose
 /// residual under the earlier rows is at most `floor` times its diagonal entry.
 ///
-/// The algorithm is left-looking and works in place in `k` (m x m), of which it reads the lower
-/// triangle. It keeps the order of the rows, so that the leading block of L is the factor of the
-/// leading landmarks. Costs m³/3 flops; the result is a copy of the r x r factor of the kept rows.
+/// The algorithm is left-looking, works in place in `k` (m x m), and reads its lower triangle. It
+/// keeps the order of the rows, so that the leading block of L is the factor of the leading
+/// landmarks. *Cost*: m³/3 flops, and a copy of the r x r factor if rows are dropped.
 ///
 /// # Errors
 /// [`kpass::Error::Interrupted`] if the workers are cancelled, checked between two blocks of

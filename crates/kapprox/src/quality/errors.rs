@@ -52,9 +52,9 @@ pub struct Errors {
 const QUANTILE: f64 = 1.959_963_984_540_054;
 
 impl<T: Real> Approximation<'_, T> {
-    /// Computes the errors at some ranks, in ascending order. The errors at rank r are those of the
-    /// leading r features. If r is less than the number of features p, the map must be nested: its
-    /// leading r features must be a map by themselves.
+    /// Computes the errors at some ranks, in ascending order. At rank r they are the errors of
+    /// the leading r features. If r is less than the number of features p, the map must be nested:
+    /// its leading r features must be a map by themselves.
     ///
     /// Draws c = `columns` rows uniformly, or all rows if there are fewer, and computes the columns
     /// of E at these rows. If all rows are drawn, all errors are exact. Makes two passes. Costs c

@@ -30,7 +30,7 @@ impl Measure {
         Self { value, low: value, high: value, evidence: Evidence::Exact }
     }
 
-    /// Returns a number of which only certain bounds are known. If rounding has made `low` exceed
+    /// Returns a number known only by certain bounds. If rounding has made `low` exceed
     /// `high`, `high` is set to `low`.
     pub(super) fn bounds(low: f64, high: f64) -> Self {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }

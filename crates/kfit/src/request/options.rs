@@ -30,7 +30,7 @@ pub enum Scaling {
     /// asinh((v − median)/spread), with the same spread: suits columns with long tails.
     Asinh,
     /// Quantile transform: maps the rank of a value among the training rows to a fixed
-    /// distribution. It suits columns of which only the order matters.
+    /// distribution. It suits columns whose values matter only by their order.
     Quantile,
     /// Sparse rows and texts: each column divided by its largest absolute value.
     Maxabs,

@@ -4,9 +4,12 @@
 use super::parse::expected_by_solver;
 use crate::error::with_option_names;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use kfit::solver::parameter::{FORMER, Parameter, ParameterKind};
+use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};
 use std::collections::HashSet;
+
+/// Former flags that scripts may still use, each with the parameter and the value that it sets.
+const FORMER_FLAGS: [(&str, &str, &str); 1] = [("pairs", "multiclass", "one-vs-one")];
 
 /// Values given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +102,7 @@ fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
 impl Args for SolverArgs {
     fn augment_args(command: Command) -> Command {
         let former =
-            FORMER.into_iter().map(|(name, ..)| Arg::new(name).long(name).action(ArgAction::SetTrue).hide(true));
+            FORMER_FLAGS.into_iter().map(|(flag, ..)| Arg::new(flag).long(flag).action(ArgAction::SetTrue).hide(true));
         command.args(distinct_parameters().into_iter().map(parameter_arg)).args(former)
     }
 
@@ -115,8 +118,8 @@ impl FromArgMatches for SolverArgs {
             ParameterKind::Flag => options.set(name, true),
             _ => matches.get_one::<String>(name).into_iter().fold(options, |given, text| given.set(name, text)),
         };
-        let former = FORMER.into_iter().filter(|(name, ..)| matches.get_flag(name));
-        let options = former.fold(Options::new(), |options, (name, value, ..)| options.set(name, value));
+        let former = FORMER_FLAGS.into_iter().filter(|(flag, ..)| matches.get_flag(flag));
+        let options = former.fold(Options::new(), |options, (_, name, value)| options.set(name, value));
         Ok(Self(distinct_parameters().into_iter().fold(options, add_value)))
     }
 

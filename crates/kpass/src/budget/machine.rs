@@ -57,8 +57,8 @@ const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// Returns the largest number of threads, at most `requested`, whose address space fits half of the
 /// [`address_limit`] together with the current address space of the process. A thread reserves its
-/// stack and, for matrix products, twice the size of the largest cache, most of which it never
-/// touches.
+/// stack and, for matrix products, twice the size of the largest cache. It never touches
+/// most of this memory.
 pub fn allowed_threads(requested: usize) -> usize {
     let Some(limit) = address_limit() else { return requested };
     let cache = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();

@@ -75,7 +75,7 @@ pub enum LotRows {
     Stored(Vec<(usize, RowsKey)>),
 }
 
-/// A store for the rows of segments of which a process has only a part.
+/// A store for the rows of segments that a process has only in part.
 pub trait PartialRows: Sync {
     /// Returns the location of the rows of a lot.
     fn lot_rows(&self, lot: &Range<u64>) -> LotRows;

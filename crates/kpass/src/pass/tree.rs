@@ -9,8 +9,8 @@ use super::Merge;
 use crate::Result;
 use crate::checkpoint::{Arrays, Persist, Stored};
 
-/// Number of segments of a stretch. Processes exchange the states of stretches, of which there are
-/// 32 times fewer than segments.
+/// Number of segments of a stretch. Processes exchange the states of stretches, because
+/// stretches are 32 times fewer than segments.
 pub const STRETCH_SEGMENTS: u64 = 32;
 
 /// The states merged so far: of all complete stretches, and of the stretch being filled.

@@ -42,7 +42,8 @@ const COLUMN_PASS: PassKey = PassKey {
     cut: Cut { tile: 1, segment: 1, start: 0, end: u64::MAX },
 };
 
-/// Returns the key of the column statistics of some stored rows, of which `selected` are used.
+/// Returns the key of the column statistics of some stored rows; `selected` is the number of
+/// rows that are used.
 pub(super) fn column_key(stored: &Range<u64>, selected: u64) -> StateKey {
     StateKey { pass: COLUMN_PASS, node: Node { segments: stored.clone(), rows: selected } }
 }

@@ -18,7 +18,7 @@ use kstore::{MemoryPlan, Reading, RowSource, SelectedTable, Statistics, Statisti
 pub enum TestInput<'a> {
     /// Two samples of the same columns.
     Samples(&'a SelectedTable, &'a SelectedTable),
-    /// One sample with the columns of both kernels, each of which uses some of them.
+    /// One sample with the columns of both kernels; each kernel uses some of the columns.
     Columns(&'a SelectedTable),
 }
 

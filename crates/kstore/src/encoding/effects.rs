@@ -35,7 +35,7 @@ const MAX_OUTPUTS: usize = 15;
 const MISSING_DIGEST: u64 = u64::MAX;
 
 /// The F statistic must exceed 1 by at least this many of its standard deviations. The standard
-/// deviation is that of a column without any effect.
+/// deviation is computed for a column without any effect.
 const CHANCE_DEVIATIONS: f64 = 4.0;
 
 /// The effects of the values of a column.

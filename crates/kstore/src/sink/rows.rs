@@ -93,7 +93,7 @@ impl<R: RowFormat + 'static> Sink for RowSink<R> {
         }
     }
 
-    /// Bytes of the gathered rows, of which the last may be long.
+    /// Bytes of the gathered rows; the last row may be long.
     fn footprint(&self) -> usize {
         2 * (BUFFER_BYTES + self.format.max_row_bytes(&self.columns))
     }

@@ -38,8 +38,7 @@ const UNSUPPORTED: &[(&str, &[&str], &[u8], &str)] = &[
 /// Returns a sentence that says what an unsupported file is, and what to do.
 pub(super) fn describe_unsupported(path: &Path, start: &[u8]) -> Option<String> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
-    // extensions are compared first, because the magic bytes of a spreadsheet are those of a zip
-    // archive
+    // extensions are compared first, because a spreadsheet has the magic bytes of a zip archive
     let by_extension = UNSUPPORTED.iter().find(|(_, extensions, ..)| extensions.contains(&&*extension));
     let unsupported = by_extension
         .or_else(|| UNSUPPORTED.iter().find(|(.., magic, _)| !magic.is_empty() && start.starts_with(magic)));
@@ -97,7 +96,7 @@ pub fn reject_lakehouse_paths<'a>(table_path: &Path, mut paths: impl Iterator<It
 }
 
 /// Returns an error if a folder that contains one of `files`, or one of its parent folders, has the
-/// log of a lakehouse. The files are those of a folder or pattern, `table_path`.
+/// log of a lakehouse. `table_path` is the folder or pattern that names the files.
 pub(crate) fn reject_lakehouse(table_path: &Path, files: &[PathBuf]) -> Result<()> {
     let mut seen = HashSet::new();
     for folder in files.iter().filter_map(|file| file.parent()).chain([table_path]) {

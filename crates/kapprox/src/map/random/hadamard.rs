@@ -7,7 +7,7 @@
 //! random normal vector, is the inner product of frequency j with the row.
 //!
 //! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5. There all lengths are
-//! √n; here they are drawn, so that their distribution is that of independent frequencies.
+//! √n; here they are drawn, so that they are distributed like independent frequencies.
 
 use super::frequencies::draw_length;
 use crate::{Real, vectorised};

@@ -17,7 +17,7 @@
 mod settings;
 mod shared;
 
-pub use settings::{FORMER, Options, Settings};
+pub use settings::{Options, Settings};
 pub use shared::{
     C, C_GRID, CLASS_WEIGHT, CLUSTERS, COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, GAP, GROUP, INTERCEPT, LAMBDA,
     LAMBDA_GRID, NEIGHBOURS, NODES, NOVELTY, NU, PROBABILITIES, Penalty, RANKS, STARTS, STEPS, TASK, TOLERANCE,

@@ -9,17 +9,7 @@ use std::collections::BTreeMap;
 
 /// The requested parameters of a solver: names and values as users type them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "BTreeMap<String, String>")]
 pub struct Options(BTreeMap<String, String>);
-
-/// Former parameters, each with its value, and the parameter and value that replaced it.
-pub const FORMER: [(&str, &str, &str, &str); 1] = [("pairs", "true", "multiclass", "one-vs-one")];
-
-impl From<BTreeMap<String, String>> for Options {
-    fn from(values: BTreeMap<String, String>) -> Self {
-        values.into_iter().fold(Self::new(), |options, (name, value)| options.set(&name, value))
-    }
-}
 
 impl Options {
     /// Returns empty options: all parameters have their defaults.
@@ -27,14 +17,10 @@ impl Options {
         Self::default()
     }
 
-    /// Sets a parameter, as in `set("C", 10)`, `set("loo", true)`, `set("folds", "blocks:6")`. The
-    /// name of a [former](FORMER) parameter sets the parameter that replaced it.
+    /// Sets a parameter, as in `set("C", 10)`, `set("loo", true)`, `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
-        let value = value.to_string();
-        let former = FORMER.into_iter().find(|former| (former.0, former.1) == (name, value.as_str()));
-        let (name, value) = former.map_or((name, value), |(.., name, value)| (name, value.to_string()));
-        self.0.insert(name.to_string(), value);
+        self.0.insert(name.to_string(), value.to_string());
         self
     }
 

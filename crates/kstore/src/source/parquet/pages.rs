@@ -171,7 +171,7 @@ fn read_pages(file: &SharedFile, column: &ColumnChunkMetaData) -> Option<Vec<Pag
     Some(pages)
 }
 
-/// A file of which only the page headers are read. The Parquet crate does not report the unpacked
+/// A file whose page headers alone are read. The Parquet crate does not report the unpacked
 /// size of a page without decompressing it, but the size is at the beginning of the header.
 struct HeaderSource {
     file: PageSource,

@@ -118,7 +118,7 @@ impl<S: Scanner> Records<S> {
         }
     }
 
-    /// Returns the number of bytes of the row at `row_start`, of which the first `scanned` bytes
+    /// Returns the number of bytes of the row at `row_start`. The first `scanned` bytes of the row
     /// were already scanned. Holds only one block at a time.
     fn find_length(&mut self, row_start: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
