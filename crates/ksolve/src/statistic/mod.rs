@@ -36,8 +36,10 @@
 //! let (first, second) = (sample(0..100)?, sample(100..250)?);
 //! let options = default_options("gaussian(sigma=median)".parse()?);
 //! let workers = Workers::new(2);
-//! let (stages, journal, scratch) = (&NoStageObserver, None, None);
-//! let resources = Resources { memory: 1 << 30, workers: &workers, stages, journal, scratch };
+//! let stage_observer = &NoStageObserver;
+//! let (journal, scratch) = (None, None);
+//! let resources =
+//!     Resources { memory: 1 << 30, workers: &workers, stage_observer, journal, scratch };
 //! let mmd = by_name("mmd").ok_or("no such statistic")?;
 //! let samples = TestInput::Samples(&first, &second);
 //! let outcome = measure::<f64>(mmd, samples, &options, 199, &resources)?;
