@@ -2,10 +2,10 @@
 
 use kapprox::Kernel;
 use kfit::request::{Resources, TrainOptions};
-use kfit::train::TrainedModel;
 use ksolve::Model;
 use ksolve::Task;
 use ksolve::job::{LandmarkSource, NoStageObserver, Scaling};
+use ksolve::train::TrainedModel;
 use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::{SelectedTable, Selection, Table, Workers};
 use std::path::Path;
@@ -55,7 +55,7 @@ pub fn solve<T: kapprox::Real>(
 /// Like [`solve`], but returns the error.
 ///
 /// # Errors
-/// Returns the errors of [`kfit::train::train`].
+/// Returns the errors of [`ksolve::train::train`].
 pub fn try_solve<T: kapprox::Real>(
     selected: &SelectedTable,
     options: &TrainOptions,
@@ -73,7 +73,7 @@ pub fn try_solve<T: kapprox::Real>(
     };
     let family = kfit::solver::by_name(name).unwrap();
     let solver = family.solver(&family.settings(solver)?)?;
-    kfit::train::train(selected, options, T::pick(&*solver), &resources)
+    ksolve::train::train(selected, options, T::pick(&*solver), &resources)
 }
 
 /// Computes f(x) = Σ α_j k(x, z_j) + c from the formula, one value per output.

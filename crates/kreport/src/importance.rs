@@ -1,8 +1,8 @@
 //! Importance of columns, as shown to users.
 
 use crate::table::{Align, AlignedTable, count, join_with_commas, number, percent};
-use kfit::metric::MetricTestErrors;
 use ksolve::job::MetricReport;
+use ksolve::metric::MetricTestErrors;
 use std::collections::{HashMap, HashSet};
 
 /// Number of columns shown in a table, and in a line.

@@ -6,8 +6,8 @@ use crate::page::{self, Page, Section};
 use crate::table::{
     self, Align, AlignedTable, Grid, count, number, optional_number, percent, rounded_kernel, shortest_number,
 };
-use kfit::metric::RoundReport;
 use ksolve::job::{MetricSource, Scaling};
+use ksolve::metric::RoundReport;
 use ksolve::tune::{
     ContenderReport, HeldOutScore, HistoryEntry, Score, SearchWork, SelectionResult, ShiftScore, SolverMeasure,
     TuneCell,

@@ -27,32 +27,14 @@
 pub mod coordinates;
 pub mod curve;
 pub mod estimator;
+pub mod job;
+#[doc(hidden)]
+pub mod metric;
 pub mod shards;
 pub mod statistic;
+#[doc(hidden)]
+pub mod train;
 pub mod tune;
-
-/// A complete job: from rows to a model that predicts.
-///
-/// A [`Fit`] describes what to learn, with the defaults of the command. A [`Run`] describes the
-/// resources. [`Fit::run`] returns a [`Fitted`]: the model and a report of the fit.
-///
-/// ```
-/// use ksolve::job::{Fit, Run};
-/// let x: Vec<f64> = (0..400).map(|i| f64::from(i) / 40.0).collect();
-/// let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
-/// let table = kstore::Table::from_rows(&x, 1, &y)?;
-/// let fitted = Fit::ridge().rank(50).on(&table, &["y"], &Run::new())?;
-/// assert!(fitted.report.train.unwrap().mse < 1e-3);
-/// # Ok::<(), ksolve::Error>(())
-/// ```
-pub mod job {
-    pub use kfit::job::*;
-    pub use kfit::metric::combination::Combination;
-    pub use kfit::request::{
-        Forecast, LandmarkSource, MetricForm, MetricSource, NoStageObserver, ProvidedMetric, Scaling, Stage,
-        StageObserver,
-    };
-}
 
 pub use estimator::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
 pub use job::{Fit, Fitted, Run};
@@ -64,7 +46,8 @@ pub use kmodel::{
 pub use predict::Predictor;
 pub use tune::Tune;
 
-use kfit::{RidgeOptions, Surface, features, fit, metric, prepare, request, solver, train};
+use kfit::{RidgeOptions, Surface, features, fit, prepare, request, solver};
 use kmodel::{
-    Folds, GramScratch, GramState, LinearHead, Targets, bins, folds, gram, linalg, lists, model, ranking_pairs, task,
+    Folds, GramScratch, GramState, LinearHead, RidgeFold, Targets, alignment, bins, folds, gram, linalg, lists, model,
+    ranking_pairs, stacked_maps, task,
 };

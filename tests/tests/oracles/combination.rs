@@ -1,13 +1,13 @@
 //! Weights of a sum of kernels, checked by the gradient of their problem in dense matrices HKH.
 
 use crate::solvers::{close, golden};
-use kfit::metric::combination::combine;
 use kfit::request::Resources;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
 use ksolve::job::Combination;
 use ksolve::job::NoStageObserver;
+use ksolve::metric::combination::combine;
 use kstore::Workers;
 
 type Rows = Vec<Vec<f64>>;

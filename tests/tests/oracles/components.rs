@@ -4,13 +4,13 @@
 use faer::{Mat, MatRef};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
 use kmodel::PreImages;
 use ksolve::FoldSpec;
 use ksolve::Task;
+use ksolve::train::TrainedModel;
 use kstore::Workers;
 
 const N: usize = 90;

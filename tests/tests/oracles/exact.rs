@@ -7,7 +7,6 @@ use kapprox::{FeatureMap, NystromMap};
 use kfit::RidgeOptions;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{TrainedModel, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
@@ -15,6 +14,7 @@ use kmill_tests::{kernels, table};
 use kmodel::{Folds, RidgeFold, Targets};
 use ksolve::Task;
 use ksolve::job::NoStageObserver;
+use ksolve::train::{TrainedModel, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::{MemoryRows, Pass, Workers};
 

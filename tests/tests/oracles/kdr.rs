@@ -4,12 +4,12 @@
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
 use ksolve::job::MetricSource;
+use ksolve::train::TrainedModel;
 
 type Rows = Vec<Vec<f64>>;
 

@@ -2,11 +2,11 @@
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::{AnySolver, Options, by_name};
-use kfit::train::{TrainedModel, forecast, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
 use ksolve::job::StageObserver;
+use ksolve::train::{TrainedModel, forecast, train};
 use kstore::pass::{NoObserver, Observer};
 use kstore::scratch::Scratch;
 use kstore::{SelectedTable, Workers};

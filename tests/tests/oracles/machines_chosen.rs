@@ -4,9 +4,9 @@
 use crate::solvers::{close, golden, numbers, rows};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
+use ksolve::train::TrainedModel;
 use ksolve::{Classes, FoldSpec, Link, Task};
 use kstore::Label;
 

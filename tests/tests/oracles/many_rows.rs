@@ -7,11 +7,11 @@
 
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::Task;
+use ksolve::train::TrainedModel;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 const LAMBDA: f64 = 1e-4;

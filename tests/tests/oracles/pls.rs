@@ -3,11 +3,11 @@
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
 use kmodel::Folds;
+use ksolve::train::TrainedModel;
 use ksolve::{FoldSpec, Task};
 
 type Rows = Vec<Vec<f64>>;

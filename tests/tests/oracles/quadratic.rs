@@ -3,7 +3,6 @@
 use faer::{Mat, MatRef};
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{TrainedModel, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
@@ -11,6 +10,7 @@ use kmodel::Quadratic;
 use ksolve::Intercept;
 use ksolve::Task;
 use ksolve::job::NoStageObserver;
+use ksolve::train::{TrainedModel, train};
 use kstore::Workers;
 
 const N: usize = 90;

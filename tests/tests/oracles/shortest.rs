@@ -4,10 +4,10 @@
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
+use ksolve::train::TrainedModel;
 
 const KERNEL: &str = "gaussian(sigma=0.7)";
 

@@ -3,9 +3,9 @@
 use crate::solver_laws::{run, table};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
+use ksolve::train::TrainedModel;
 use serde_json::Value;
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 
 use crate::solvers::{close, golden};
 use kfit::solver::Options;
-use kfit::train::TrainedModel;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
+use ksolve::train::TrainedModel;
 
 type Rows = Vec<Vec<f64>>;
 

@@ -2,12 +2,12 @@
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{TrainedModel, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
 use kmodel::Folds;
 use ksolve::Task;
 use ksolve::job::{NoStageObserver, Scaling};
+use ksolve::train::{TrainedModel, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::Workers;
 use std::path::Path;

@@ -2,11 +2,11 @@
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
-use kfit::train::{TrainedModel, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
 use ksolve::Task;
 use ksolve::job::{LandmarkSource, NoStageObserver};
+use ksolve::train::{TrainedModel, train};
 use kstore::Workers;
 use std::path::Path;
 

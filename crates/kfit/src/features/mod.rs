@@ -25,7 +25,7 @@ pub use fold::{RowValues, Sums};
 pub use gather::{GatherOptions, GatheredSums};
 pub(crate) use row_selection::selection_bytes;
 use stored::FeatureStore;
-pub(crate) use stored::StopOnly;
+pub use stored::StopOnly;
 pub use tier::FeatureTier;
 pub use tier::{STATES_PER_FOLD, values_bytes};
 pub use tile::Tile;

@@ -197,7 +197,8 @@ impl<T: Real> FeatureWriter<'_, T> {
 
 /// An observer for a pass over rows that were already counted: it ignores the progress and only
 /// forwards the stop signal.
-pub(crate) struct StopOnly<'o>(pub(crate) &'o dyn Observer);
+#[expect(missing_debug_implementations, reason = "an observer is not debug")]
+pub struct StopOnly<'o>(pub &'o dyn Observer);
 
 impl Observer for StopOnly<'_> {
     fn advance(&self, _: u64) {}

@@ -25,7 +25,7 @@ pub(crate) fn exact_plan(what: &str, size: &ProblemSize, budget: usize) -> Memor
 /// Reads all rows in one pass into buffers of the final size. One lane reads, so that the rows keep
 /// their order. The targets are the centred regression targets. Weights, if there are any, are in
 /// the units of the table. Class codes and group codes are included.
-pub(crate) fn load_rows<T: Real>(
+pub fn load_rows<T: Real>(
     source: &dyn RowSource<T>,
     (targets, weight_unit): (&Targets, f64),
     n: u64,

@@ -6,10 +6,11 @@ use kstore::{Fold, RowBlock, Workers};
 use std::marker::PhantomData;
 
 /// A pass defined by a function that adds a block to a state, starting from the default state.
-pub(crate) struct FoldFn<S, F>(F, PhantomData<fn() -> S>);
+#[expect(missing_debug_implementations, reason = "a function is not debug")]
+pub struct FoldFn<S, F>(F, PhantomData<fn() -> S>);
 
 impl<S, F> FoldFn<S, F> {
-    pub(crate) fn new<T>(add: F) -> Self
+    pub fn new<T>(add: F) -> Self
     where
         F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()>,
     {

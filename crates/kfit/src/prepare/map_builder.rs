@@ -180,7 +180,7 @@ impl<T: Real> MapBuilder<'_, T> {
 
     /// Draws candidates, resolves the kernel and chooses landmarks, but builds no map. This
     /// function is for a solver that combines the landmarks' kernel sections itself.
-    pub(crate) fn landmarks_only(&self) -> Result<BuiltMap<T>> {
+    pub fn landmarks_only(&self) -> Result<BuiltMap<T>> {
         let (ChosenLandmarks { set, candidates, passes }, kernel) = self.choose_landmarks()?;
         let (map, landmark_counts) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), candidates)));
         Ok(BuiltMap { map, kernel, second_view: None, landmark_set: Some(set), landmark_counts, passes })
@@ -189,7 +189,7 @@ impl<T: Real> MapBuilder<'_, T> {
     /// Resolves the kernel, but chooses no landmarks and builds no map. This function is for a
     /// solver that combines the kernel sections of all rows. All rows are already in memory; passes
     /// over them are neither counted nor journaled.
-    pub(crate) fn kernel_only(&self) -> Result<BuiltMap<T>> {
+    pub fn kernel_only(&self) -> Result<BuiltMap<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = MapBuilder { resources, ..*self }.resolve_kernel()?;
         Ok(BuiltMap {
@@ -386,7 +386,7 @@ pub fn resolve_length_scale<T: Real>(kernel: &Kernel, sample: &RowSample<T>, see
 /// Returns one kernel for each list of factors. In it, each `median` or `auto` length scale is
 /// replaced by the median distance in a uniform subsample, times a factor. A list has a common
 /// factor for all length scales, or one factor for each length scale.
-pub(crate) fn resolve_length_scales<T: Real>(
+pub fn resolve_length_scales<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,
     seed: u64,

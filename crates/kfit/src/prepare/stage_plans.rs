@@ -50,7 +50,7 @@ pub fn choose_pass_shape(
 }
 
 /// Returns the plan of the solver's last stage, and where its features are stored.
-pub(crate) fn last_stage(
+pub fn last_stage(
     size: &ProblemSize,
     add: &dyn Fn(MemoryPlan, PassShape) -> MemoryPlan,
     pass_shape: PassShape,
@@ -94,7 +94,7 @@ pub(crate) fn stages_with_passes(
 }
 
 /// Returns the memory plan of each stage; `last_plan` plans the solver's work after its first pass.
-pub(crate) fn stage_plans(
+pub fn stage_plans(
     size: &ProblemSize,
     last_plan: &dyn Fn(PassShape) -> MemoryPlan,
     pass_shape: PassShape,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Survey {
     pub statistics: Statistics,
     pub scaler: Arc<Scaler>,
-    pub(crate) classes: Option<Classes>,
+    pub classes: Option<Classes>,
     pub groups: Vec<Label>,
     /// Divisor of the row weights; `None` if rows have no weights.
     weight_unit: Option<f64>,
@@ -40,7 +40,7 @@ impl Survey {
         self.classes.as_ref().map_or(self.numeric_targets().len(), Classes::target_count)
     }
 
-    pub(crate) fn variance(&self) -> f64 {
+    pub fn variance(&self) -> f64 {
         let variances: Vec<f64> = match &self.classes {
             None => self.numeric_targets().iter().map(|target| target.deviation().powi(2)).collect(),
             Some(classes) => {
@@ -56,7 +56,7 @@ impl Survey {
     }
 
     /// Returns the sum of the row weights; `None` if rows have no weights.
-    pub(crate) fn total_weight(&self) -> Option<f64> {
+    pub fn total_weight(&self) -> Option<f64> {
         total_weight_of(&self.statistics)
     }
 
@@ -87,7 +87,7 @@ impl Survey {
 
     /// Returns (s(μ + σ) − s(μ − σ)) / 2 for input j, where s is the scaling, μ the mean and σ the
     /// standard deviation of the input. For standard scaling it is 1.
-    pub(crate) fn half_spread(&self, j: usize) -> f64 {
+    pub fn half_spread(&self, j: usize) -> f64 {
         let Some(feature) = self.statistics.inputs.get(j) else { return 1.0 };
         let scaled = |value: f64| self.scaler.apply(j, value);
         (scaled(feature.mean + feature.deviation()) - scaled(feature.mean - feature.deviation())) / 2.0

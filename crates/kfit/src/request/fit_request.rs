@@ -29,7 +29,8 @@ pub struct FitRequest<'a> {
 
 impl FitRequest<'_> {
     /// Rejects weighted rows if `what` does not support weights; `remedy` names an alternative.
-    pub(crate) fn reject_weights(&self, what: &str, remedy: &str) -> Result<()> {
+    #[doc(hidden)]
+    pub fn reject_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.size.weighted {
             true => Err(Error::option("weights", "", format!("{what} does not support weights; {remedy}"))),
             false => Ok(()),

@@ -65,7 +65,7 @@ pub enum MetricSource {
     Provided(ProvidedMetric),
     /// A metric learned from the target.
     Learned(MetricForm),
-    /// A file, either a model or a table of numbers, which [`crate::job::Fit::opened`] reads.
+    /// A file, either a model or a table of numbers, which `ksolve::Fit` reads.
     File(PathBuf),
 }
 
@@ -75,7 +75,8 @@ impl MetricSource {
         Self::Provided(ProvidedMetric { metric, scaler: None })
     }
 
-    pub(crate) fn is_none(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_none(&self) -> bool {
         *self == Self::None
     }
 
@@ -147,7 +148,8 @@ pub struct ProvidedMetric {
 
 impl ProvidedMetric {
     /// Returns a digest of the numbers, which identifies the metric in a checkpoint.
-    pub(crate) fn digest(&self) -> String {
+    #[doc(hidden)]
+    pub fn digest(&self) -> String {
         let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
         let bytes: Vec<u8> = numbers.flat_map(f64::to_le_bytes).collect();
         format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
@@ -214,7 +216,8 @@ impl MetricSource {
     ///
     /// # Errors
     /// A table without rows or with more than 100,000 rows; invalid numbers; read errors.
-    pub(crate) fn from_table(table: &SelectedTable) -> Result<Self> {
+    #[doc(hidden)]
+    pub fn from_table(table: &SelectedTable) -> Result<Self> {
         let source = table.rows::<f64>(Reading::default())?;
         let range = RowSource::<f64>::range(&source);
         if range.end - range.start > MAX_METRIC_ROWS {

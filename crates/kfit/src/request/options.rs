@@ -7,8 +7,8 @@ use crate::{Error, Result};
 use kapprox::kernel::Kernel;
 use kapprox::landmark::{self, Effort, Scheme};
 use kapprox::map::MapSpec;
-use kstore::SelectedTable;
 use kstore::encoding::Weighting;
+use kstore::{SelectedTable, Table, TextOptions};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -58,11 +58,13 @@ impl Scaling {
 
     /// Returns how the scaling weights the entries of sparse rows; `None` if the scaling would turn
     /// zeros into other numbers.
-    pub(crate) fn weighing(self) -> Option<Weighting> {
+    #[doc(hidden)]
+    pub fn weighing(self) -> Option<Weighting> {
         WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
     }
 
-    pub(crate) fn sparse_only_error(self) -> Error {
+    #[doc(hidden)]
+    pub fn sparse_only_error(self) -> Error {
         Error::option(
             "scale",
             self,
@@ -71,7 +73,8 @@ impl Scaling {
     }
 
     /// Returns the scaling that weights the entries of sparse rows this way.
-    pub(crate) fn from_weighing(weighing: Weighting) -> Self {
+    #[doc(hidden)]
+    pub fn from_weighing(weighing: Weighting) -> Self {
         WEIGHINGS.iter().find(|(_, weighting)| *weighting == weighing).map_or(Self::None, |(scaling, _)| *scaling)
     }
 }
@@ -85,7 +88,7 @@ kmodel::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Min
 pub enum LandmarkSource {
     /// Training rows chosen by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),
-    /// The rows of the table in this file, which [`crate::job::Fit::opened`] opens.
+    /// The rows of the table in this file, which [`Self::opened`] opens.
     File(PathBuf),
     /// The first rows of a table with the inputs of the training table, in its units.
     Rows(Box<SelectedTable>),
@@ -98,6 +101,23 @@ impl LandmarkSource {
         match self {
             Self::Scheme(name) => landmark::by_name(name),
             Self::File(_) | Self::Rows(_) => None,
+        }
+    }
+
+    /// Opens the file of the landmarks, which must have the input columns; `text` has the options
+    /// for text files.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that has other columns.
+    #[doc(hidden)]
+    pub fn opened(self, selected: &SelectedTable, text: &TextOptions) -> Result<Self> {
+        match self {
+            Self::File(path) => {
+                let text = text.clone().with_reading(selected.reading().with_encoding(selected.encoding()));
+                let table = Table::open_with(&[path], &text)?.select(&selected.same_features())?;
+                Ok(Self::Rows(Box::new(table)))
+            }
+            open => Ok(open),
         }
     }
 
@@ -208,13 +228,15 @@ impl TrainOptions {
 
     /// Returns true if the length scale is determined from the target before the fit. If a metric
     /// is learned, returns false, because metric learning determines the length scale itself.
-    pub(crate) fn searches_length_scale(&self) -> bool {
+    #[doc(hidden)]
+    pub fn searches_length_scale(&self) -> bool {
         self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
     }
 
     /// Returns the number of passes that choose the landmarks, and the number of passes that build
     /// the map.
-    pub(crate) fn map_passes(&self) -> [u64; 2] {
+    #[doc(hidden)]
+    pub fn map_passes(&self) -> [u64; 2] {
         let scheme = self.landmarks.scheme().filter(|_| !self.map.is_without_rows());
         let (chooses_landmarks, views) = (scheme.is_some(), 1 + u64::from(self.second_kernel.is_some()));
         let median = self.kernel.needs_median() && !self.searches_length_scale();

@@ -52,9 +52,9 @@ pub struct SolverProperties {
     pub needs_folds: bool,
     /// Name of the solver if it uses distances between landmarks instead of a feature map.
     pub distance_solver: Option<&'static str>,
-    /// Default number of landmarks; `None` for the default of [`crate::job`].
+    /// Default number of landmarks; `None` for the default of `ksolve::Fit`.
     pub default_rank: Option<usize>,
-    /// Default landmark scheme; `None` for the default of [`crate::job`].
+    /// Default landmark scheme; `None` for the default of `ksolve::Fit`.
     pub default_landmarks: Option<&'static str>,
 }
 
@@ -202,7 +202,8 @@ impl SolverFamily {
 
     /// Returns true if these settings need validation rows: to choose a regularisation parameter,
     /// or to learn probabilities.
-    pub(crate) fn needs_validation(&self, settings: &Settings) -> bool {
+    #[doc(hidden)]
+    pub fn needs_validation(&self, settings: &Settings) -> bool {
         self.reads(&parameter::FOLDS) && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
 
@@ -225,7 +226,8 @@ impl RegistryEntry for SolverFamily {
 
 impl<'a> FitRequest<'a> {
     /// Returns the request of a solver on selected rows with `t` targets and this many folds.
-    pub(crate) fn new<T: Real>(
+    #[doc(hidden)]
+    pub fn new<T: Real>(
         selected: &SelectedTable,
         options: &'a TrainOptions,
         resources: &'a Resources<'a>,

@@ -21,7 +21,7 @@ const STRIP_ROWS: usize = 128;
 /// *Cost per row and function*: the gradients of m kernel functions, 4mr flops, and r²/2 for the
 /// outer product.
 #[derive(Debug)]
-pub(crate) struct OuterProducts<'a> {
+pub struct OuterProducts<'a> {
     kernel: Arc<dyn KernelFunction<f64>>,
     /// z, m x r row-major.
     landmarks: &'a [f64],
@@ -47,38 +47,34 @@ const MIN_ROWS: f64 = 2000.0;
 const MAX_ROWS: f64 = 5000.0;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OuterProductSums {
+pub struct OuterProductSums {
     /// The matrix, r x r column-major.
     sums: Vec<f64>,
-    pub(crate) weight: f64,
+    pub weight: f64,
 }
 
 kstore::summed!(OuterProductSums { one "weight": weight, fill "sums": sums });
 
 impl OuterProductSums {
-    pub(crate) fn sums(&self) -> MatRef<'_, f64> {
+    pub fn sums(&self) -> MatRef<'_, f64> {
         let r = self.sums.len().isqrt();
         MatRef::from_column_major_slice(&self.sums, r, r)
     }
 
-    pub(crate) fn bytes(r: usize) -> usize {
+    pub fn bytes(r: usize) -> usize {
         8 * r * r
     }
 }
 
 impl<'a> OuterProducts<'a> {
-    pub(crate) fn new(
-        kernel: Arc<dyn KernelFunction<f64>>,
-        landmarks: &'a [f64],
-        coefficients: MatRef<'a, f64>,
-    ) -> Self {
+    pub fn new(kernel: Arc<dyn KernelFunction<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r, fraction: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
     /// Restricts the pass to a random sample of the `n` rows. The sample is large enough for an
     /// accurate average, and so small that the pass costs no more than the fit.
-    pub(crate) fn with_row_sample(self, n: u64, seed: u64) -> Self {
+    pub fn with_row_sample(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let fraction_of = |rows: f64| rows / n.max(1) as f64;
         let min_fraction = fraction_of(MIN_ROWS / (t as f64).sqrt());
@@ -101,7 +97,7 @@ impl<'a> OuterProducts<'a> {
     }
 
     /// Returns the bytes of a lane's buffers, for m landmarks and r columns on this many threads.
-    pub(crate) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
+    pub fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
         8 * (2 * CHUNK_ROWS * r + threads.max(1) * STRIP_ROWS * 3 * m)
     }
 
@@ -128,7 +124,7 @@ impl<'a> OuterProducts<'a> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct GradientScratch {
+pub struct GradientScratch {
     x: Vec<f64>,
     row_weights: Vec<f64>,
     gradients: Vec<f64>,

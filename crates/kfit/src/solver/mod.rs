@@ -17,7 +17,8 @@ mod embedding;
 mod family;
 mod features;
 mod fisher;
-pub(crate) mod gradient_products;
+#[doc(hidden)]
+pub mod gradient_products;
 mod gradients;
 mod hessian_blocks;
 mod isomap;
@@ -34,7 +35,8 @@ mod mean;
 mod mvu;
 mod neighbour_graph;
 mod newton;
-pub(crate) mod normal_equations;
+#[doc(hidden)]
+pub mod normal_equations;
 mod normalised_moments;
 mod online;
 pub mod parameter;

@@ -3,11 +3,11 @@
 use super::request::Request;
 use crate::args::RunSettings;
 use kapprox::{Real, instruction_set};
-use kfit::train::target_names;
 use kreport::curve::{CurveReport, FeatureReport, StagePlan, TableReport};
 use kreport::machine;
 use ksolve::curve::{CurveCell, Setting};
 use ksolve::job::LAMBDA_CONVENTION;
+use ksolve::train::target_names;
 
 /// Returns the report of the cells of a curve.
 pub(super) fn report<T: Real>(

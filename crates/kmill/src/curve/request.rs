@@ -5,9 +5,9 @@ use crate::args::{DataArgs, EngineArgs, RunArgs, RunSettings, kernel_help, parse
 use crate::{Error, Result, open, output};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
-use kfit::train::target_names;
 use kreport::table::join_with_commas;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
+use ksolve::train::target_names;
 use ksolve::{
     Intercept, Task,
     job::{ElementType, Scaling},

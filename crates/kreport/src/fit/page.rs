@@ -4,8 +4,8 @@ use super::FitReport;
 use crate::importance;
 use crate::page::{self, Axis, Chart, MAX_FEATURES, Mark, Page, Scale, Section, Series};
 use crate::table::{count, join_with_commas, number, optional_number, rounded_kernel};
-use kfit::metric::RoundReport;
 use ksolve::job::MetricReport;
+use ksolve::metric::RoundReport;
 
 impl FitReport {
     /// Returns the report as an HTML page, as written by `--report`.

@@ -12,7 +12,7 @@
 
 pub(crate) mod gcv;
 mod surface;
-pub(crate) mod system;
+pub mod system;
 
 use crate::{Error, FoldGram, GramState, Intercept, LinearHead, Result, linalg::strips::for_each_strip, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};

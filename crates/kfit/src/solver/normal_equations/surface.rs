@@ -74,7 +74,7 @@ impl Surface {
 
     /// Computes the held-out errors of these folds alone, without generalised cross-validation.
     /// Overwrites `system`.
-    pub(crate) fn cross_validate(
+    pub fn cross_validate(
         state: &GramState,
         options: &RidgeOptions,
         system: &mut RidgeSystem,

@@ -30,7 +30,8 @@ const RIGHT_SIDES: usize = 8;
 /// The lower triangle of A is stored packed, and copied into the q x q work matrix for every
 /// lambda: 8·q² bytes of traffic against q³/3 flops. The upper triangle of the work matrix cannot
 /// store A, because faer's factorisation writes above the diagonal of its blocks.
-pub(crate) struct RidgeSystem {
+#[derive(Debug)]
+pub struct RidgeSystem {
     p: usize,
     t: usize,
     intercept: Intercept,
@@ -57,7 +58,7 @@ pub(crate) struct RankSolutions {
 
 impl RidgeSystem {
     /// Allocates the storage for p features and t targets that were shifted by constants.
-    pub(crate) fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
+    pub fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
         let (t, q) = (centre.len(), p + intercept.constant_features());
         Self {
             p,

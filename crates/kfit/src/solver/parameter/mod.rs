@@ -23,7 +23,8 @@ pub use shared::{
     LAMBDA_GRID, NEIGHBOURS, NODES, NOVELTY, NU, PROBABILITIES, Penalty, RANKS, STARTS, STEPS, TASK, TOLERANCE,
     UNCENTRED, WEIGHTS,
 };
-pub(crate) use shared::{DEFAULT_LAMBDA_GRID, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VIEW, STD};
+#[doc(hidden)]
+pub use shared::{DEFAULT_LAMBDA_GRID, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VIEW, STD};
 
 use crate::{Error, FoldSpec, Result, lists, solver::ClassWeight};
 use kapprox::Kernel;

@@ -25,7 +25,8 @@ impl Options {
     }
 
     #[must_use]
-    pub(crate) fn without(mut self, name: &str) -> Self {
+    #[doc(hidden)]
+    pub fn without(mut self, name: &str) -> Self {
         self.0.remove(name);
         self
     }

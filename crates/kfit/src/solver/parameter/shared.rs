@@ -50,7 +50,7 @@ pub const LAMBDA_GRID: Parameter =
 
 /// The parameter `lambda` of a solver for which no single default is good. By default, validation
 /// rows choose one of four values.
-pub(crate) const DEFAULT_LAMBDA_GRID: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDA_GRID };
+pub const DEFAULT_LAMBDA_GRID: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDA_GRID };
 
 /// The parameter `C`, the regularisation parameter of LIBSVM.
 pub const C: Parameter = Parameter {
@@ -96,7 +96,7 @@ pub const INTERCEPT: Parameter = Parameter {
 
 /// The parameter `intercept` of a solver that learns row by row. The solver learns the intercept in
 /// the same way as the weights, or omits it.
-pub(crate) const ONLINE_INTERCEPT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
+pub const ONLINE_INTERCEPT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 /// The parameter `folds`: the folds of cross-validation.
 pub const FOLDS: Parameter = Parameter {
@@ -127,14 +127,14 @@ pub const RANKS: Parameter = Parameter {
 };
 
 /// The parameter `std`: the model stores the data that predictive standard deviations need.
-pub(crate) const STD: Parameter = Parameter::flag(
+pub const STD: Parameter = Parameter::flag(
     "std",
     "Store in the model the data for predict --std and kmill update: 16 bytes for each pair of \
         landmarks (numeric targets; ridge direct, online rls)",
 );
 
 /// The parameter `with`: the columns of the second view.
-pub(crate) const SECOND_VIEW: Parameter = Parameter {
+pub const SECOND_VIEW: Parameter = Parameter {
     name: "with",
     kind: ParameterKind::Columns,
     default: None,
@@ -143,7 +143,7 @@ pub(crate) const SECOND_VIEW: Parameter = Parameter {
 };
 
 /// The parameter `with_kernel`: the kernel on the second view.
-pub(crate) const SECOND_KERNEL: Parameter = Parameter {
+pub const SECOND_KERNEL: Parameter = Parameter {
     name: "with_kernel",
     kind: ParameterKind::Kernel,
     default: None,

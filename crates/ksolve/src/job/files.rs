@@ -18,28 +18,6 @@ pub fn is_model_file(path: &Path) -> bool {
     read && brace == b'{' && u64::from_le_bytes(length) <= MAX_HEADER_BYTES
 }
 
-fn open_table(path: &Path, columns: &Selection, text: &TextOptions) -> Result<SelectedTable> {
-    Ok(Table::open_with(&[path], text)?.select(columns)?)
-}
-
-impl LandmarkSource {
-    /// Opens the file of the landmarks, which must have the input columns; `text` has the options
-    /// for text files.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or that has other columns.
-    #[doc(hidden)]
-    pub fn opened(self, selected: &SelectedTable, text: &TextOptions) -> Result<Self> {
-        match self {
-            Self::File(path) => {
-                let text = text.clone().with_reading(selected.reading().with_encoding(selected.encoding()));
-                Ok(Self::Rows(Box::new(open_table(&path, &selected.same_features(), &text)?)))
-            }
-            open => Ok(open),
-        }
-    }
-}
-
 impl Fit {
     /// Returns the files of landmarks and metric that are not open yet.
     #[doc(hidden)]
@@ -71,7 +49,7 @@ impl Fit {
             // one number for every input, including categories
             let columns =
                 Selection { features, categories: Categories::None, times: TimeFeatures::None, ..Selection::default() };
-            MetricSource::from_table(&open_table(path, &columns, text)?)?
+            MetricSource::from_table(&Table::open_with(&[path], text)?.select(&columns)?)?
         };
         Ok(self.metric(metric))
     }

@@ -5,11 +5,9 @@
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
-//! use kstore::{Selection, Table};
-//!
 //! let x: Vec<f64> = (0..400).map(|i| f64::from(i) / 40.0).collect();
 //! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
-//! let table = Table::from_rows(&x, 1, &y)?;
+//! let table = kstore::Table::from_rows(&x, 1, &y)?;
 //! let fitted = Fit::ridge().rank(50).on(&table, &["y"], &Run::new())?;
 //! assert!(fitted.report.train.unwrap().mse < 1e-3);
 //! # Ok::<(), ksolve::Error>(())
@@ -24,11 +22,15 @@ mod serde_text;
 mod train_options;
 mod warnings;
 
+pub use crate::metric::combination::Combination;
 pub use crate::train::{FitReport, LAMBDA_CONVENTION, LandmarkReport, TrainScores, convention_of};
 pub use candidates::Candidates;
 pub use files::is_model_file;
 pub use fit::{ElementType, Fit};
 pub use fitted::Fitted;
+pub use kfit::request::{
+    Forecast, LandmarkSource, MetricForm, MetricSource, NoStageObserver, ProvidedMetric, Scaling, Stage, StageObserver,
+};
 pub use kmodel::model::MetricReport;
 pub use kmodel::run::{Checkpoint, Run, TEXT_COPIES};
 pub use kstore::CancelToken;

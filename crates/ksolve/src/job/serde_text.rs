@@ -61,7 +61,7 @@ pub(super) mod metric {
                 to.collect_seq(provided.metric.numbers().chunks(provided.metric.inputs()))
             }
             MetricSource::File(path) => path.serialize(to),
-            MetricSource::None | MetricSource::Learned(_) => to.collect_str(source),
+            other => to.collect_str(other),
         }
     }
 
