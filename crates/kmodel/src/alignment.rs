@@ -37,7 +37,7 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
         return Err(Error::option("score", format!("alignment with {t} targets"), remedy));
     }
     if let Some(rank) = ranks.iter().find(|rank| **rank > p) {
-        return Err(Error::RankTooLarge { rank: *rank, features: p });
+        return Err(Error::InvalidRank { rank: *rank, features: p });
     }
     let largest = ranks.iter().copied().max().unwrap_or(0);
     let moments = CentredProducts::new(gram, largest);

@@ -4,10 +4,10 @@
 use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Merge, Reduction, RowBlock, Workers};
 
 /// The work done with every bin of features.
-pub trait BinFold<T: Real>: Sync {
+pub trait BinReduction<T: Real>: Sync {
     /// The result of the pass.
     type State: Merge + Send;
     /// Buffers that a worker lane reuses from bin to bin.
@@ -30,7 +30,7 @@ pub trait BinFold<T: Real>: Sync {
 
 /// A pass that maps rows to features, and hands bins of rows and features to a [`BinFold`].
 #[derive(Debug)]
-pub struct FeatureFold<'a, T, S> {
+pub struct FeatureReduction<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
     folds: &'a Folds,
     targets: &'a Targets,
@@ -40,7 +40,7 @@ pub struct FeatureFold<'a, T, S> {
     pub(crate) bin_fold: S,
 }
 
-impl<'a, T: Real, S: BinFold<T>> FeatureFold<'a, T, S> {
+impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
     /// Returns a pass over the features of `map`, in bins of 2,048 rows.
     pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin_fold: S) -> Self {
         Self { map, folds, targets, bin_rows: BIN_ROWS, classes: 1, bin_fold }
@@ -66,7 +66,7 @@ impl<'a, T: Real, S: BinFold<T>> FeatureFold<'a, T, S> {
     }
 }
 
-impl<T: Real, S: BinFold<T>> Fold<T> for FeatureFold<'_, T, S> {
+impl<T: Real, S: BinReduction<T>> Reduction<T> for FeatureReduction<'_, T, S> {
     type State = S::State;
     type Scratch = (Bins<T>, S::Scratch);
     type Error = Error;

@@ -77,10 +77,10 @@ pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Re
 // this crate
 #[doc(hidden)]
 pub use kpass::{
-    AtomicFile, Digest, Fold, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass, Pool,
-    Real, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsFold, Strings, TableShape, Workers,
-    atomic, budget, checkpoint, key, names, pass, persist, rayon, registry, remove_temporaries, rows, shown, sparse,
-    statistics, stop_outputs, summed, vectorised, watch_outputs, written_outputs,
+    AtomicFile, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass,
+    Pool, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
+    TableShape, Workers, atomic, budget, checkpoint, display, key, names, pass, persist, rayon, registry,
+    remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs, written_outputs,
 };
 pub use missing::{Missing, MissingTarget};
 #[doc(hidden)]
@@ -90,6 +90,6 @@ pub use select::{SelectedTable, Selection};
 pub use sink::{OutputColumn, Sink};
 pub use source::{ColumnType, TextOptions, TextReading};
 pub use table::Table;
-pub use table_rows::{Reading, TableRows};
+pub use table_rows::{ReadSettings, TableRows};
 #[doc(hidden)]
 pub use text_limit::{TILE_TEXT_BYTES, TextLimit};

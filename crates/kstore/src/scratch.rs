@@ -41,7 +41,7 @@
 use crate::atomic::BUFFER_BYTES;
 use crate::checkpoint::Number;
 use crate::source::shared_file::SharedFile;
-use crate::{Error, Footprint, Label, LabelCodes, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+use crate::{Error, Float, Footprint, Label, LabelCodes, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Scratch {
     /// # Errors
     /// [`Error::OverScratch`] if the rows of the range would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache<T: Real>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
+    pub fn cache<T: Float>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
         let rows = range.end.saturating_sub(range.start);
         self.cache_up_to(shape, range, rows)
     }
@@ -100,7 +100,7 @@ impl Scratch {
     /// # Errors
     /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
+    pub fn cache_up_to<T: Float>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
         let needed = max_rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reservation = Reservation::new(self, needed)?;
         let create = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
@@ -162,7 +162,7 @@ pub struct CacheWriter<T> {
     element: PhantomData<T>,
 }
 
-impl<T: Real> CacheWriter<T> {
+impl<T: Float> CacheWriter<T> {
     /// Returns the number of rows that can still be appended.
     pub fn remaining(&self) -> u64 {
         self.max_rows - self.count
@@ -292,7 +292,7 @@ pub struct Cache<T> {
     element: PhantomData<fn() -> T>,
 }
 
-impl<T: Real> Cache<T> {
+impl<T: Float> Cache<T> {
     /// Returns the bytes on disk of a row, including labels.
     pub fn row_bytes(shape: &TableShape) -> usize {
         RowBuf::<T>::bytes_per_row(shape)
@@ -331,7 +331,7 @@ impl<T: Real> Cache<T> {
     }
 }
 
-impl<T: Real> RowSource<T> for Cache<T> {
+impl<T: Float> RowSource<T> for Cache<T> {
     fn shape(&self) -> TableShape {
         self.shape
     }
@@ -359,7 +359,7 @@ struct CacheCursor<'a, T> {
     remaining: Range<u64>,
 }
 
-impl<T: Real> RowCursor<T> for CacheCursor<'_, T> {
+impl<T: Float> RowCursor<T> for CacheCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let (cache, first) = (self.cache, self.remaining.start);
         let rows = usize::try_from(self.remaining.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);

@@ -1,7 +1,7 @@
 //! Random Fourier features of points in memory.
 
 use super::{FittedMap, Points, fitted_map::CheckedPoints};
-use crate::map::{self, MapConstructor, RowFreeInputs, random::Sampling};
+use crate::map::{self, DataIndependentMapArgs, MapConstructor, random::Sampling};
 use crate::{Kernel, Result};
 use kpass::Workers;
 
@@ -60,10 +60,16 @@ impl RandomFourier {
         let kernel = self.kernel.resolve_median(x.matrix())?;
         let kernel_function = kernel.build()?;
         let spec = map::MapSpec::with_defaults(map::random::family(self.sampling));
-        let MapConstructor::WithoutRows(build) = spec.constructor::<f64>() else {
+        let MapConstructor::DataIndependent(build) = spec.constructor::<f64>() else {
             unreachable!("random features see no rows")
         };
-        let map = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d: x.d, rank: self.features, seed: self.seed })?;
+        let map = build(&DataIndependentMapArgs {
+            spec: &spec,
+            kernel: &kernel,
+            d: x.d,
+            rank: self.features,
+            seed: self.seed,
+        })?;
         Ok(FittedMap { kernel, kernel_function, map, workers: Workers::sequential() })
     }
 }

@@ -9,7 +9,7 @@
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;
 use crate::map::{feature_gram::GramFold, independent::widen};
-use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::Scan};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::TableScan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct SampleSpectrum {
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
 /// eigenvalues; [`crate::Error::NotFinite`] if a kernel value is not finite.
 pub fn sample_spectrum<T: Real>(
-    data: &Scan<'_, T>,
+    data: &TableScan<'_, T>,
     kernel: &Arc<dyn AnyKernel>,
     count: usize,
     seed: u64,

@@ -63,7 +63,7 @@ impl FeatureTier {
     /// Returns a warning if every pass recomputes the features; else `None`.
     pub fn warning(self, size: &ProblemSize) -> Option<String> {
         let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
-        let bytes = kstore::budget::bytes(rows.saturating_mul(size.map.p).saturating_mul(size.element_bytes));
+        let bytes = kstore::budget::format_bytes(rows.saturating_mul(size.map.p).saturating_mul(size.element_bytes));
         match self {
             Self::Memory | Self::Scratch => None,
             Self::Recomputed => Some(format!(

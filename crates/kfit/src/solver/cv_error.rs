@@ -1,7 +1,7 @@
 //! Cross-validated error rates of classifiers that are fitted from moments.
 
 use crate::bins::Bins;
-use crate::feature_fold::BinFold;
+use crate::feature_fold::BinReduction;
 use crate::linalg::strips::{Pool, for_each_strip};
 use crate::{FoldCoefficients, LinearHead, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
@@ -17,7 +17,7 @@ const STRIP_ROWS: usize = 256;
 ///
 /// *Cost per row*: the map, and 2rt flops for each cell of rank r and t targets.
 #[derive(Debug)]
-pub struct CvErrorFold<'a>(pub &'a FoldCoefficients);
+pub struct CvErrorReduction<'a>(pub &'a FoldCoefficients);
 
 /// Buffers that a worker lane reuses from block to block.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl CvErrorState {
 
 kstore::summed!(CvErrorState { fill "rows": rows, fill "wrong": errors });
 
-impl<T: Real> BinFold<T> for CvErrorFold<'_> {
+impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
     type State = CvErrorState;
     type Scratch = CvErrorScratch;
 
@@ -58,7 +58,7 @@ impl<T: Real> BinFold<T> for CvErrorFold<'_> {
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (filled, heads, buffers) = (bins.filled_bin(fold), &self.0.heads[fold], &*wide);
+        let (filled, heads, buffers) = (bins.mapped_bin(fold), &self.0.heads[fold], &*wide);
         let rows = filled.phi.nrows();
         let mut wrong = vec![0u64; rows.div_ceil(STRIP_ROWS) * heads.len()];
         for_each_strip(workers, &mut wrong, heads.len().max(1), |strip, wrong| {

@@ -114,7 +114,7 @@ pub struct Node {
 
 /// How a pass is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoldMode {
+pub enum ReductionMode {
     /// This process folds all rows, and only passes the total to the engine.
     Whole,
     /// Each process folds the lots that it claims.
@@ -150,7 +150,7 @@ pub trait Engine: Sync {
     ///
     /// # Errors
     /// If the run has no such pass.
-    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)>;
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)>;
     /// Claims segments that no process has claimed; returns `None` if no segment is left. The call
     /// may wait, so that a process can claim again the segments that it folded in an earlier pass.
     ///

@@ -29,23 +29,23 @@ mod visit;
 mod workers;
 
 pub use crate::checkpoint::{
-    Engine, FoldMode, Folder, LotRows, Medium, MediumFile, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows,
-    PassKey,
+    Engine, Folder, LotRows, Medium, MediumFile, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey,
+    ReductionMode,
 };
 pub use shared_engine::SharedEngine;
-pub use shared_pass::{Deliver, FoldLot, fold_lots};
+pub use shared_pass::{Deliver, LotReduction, reduce_lots};
 pub use tree::{STRETCH_SEGMENTS, state_count};
 pub use workers::{CancelToken, Pool, Workers};
 
 use crate::checkpoint::{Cut, Journal, Persist};
-use crate::{Error, Real, RowBlock, RowSource};
+use crate::{Error, Float, RowBlock, RowSource};
 use executor::{Delivery, run_pass};
 use std::ops::Range;
 use std::time::Duration;
 use tree::Tree;
 
 /// The computation that a pass does on its rows.
-pub trait Fold<T: Real>: Sync {
+pub trait Reduction<T: Float>: Sync {
     /// The result for the rows of a segment, which is merged with the results of other segments.
     type State: Send;
     /// Buffers of a lane, reused over its segments; empty between [`Fold::flush`] and the next
@@ -142,17 +142,17 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The first error, in row order, of the source or the fold, or [`Error::Interrupted`].
-    pub fn fold<T: Real, F: Fold<T, State: Merge>>(
+    pub fn reduce<T: Float, F: Reduction<T, State: Merge>>(
         &self,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
         let mut tree = Tree::default();
-        let report = run_pass(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
+        let report = run_pass(self, source, reduction, 0..u64::MAX, |Delivery { segment, state, .. }| {
             tree.add(segment, state);
             Ok(())
         })?;
-        Ok((tree.finish().unwrap_or_else(|| fold.init()), report))
+        Ok((tree.finish().unwrap_or_else(|| reduction.init()), report))
     }
 
     /// Folds like [`Pass::fold`], but continues where the journal's entry ends: a complete pass is
@@ -167,40 +167,40 @@ impl<'a> Pass<'a> {
     /// The errors of [`Pass::fold`]. The state before an error is first saved in the journal. A
     /// checkpoint that cannot be written or read is not an error: the journal's listener gets a
     /// warning, and the rows are folded again.
-    pub fn resume<T: Real, F: Fold<T, State: Merge + Persist>>(
+    pub fn resume<T: Float, F: Reduction<T, State: Merge + Persist>>(
         &self,
         name: &str,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
-        let Some(journal) = self.journal else { return self.fold(source, fold) };
+        let Some(journal) = self.journal else { return self.reduce(source, reduction) };
         if let Some(engine) = journal.engine() {
-            return self.fold_shared(engine, name, source, fold);
+            return self.fold_shared(engine, name, source, reduction);
         }
         let cut = self.cut(&source.range());
-        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::for_loading(|| fold.init()));
+        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::for_loading(|| reduction.init()));
         let mut tree = tree.unwrap_or_default();
         let restored = entry.rows();
         self.observer.report_restored(restored);
         if entry.is_complete() {
             let report = PassReport { rows: restored, ..PassReport::default() };
-            return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));
+            return Ok((tree.finish().unwrap_or_else(|| reduction.init()), report));
         }
         let outcome = run_pass(
             self,
             source,
-            fold,
+            reduction,
             entry.done()..u64::MAX,
-            |Delivery { segments_done: done, segment, rows: folded, state, .. }| {
+            |Delivery { segments_done: done, segment, rows: reduced_rows, state, .. }| {
                 tree.add(segment, state);
-                entry.record_segment(done, folded, &tree);
+                entry.record_segment(done, reduced_rows, &tree);
                 Ok(())
             },
         );
         match outcome {
             Ok(report) => {
                 entry.complete(&tree);
-                let total = tree.finish().unwrap_or_else(|| fold.init());
+                let total = tree.finish().unwrap_or_else(|| reduction.init());
                 Ok((total, PassReport { rows: restored + report.rows, ..report }))
             }
             Err(error) => {
@@ -216,12 +216,12 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The errors of [`Pass::fold`] and of `deliver`.
-    pub fn for_each_segment<T: Real, F: Fold<T>>(
+    pub fn for_each_segment<T: Float, F: Reduction<T>>(
         &self,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
         mut deliver: impl FnMut(F::State) -> Result<(), F::Error> + Send,
     ) -> Result<PassReport, F::Error> {
-        run_pass(self, source, fold, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
+        run_pass(self, source, reduction, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
     }
 }

@@ -8,7 +8,7 @@
 use super::extent::is_row_state;
 use crate::linalg::strips::lock;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
-use kstore::pass::{Engine, FoldMode, LotRows, Node, NodeOutcome, Observer, PartialRows, PassKey};
+use kstore::pass::{Engine, LotRows, Node, NodeOutcome, Observer, PartialRows, PassKey, ReductionMode};
 use kstore::{Error, Result, RowDigests};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -126,7 +126,7 @@ fn load(states: &Mutex<StateFile>, index: usize, state: &mut dyn Persist) -> Res
 }
 
 impl Engine for Replay {
-    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)> {
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let key = PassKey { number, name: name.to_string(), cut };
         let Some((job, shared)) = &self.job else {
@@ -135,7 +135,7 @@ impl Engine for Replay {
                     *lock(shared_pass) = Some(key);
                     Err(self.complete())
                 }
-                _ => Ok((key, FoldMode::Whole)),
+                _ => Ok((key, ReductionMode::Whole)),
             };
         };
         let job = lock(job);
@@ -146,7 +146,7 @@ impl Engine for Replay {
         let detail = match recorded.or(Some(shared).filter(|shared| is_it(shared))) {
             Some(pass) if has_same_shape(pass) => {
                 let key = if is_it(shared) { key } else { pass.clone() };
-                return Ok((key, FoldMode::Lots));
+                return Ok((key, ReductionMode::Lots));
             }
             Some(_) => "it was prepared on fewer rows than its rank; prepare it again on more rows".to_string(),
             None => {

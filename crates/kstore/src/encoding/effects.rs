@@ -20,7 +20,9 @@ use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
 use crate::KeptValues;
 use crate::key::{Purpose, Stream};
 use crate::select::SelectedTable;
-use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use crate::{
+    Digest, Error, Label, Merge, Missing, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
@@ -170,7 +172,11 @@ impl SelectedTable {
 
 impl Search for EffectSearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(Reading { texts, classes: self.classes.clone(), ..Reading::default() })
+        self.read_selection.rows::<f64>(ReadSettings {
+            texts,
+            classes: self.classes.clone(),
+            ..ReadSettings::default()
+        })
     }
 
     fn state_bytes(&self) -> usize {
@@ -329,7 +335,7 @@ impl Total {
     }
 }
 
-impl Fold<f64> for EffectSearch {
+impl Reduction<f64> for EffectSearch {
     type State = EffectSums;
     type Scratch = Vec<f64>;
     type Error = Error;
