@@ -20,7 +20,7 @@ pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surfac
 
 use kmodel::{
     AnyModel, BinReduction, CertificateState, Classes, Error, FeatureReduction, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Intercept, LinearHead, Link, Result, RidgeState, Targets, Task, bins, certificate, feature_fold, folds,
-    gram, grids, linalg, model, moments, neighbours, platt, quadratic, ranking_pairs, recursive_least_squares,
+    GramState, Intercept, LinearHead, Link, Result, RidgeState, Targets, Task, bins, certificate, feature_reduction,
+    folds, gram, grids, linalg, model, moments, neighbours, platt, quadratic, ranking_pairs, recursive_least_squares,
     row_weights, stacked_maps, task,
 };

@@ -29,7 +29,7 @@ use crate::{Error, FoldGram, GramState, Result};
 ///
 /// # Errors
 /// [`Error::Option`] for several numeric targets: their ỸᵀỸ is not among the moments.
-/// [`Error::RankTooLarge`].
+/// [`Error::InvalidRank`].
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {

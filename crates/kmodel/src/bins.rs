@@ -33,7 +33,7 @@ impl Targets {
         }
     }
 
-    /// Returns the centre of each target, length t, for `RidgeOptions::target_centre`; 0 for
+    /// Returns the centre of each target, length t, for `RidgeGrid::target_centre`; 0 for
     /// classes.
     pub fn centre(&self) -> Vec<f64> {
         match self {

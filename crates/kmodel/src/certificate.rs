@@ -243,7 +243,7 @@ impl<T: Real> CertificateReduction<'_, T> {
     }
 }
 
-/// Buffers of [`CertificateFold`], one for each worker lane.
+/// Buffers of [`CertificateReduction`], one for each worker lane.
 #[derive(Debug)]
 pub struct CertificateScratch<T: Real> {
     phi: Mat<T>,

@@ -1,7 +1,7 @@
 //! The moments of features and targets, and the certificate, from one pass.
 
 use crate::bins::{Bins, MappedBin, Targets};
-use crate::feature_fold::{BinReduction, FeatureReduction};
+use crate::feature_reduction::{BinReduction, FeatureReduction};
 use crate::folds::FoldRule;
 use crate::{CertificateState, Folds, GramScratch, GramState, Result};
 use faer::Mat;
@@ -14,7 +14,7 @@ use kstore::Workers;
 /// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
 pub type MomentReduction<'a, T> = FeatureReduction<'a, T, MomentBinReduction<'a, T>>;
 
-/// The moments that [`RidgeFold`] accumulates.
+/// The moments that [`MomentReduction`] accumulates.
 #[derive(Debug)]
 pub struct MomentBinReduction<'a, T> {
     map: &'a dyn FeatureMap<T>,

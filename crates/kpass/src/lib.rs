@@ -21,7 +21,7 @@
 //! The sum of a column of any source:
 //!
 //! ```
-//! use kpass::{Error, Fold, MemoryRows, Merge, Pass, RowBlock, Workers};
+//! use kpass::{Error, MemoryRows, Merge, Pass, Reduction, RowBlock, Workers};
 //!
 //! struct Sum;
 //! #[derive(Default)]
@@ -31,7 +31,7 @@
 //!         self.0 += later.0;
 //!     }
 //! }
-//! impl Fold<f64> for Sum {
+//! impl Reduction<f64> for Sum {
 //!     type State = Total;
 //!     type Scratch = ();
 //!     type Error = Error;
@@ -52,7 +52,7 @@
 //! }
 //! let rows = MemoryRows::new(vec![1.0, 2.0, 6.0], 1)?;
 //! let workers = Workers::sequential();
-//! let (sum, report) = Pass::new(1024, 65_536, &workers).fold(&rows, &Sum)?;
+//! let (sum, report) = Pass::new(1024, 65_536, &workers).reduce(&rows, &Sum)?;
 //! assert_eq!((sum.0, report.rows), (9.0, 3));
 //! # Ok::<(), Error>(())
 //! ```

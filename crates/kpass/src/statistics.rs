@@ -1,4 +1,4 @@
-//! Means, deviations and label counts of a table: a fold over its rows.
+//! Means, deviations and label counts of a table: a reduction of its rows.
 //!
 //! Within a tile (the rows that are processed at once), the mean is computed first, and then the
 //! sum of squared differences from this mean, in two passes over numbers in cache. The means and
@@ -259,7 +259,7 @@ pub struct StatisticsReduction {
 }
 
 impl StatisticsReduction {
-    /// Returns a fold over rows of this shape.
+    /// Returns a reduction of rows of this shape.
     pub fn new(shape: TableShape) -> Self {
         Self { shape }
     }

@@ -29,7 +29,7 @@ impl<T: Float> TableRows<T> {
     /// # out.write(&[kstore::OutputValues::F64(&[10.0, 11.0, 12.0])])?;
     /// # out.finish()?;
     /// let rows = kstore::Table::open(&[path])?.select(&kstore::Selection::default())?;
-    /// let gathered = rows.rows::<f64>(kstore::Reading::default())?.gather(&[2, 0, 2])?;
+    /// let gathered = rows.rows::<f64>(kstore::ReadSettings::default())?.gather(&[2, 0, 2])?;
     /// assert_eq!(gathered.x(), [12.0, 10.0, 12.0]);
     /// # Ok::<(), kstore::Error>(())
     /// ```

@@ -18,8 +18,8 @@
 //! few tiles:
 //!
 //! ```
-//! use kpass::{Pass, RowSource, StatisticsFold, Workers};
-//! use kstore::{Reading, Selection, Table};
+//! use kpass::{Pass, RowSource, StatisticsReduction, Workers};
+//! use kstore::{ReadSettings, Selection, Table};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("rows.parquet");
@@ -30,10 +30,11 @@
 //! # out.finish()?;
 //! let table = Table::open(&[path])?; // files, folders or patterns; reads footers only
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
-//! let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+//! let rows = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
 //! let workers = Workers::sequential();
 //! let pass = Pass::new(1024, 65_536, &workers);
-//! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
+//! let statistics = StatisticsReduction::new(RowSource::shape(&rows));
+//! let (statistics, report) = pass.reduce(&rows, &statistics)?;
 //! assert_eq!((statistics.inputs[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
 //! ```

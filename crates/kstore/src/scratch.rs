@@ -1,10 +1,10 @@
 //! Caches on disk: rows that are expensive to compute, written once and then read like any other
 //! source.
 //!
-//! A cache stores blocks of rows as a fold reads them: features `phi` in place of the inputs x,
-//! stored row numbers, targets, and class and group codes. A cache is a [`RowSource`] with the rows
-//! and segments of the original source. It returns exactly the numbers that were written, so that a
-//! fold over the cache is bit-identical to a fold over the written blocks.
+//! A cache stores blocks of rows as a reduction reads them: features `phi` in place of the inputs
+//! x, stored row numbers, targets, and class and group codes. A cache is a [`RowSource`] with the
+//! rows and segments of the original source. It returns exactly the numbers that were written, so
+//! that a reduction of the cache is bit-identical to a reduction of the written blocks.
 //!
 //! The files of a cache have no names. The operating system removes them when the cache is dropped
 //! or the process ends, even if it ends by an error, a panic, a signal or `kill -9`. Cleanup is
@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use kstore::scratch::Scratch;
-//! use kstore::{MemoryRows, Pass, RowBuf, RowSource, StatisticsFold, Workers};
+//! use kstore::{MemoryRows, Pass, RowBuf, RowSource, StatisticsReduction, Workers};
 //! let rows = MemoryRows::new(vec![1.0f32, 2.0, 3.0, 4.0], 2)?;
 //! let folder = tempfile::tempdir().unwrap();
 //! let scratch = Scratch::open(folder.path(), 1 << 20)?;
@@ -32,8 +32,8 @@
 //! }
 //! let cached = writer.finish()?;
 //! let workers = Workers::sequential();
-//! let fold = StatisticsFold::new(RowSource::<f32>::shape(&cached));
-//! let (statistics, _) = Pass::new(1024, 65_536, &workers).fold(&cached, &fold)?;
+//! let reduction = StatisticsReduction::new(RowSource::<f32>::shape(&cached));
+//! let (statistics, _) = Pass::new(1024, 65_536, &workers).reduce(&cached, &reduction)?;
 //! assert_eq!((statistics.inputs[0].mean, statistics.inputs[2].mean), (4.0, 1.0));
 //! # Ok::<(), kstore::Error>(())
 //! ```

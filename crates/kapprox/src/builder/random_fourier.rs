@@ -53,8 +53,8 @@ impl RandomFourier {
     /// only by `sigma=median`.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel without a spectral density,
-    /// such as a polynomial. Another error occurs if the kernel rejects a point.
+    /// [`Error::NoRandomFeatures`](crate::Error::NoRandomFeatures) for a kernel without a spectral
+    /// density, such as a polynomial. Another error occurs if the kernel rejects a point.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let x = CheckedPoints::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;

@@ -135,8 +135,8 @@ pub struct SelectionSize {
 
 impl Scheme {
     /// Returns a scheme with default properties: it is not nested, depends on the seed, does not
-    /// use targets, has the effort [`Effort::Factor`], and needs no additional memory. Set the
-    /// fields to change these properties.
+    /// use targets, has the effort [`SelectionCost::Factor`], and needs no additional memory. Set
+    /// the fields to change these properties.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarkRule) -> Self {
         let effort = SelectionCost::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }

@@ -19,7 +19,7 @@
 //! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
 use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
-use super::feature_gram::GramFold;
+use super::feature_gram::GramReduction;
 use super::independent::{kernel_matrix, widen};
 use super::nystrom::{Arithmetic, NystromMap, compute_in_f64, precision_suffices_for, strips, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
@@ -250,7 +250,7 @@ impl<T: Real> Projected<T> {
         r: usize,
         data: &TableScan<'_, T>,
     ) -> Result<Self> {
-        let fold = GramFold { map, tile: data.pass.tile };
+        let fold = GramReduction { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
         let (values, directions) = eigen(inner.as_ref(), r)?;
         // the features of `map` are L⁻¹ k_S; in the directions V they are Vᵀ L⁻¹ k_S, so W = L⁻ᵀ V

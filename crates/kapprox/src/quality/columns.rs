@@ -11,13 +11,13 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kpass::{Merge, Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
-/// A fold that computes the errors of an approximation. As a [`Fold`] it computes the features
-/// itself. [`ColumnFold::add_block`] instead accepts features that are already computed, for passes
-/// that also use the features for other results.
+/// A reduction that computes the errors of an approximation. As a [`Reduction`] it computes the
+/// features itself. [`ColumnReduction::add_block`] instead accepts features that are already
+/// computed, for passes that also use the features for other results.
 ///
 /// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The fold
 /// stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each lane stores
-/// pb numbers, or 2pb numbers if it is used as a [`Fold`].
+/// pb numbers, or 2pb numbers if it is used as a [`Reduction`].
 #[derive(Debug)]
 pub struct ColumnReduction<'a, T: Real> {
     pub(super) exact: Arc<dyn KernelFunction<f64>>,

@@ -79,9 +79,9 @@ impl<T: Real> Approximation<'_, T> {
         Ok(fold.errors(&sums))
     }
 
-    /// Returns the fold with which [`Approximation::errors`] computes, for a pass over the same
-    /// rows that also computes other results from the features. Makes one pass, which draws the
-    /// rows of the columns.
+    /// Returns the reduction with which [`Approximation::errors`] computes, for a pass over the
+    /// same rows that also computes other results from the features. Makes one pass, which draws
+    /// the rows of the columns.
     ///
     /// # Errors
     /// The errors of the source.

@@ -17,14 +17,14 @@
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
-//! use kapprox::landmark::{LandmarkRule, RpCholesky, Scan};
+//! use kapprox::landmark::{LandmarkRule, RpCholesky, TableScan};
 //! use kapprox::quality::{Approximation, Evidence};
 //! use kapprox::NystromMap;
 //! use kpass::{MemoryRows, Pass, Workers};
 //!
 //! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
 //! let workers = Workers::sequential();
-//! let data = Scan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
+//! let data = TableScan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
 //! let kernel = Kernel::parse("gaussian(sigma=0.5)")?.build()?;
 //! let map = NystromMap::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, &workers)?;
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };

@@ -8,7 +8,7 @@
 
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;
-use crate::map::{feature_gram::GramFold, independent::widen};
+use crate::map::{feature_gram::GramReduction, independent::widen};
 use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::TableScan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
@@ -63,8 +63,8 @@ impl<T: Real> Approximation<'_, T> {
     /// # Errors
     /// The errors of the source and of the decomposition.
     pub fn largest_eigenvalue(&self) -> Result<f64> {
-        let fold = GramFold { map: self.map, tile: self.data.pass.tile };
-        let inner = self.data.pass.resume("inner products of features", self.data.source, &fold)?.0;
+        let reduction = GramReduction { map: self.map, tile: self.data.pass.tile };
+        let inner = self.data.pass.resume("inner products of features", self.data.source, &reduction)?.0;
         Ok(symmetric_eigenvalues(inner.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
     }
 }

@@ -77,12 +77,12 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs `fold` over all rows in one pass and returns its state. Here a fold is an accumulation
-    /// over rows, not a fold of cross-validation. The name identifies the pass in progress reports
-    /// and checkpoints, and must be unique in a fit.
+    /// Runs `reduction` over all rows in one pass and returns its state. Here a reduction is an
+    /// accumulation over rows, not a fold of cross-validation. The name identifies the pass in
+    /// progress reports and checkpoints, and must be unique in a fit.
     ///
     /// # Errors
-    /// Errors of reading the rows and of the fold.
+    /// Errors of reading the rows and of the reduction.
     pub fn reduce<F>(&self, name: &str, fold: &F) -> Result<F::State>
     where
         F: Reduction<T, Error = crate::Error>,

@@ -2,7 +2,7 @@
 //! that several processes can share the pass.
 
 use super::context::{FeatureBuffers, VisitContext};
-use crate::features::fold::Segments;
+use crate::features::reduction::Segments;
 use crate::features::stored::{FeatureStore, FeatureWriter};
 use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};

@@ -2,7 +2,7 @@
 //! positions.
 
 use super::tile::{Tile, TileVisitor};
-use super::{Phi, StoredFeatures, fold::RowValues, stored::StopOnly, tier::exchange_rows};
+use super::{Phi, StoredFeatures, reduction::RowValues, stored::StopOnly, tier::exchange_rows};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};

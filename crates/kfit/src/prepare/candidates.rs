@@ -1,6 +1,6 @@
 //! Candidate rows for landmark selection, in memory.
 
-use crate::{Result, prepare::fold_fn::ReductionFn};
+use crate::{Result, prepare::reduction_fn::ReductionFn};
 use kapprox::Real;
 use kapprox::landmark::RowSample;
 use kstore::{Label, LabelCodes, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};

@@ -1,7 +1,7 @@
 //! Cross-validated error rates of classifiers that are fitted from moments.
 
 use crate::bins::Bins;
-use crate::feature_fold::BinReduction;
+use crate::feature_reduction::BinReduction;
 use crate::linalg::strips::{Pool, for_each_strip};
 use crate::{FoldCoefficients, LinearHead, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
@@ -12,8 +12,9 @@ use kstore::Workers;
 const STRIP_ROWS: usize = 256;
 
 /// A pass that counts the classification errors on held-out rows for
-/// [`Cell::cv_error`](crate::Cell). [`FeatureFold`](crate::FeatureFold) provides the features of
-/// every row. The coefficients that classify a row were fitted without the fold of the row.
+/// [`Cell::cv_error`](crate::Cell). [`FeatureReduction`](crate::FeatureReduction) provides the
+/// features of every row. The coefficients that classify a row were fitted without the fold of the
+/// row.
 ///
 /// *Cost per row*: the map, and 2rt flops for each cell of rank r and t targets.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, RowValues};
-use crate::prepare::fold_fn::ReductionFn;
+use crate::prepare::reduction_fn::ReductionFn;
 use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::reject_if};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, KernelFunction};

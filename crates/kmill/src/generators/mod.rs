@@ -195,7 +195,7 @@ impl TableSpec {
     /// Returns a standard normal number for draw `draw` of row `row` (Box and Muller).
     ///
     /// The normal number is computed from two uniform numbers. Their draw indices are far above the
-    /// indices that callers pass to [`Recipe::uniform`].
+    /// indices that callers pass to [`TableSpec::uniform`].
     fn normal(&self, draw: u64, row: u64) -> f64 {
         const FIRST_NORMAL_DRAW: u64 = 1 << 32;
         let radius = (-2.0 * self.uniform(FIRST_NORMAL_DRAW + 2 * draw, row).ln()).sqrt();

@@ -114,8 +114,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes scores as [`few_scores`](Self::few_scores) does, `COUNT` scores at a time. If fewer
-    /// scores remain, the last score is repeated.
+    /// Computes scores as [`write_scores`](Self::write_scores) does, `COUNT` scores at a time. If
+    /// fewer scores remain, the last score is repeated.
     #[inline(always)]
     fn interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();

@@ -21,8 +21,8 @@
 //!
 //! A save is due after [`SAVE_INTERVAL`], or later if saves would otherwise take more than a
 //! twentieth of the time. A state is written directly from its arrays to a temporary file, which is
-//! then renamed. It is read back into the arrays that [`crate::Fold::init`] made. Neither writing
-//! nor reading needs memory for a second copy of the state.
+//! then renamed. It is read back into the arrays that [`crate::Reduction::init`] made. Neither
+//! writing nor reading needs memory for a second copy of the state.
 
 mod engine;
 mod entry;
@@ -153,7 +153,7 @@ impl<'a> Journal<'a> {
     /// written yet.
     ///
     /// # Errors
-    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run;
+    /// [`Error::OtherCheckpoint`] if [`ResumeMode::Required`] finds the entries of another run;
     /// [`Error::NotACheckpoint`] for a folder that contains other files; [`Error::Io`].
     pub fn open(
         folder: impl Into<PathBuf>,

@@ -1,8 +1,8 @@
 //! The implementation of a pass: feeders decode, lanes fold, and states are delivered in order.
 //!
-//! This code is large, and there are many types of folds. It therefore uses folds only as trait
-//! objects ([`LaneFold`]), so that it is compiled once per element type instead of once per type of
-//! fold.
+//! This code is large, and there are many types of reductions. It therefore uses reductions only as
+//! trait objects ([`LaneReduction`]), so that it is compiled once per element type instead of once
+//! per type of fold.
 
 use super::{Pass, PassReport, Reduction, Workers};
 use crate::checkpoint::Cut;
@@ -47,7 +47,7 @@ pub(super) fn run_pass<T: Float, F: Reduction<T>>(
     })
 }
 
-/// An error of a fold or of the source, whose type the caller knows.
+/// An error of a reduction or of the source, whose type the caller knows.
 type Failure = Box<dyn Any + Send>;
 
 /// A fold and its state in one lane, as a trait object.
@@ -231,7 +231,7 @@ impl<T: Float> PassRun<'_, '_, T> {
         std::mem::forget(alarm);
     }
 
-    /// Decodes and folds segment after segment with one buffer: a lane without a feeder.
+    /// Decodes and reduces segment after segment with one buffer: a lane without a feeder.
     fn run_without_feeder(&self) {
         let alarm = PanicAlarm(self);
         let (mut lane, spare) = ((self.make_lane)(), Cell::new(Some(RowBuf::new(self.pass.tile))));

@@ -7,15 +7,15 @@
 //!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
-//! A [`Fold`] computes a state, such as a sum, from rows. A **tile** is the set of rows that a fold
-//! receives at once. A **segment** is a range of stored rows for which one partial state is
-//! computed. A **lane** is a worker thread with its own state. A **stretch** is a reduction block
-//! of 32 segments. If several processes share a pass, a **lot** is a work unit of some segments
-//! that one process claims. How rows are cut into tiles and segments depends only on the sizes of
-//! the problem, not on the machine. Every segment starts from [`Fold::init`], and segment states
-//! are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). The number of lanes and of
-//! prefetched tiles therefore changes when a number is computed, but not its value: the result has
-//! the same bits for every number of threads and every memory budget.
+//! A [`Reduction`] computes a state, such as a sum, from rows. A **tile** is the set of rows that a
+//! reduction receives at once. A **segment** is a range of stored rows for which one partial state
+//! is computed. A **lane** is a worker thread with its own state. A **stretch** is a reduction
+//! block of 32 segments. If several processes share a pass, a **lot** is a work unit of some
+//! segments that one process claims. How rows are cut into tiles and segments depends only on the
+//! sizes of the problem, not on the machine. Every segment starts from [`Reduction::init`], and
+//! segment states are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). The number of
+//! lanes and of prefetched tiles therefore changes when a number is computed, but not its value:
+//! the result has the same bits for every number of threads and every memory budget.
 
 mod executor;
 mod heartbeat;
@@ -48,7 +48,7 @@ use tree::Tree;
 pub trait Reduction<T: Float>: Sync {
     /// The result for the rows of a segment, which is merged with the results of other segments.
     type State: Send;
-    /// Buffers of a lane, reused over its segments; empty between [`Fold::flush`] and the next
+    /// Buffers of a lane, reused over its segments; empty between [`Reduction::flush`] and the next
     /// `step`.
     type Scratch: Send;
     /// The error of a step.
@@ -135,13 +135,13 @@ impl<'a> Pass<'a> {
         Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
     }
 
-    /// Folds every selected row and merges the segments' states; returns [`Fold::init`] for a
-    /// source without rows.
+    /// Reduces every selected row and merges the segments' states; returns [`Reduction::init`] for
+    /// a source without rows.
     ///
     /// Holds [`state_count`] states at once.
     ///
     /// # Errors
-    /// The first error, in row order, of the source or the fold, or [`Error::Interrupted`].
+    /// The first error, in row order, of the source or the reduction, or [`Error::Interrupted`].
     pub fn reduce<T: Float, F: Reduction<T, State: Merge>>(
         &self,
         source: &dyn RowSource<T>,

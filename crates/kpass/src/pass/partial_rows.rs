@@ -2,10 +2,10 @@
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
 //! rows, tile by tile from the first. A process that has only a part of a segment cannot fold the
-//! segment. It stores the rows of this part as the fold would see them, and the process with the
-//! other part does the same. The process that merges the states then folds all rows of the segment,
-//! which gives the same bits as reading the whole segment. A process stores less than one segment
-//! at each end of its range of rows, and has at most one tile of stored rows in memory.
+//! segment. It stores the rows of this part as the reduction would see them, and the process with
+//! the other part does the same. The process that merges the states then reduces all rows of the
+//! segment, which gives the same bits as reading the whole segment. A process stores less than one
+//! segment at each end of its range of rows, and has at most one tile of stored rows in memory.
 
 use super::{Pass, Reduction, executor::run_pass};
 use crate::checkpoint::{Number, PartialRows, RowsKey};
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, path::PathBuf};
 
-/// Stores the rows of the range `stored`, which lies in one segment. Also folds them, so that a row
-/// that the fold rejects is an error here.
+/// Stores the rows of the range `stored`, which lies in one segment. Also reduces them, so that a
+/// row that the reduction rejects is an error here.
 pub(super) fn store_rows<T: Float, F: Reduction<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,

@@ -18,7 +18,7 @@
 //! MARK-job                 the manifest: what all processes compute
 //! MARK-NAME.alive          the heartbeat of a process; NAME is unique
 //! MARK-000007.total        the total of pass 7
-//! MARK-000007-000000032.0  the process that folds the lot of pass 7 that begins at segment 32;
+//! MARK-000007-000000032.0  the process that reduces the lot of pass 7 that begins at segment 32;
 //!                          .1 is the claim of the process that took the lot over from a process
 //!                          that had left
 //! MARK-000007-000000032    the state of the node that begins there

@@ -64,7 +64,7 @@ impl Pass<'_> {
 /// A receiver of segment states: the number of the segment, its number of rows, and its state.
 pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + Send);
 
-/// A function that folds the segments of a lot and delivers their states in order. It may skip
+/// A function that reduces the segments of a lot and delivers their states in order. It may skip
 /// segments without rows.
 pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
@@ -74,7 +74,7 @@ pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E
 /// Use this function for passes over values that the process has computed from the rows.
 ///
 /// # Errors
-/// Errors of the fold and of the engine.
+/// Errors of the reduction and of the engine.
 pub fn reduce_lots<S: Merge + Persist, E: From<Error>>(
     engine: Option<&dyn Engine>,
     (name, cut): (&str, Cut),

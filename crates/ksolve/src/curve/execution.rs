@@ -2,7 +2,7 @@
 //! errors at every rank.
 
 use super::cost::{Cost, Meter, Milestones, time_features};
-use super::error_folds::{MeasuredSums, MeasuringReduction, TestErrorReduction};
+use super::error_reductions::{MeasuredSums, MeasuringReduction, TestErrorReduction};
 use super::method::{CurveRun, Method};
 use super::run_plan::ridge;
 use super::setting::{Setting, pass};

@@ -13,7 +13,7 @@
 use super::learn::SilentStages;
 use super::round::RoundData;
 use super::settings;
-use crate::prepare::{candidates, fold_fn::ReductionFn, map_builder, survey::Survey};
+use crate::prepare::{candidates, map_builder, reduction_fn::ReductionFn, survey::Survey};
 use crate::request::{PassShape, Resources, TrainOptions};
 use crate::{Folds, Result, Targets};
 use kapprox::landmark::RowSample;

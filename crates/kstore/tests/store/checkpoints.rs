@@ -46,7 +46,7 @@ fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Hear
     )
 }
 
-/// A fold of two statistics at once: its states have tuples, labels and moments.
+/// A reduction to two statistics at once: its states have tuples, labels and moments.
 struct Twice(StatisticsReduction);
 
 impl Reduction<f64> for Twice {

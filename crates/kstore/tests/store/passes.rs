@@ -244,7 +244,7 @@ fn lanes_do_not_change_a_bit() {
     assert_ne!(of(1), bits(&pass(64, 64, 1).reduce(&rows, &fold).unwrap().0));
 }
 
-/// A fold of statistics that counts the calls on threads outside the given pool.
+/// A reduction to statistics that counts the calls on threads outside the given pool.
 struct Named(StatisticsReduction, AtomicU64);
 impl Reduction<f64> for Named {
     type State = Statistics;

@@ -156,7 +156,8 @@ impl<T: Real> FourierMap<T> {
     /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` inputs.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] if the sampling does not support the distribution of the frequencies.
+    /// [`Error::NoRandomFeatures`] if the sampling does not support the distribution of the
+    /// frequencies.
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let count = (p / 2).max(1);
         let number = T::from_f64;
@@ -181,7 +182,8 @@ impl<T: Real> FourierMap<T> {
     /// `columns` is the number of columns, `d` the number of values of a row in a block.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] if frequencies of the distribution cannot be drawn for sparse rows.
+    /// [`Error::NoRandomFeatures`] if frequencies of the distribution cannot be drawn for sparse
+    /// rows.
     pub fn on_sparse(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
         let plain = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };

@@ -44,7 +44,7 @@ impl RidgeGrid {
     /// Checks the grid against a state of p features and t targets.
     ///
     /// # Errors
-    /// [`Error::Option`] for a lambda that is not positive, [`Error::RankTooLarge`] for a rank of 0
+    /// [`Error::Option`] for a lambda that is not positive, [`Error::InvalidRank`] for a rank of 0
     /// or above p, [`Error::Shape`] if the number of centres differs from t.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();
@@ -80,7 +80,7 @@ pub struct RidgeFit {
 /// Fits the first r = `rank` features at `lambda` to the rows of all folds.
 ///
 /// *Cost*: r³/3 flops, and one product of G with the coefficients for the training error. *Bytes*:
-/// [`RidgeOptions::solve_bytes`].
+/// [`RidgeGrid::solve_bytes`].
 ///
 /// # Errors
 /// [`Error::Indefinite`] if rounding has made the system indefinite, and the errors of the options.

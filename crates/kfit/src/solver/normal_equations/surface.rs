@@ -32,7 +32,7 @@ pub struct SurfaceCell {
 ///
 /// *Cost*: one Cholesky factorisation at the largest rank for each fold and lambda, p³/3 flops, and
 /// p² flops per rank and target for the held-out errors. Generalised cross-validation needs another
-/// factorisation for each lambda, and p³/3 further flops. *Bytes*: [`RidgeOptions::solve_bytes`].
+/// factorisation for each lambda, and p³/3 further flops. *Bytes*: [`RidgeGrid::solve_bytes`].
 /// The computation needs no pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
@@ -217,7 +217,7 @@ impl FoldCoefficients {
     /// Solves the cells again for every held-out fold, with one factorisation per fold and distinct
     /// lambda.
     ///
-    /// *Bytes*: [`RidgeOptions::solve_bytes`], and 8·rank·t bytes of the result for every fold and
+    /// *Bytes*: [`RidgeGrid::solve_bytes`], and 8·rank·t bytes of the result for every fold and
     /// cell.
     ///
     /// # Errors

@@ -132,7 +132,7 @@ pub enum Value {
     Number(f64),
     /// The value of a [`ParameterKind::Word`].
     Word(&'static str),
-    /// The values of [`ParameterKind::Penalties`], ascending.
+    /// The values of [`ParameterKind::Regularisations`], ascending.
     Regularisations(Vec<f64>),
     /// The values of [`ParameterKind::Ranks`], ascending.
     Ranks(Vec<usize>),

@@ -1,5 +1,5 @@
 //! A pass that collects rows in bins of a fixed size, maps each full bin to features, and hands the
-//! bin to a [`BinFold`].
+//! bin to a [`BinReduction`].
 
 use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};
@@ -14,7 +14,7 @@ pub trait BinReduction<T: Real>: Sync {
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the bin of a fold to the state. [`Bins::filled_bin`] returns its rows and features.
+    /// Adds the bin of a fold to the state. [`Bins::mapped_bin`] returns its rows and features.
     ///
     /// # Errors
     /// An error for numbers that are not finite.
@@ -28,7 +28,7 @@ pub trait BinReduction<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that maps rows to features, and hands bins of rows and features to a [`BinFold`].
+/// A pass that maps rows to features, and hands bins of rows and features to a [`BinReduction`].
 #[derive(Debug)]
 pub struct FeatureReduction<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
