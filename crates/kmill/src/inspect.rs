@@ -10,7 +10,7 @@ use kreport::table::{
 };
 use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::bytes;
-use kstore::encoding::ColumnSummary;
+use kstore::search::ColumnSummary;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::statistics::ColumnMoments;
 use kstore::{Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};

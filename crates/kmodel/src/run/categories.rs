@@ -4,7 +4,7 @@ use super::Run;
 use super::StageObserver;
 use crate::Result;
 use kstore::budget::MemoryTerm;
-use kstore::encoding::Search;
+use kstore::search::Search;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::{
     Fold, Label, MemoryPlan, Merge, Reading, SelectedTable, Statistics, StatisticsFold, TILE_TEXT_BYTES, TableRows,
