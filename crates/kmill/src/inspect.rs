@@ -10,8 +10,8 @@ use kreport::table::{
 };
 use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::bytes;
-use kstore::search::ColumnSummary;
 use kstore::pass::lanes::{self, LaneMemory};
+use kstore::search::ColumnSummary;
 use kstore::statistics::ColumnMoments;
 use kstore::{Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};
 use std::path::{Path, PathBuf};

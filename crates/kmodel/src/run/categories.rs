@@ -4,8 +4,8 @@ use super::Run;
 use super::StageObserver;
 use crate::Result;
 use kstore::budget::MemoryTerm;
-use kstore::search::Search;
 use kstore::pass::lanes::{self, LaneMemory};
+use kstore::search::Search;
 use kstore::{
     Fold, Label, MemoryPlan, Merge, Reading, SelectedTable, Statistics, StatisticsFold, TILE_TEXT_BYTES, TableRows,
     TextLimit, Workers,
