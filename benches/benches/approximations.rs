@@ -10,8 +10,8 @@
 //! arguments, a small table runs as a test.
 
 use kapprox::kernel::{AnyKernel, Kernel};
-use kapprox::landmark::{self, Scan};
-use kapprox::map::{LandmarkInputs, MapConstructor, RowFreeInputs};
+use kapprox::landmark::{self, TableScan};
+use kapprox::map::{DataIndependentMapArgs, LandmarkMapArgs, MapConstructor};
 use kapprox::quality::Approximation;
 use kapprox::{FeatureMap, MapSpec, NystromMap};
 use kmill_tests::points::{Lcg, flat, real, robspiral, smile};
@@ -23,7 +23,7 @@ use std::time::Instant;
 const COLUMNS: usize = 300;
 
 struct Case<'a> {
-    data: Scan<'a, f64>,
+    data: TableScan<'a, f64>,
     spec: Kernel,
     kernel: Arc<dyn AnyKernel>,
     ranks: Vec<usize>,
@@ -74,8 +74,9 @@ impl Case<'_> {
             let (map, passes, evaluations) = match spec.constructor::<f64>() {
                 // an exact kernel has no approximation error
                 MapConstructor::Exact => return,
-                MapConstructor::WithoutRows(make) => {
-                    let made = make(&RowFreeInputs { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
+                MapConstructor::DataIndependent(make) => {
+                    let made =
+                        make(&DataIndependentMapArgs { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
                     // the map does not support this kernel
                     let Ok(map) = made else { return };
                     (map, 0, 0)
@@ -88,7 +89,7 @@ impl Case<'_> {
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");
                     let (passes, evaluations) = (set.passes + spec.passes(), set.evaluations);
                     let (kernel, data, seed, rank) = (&self.kernel, &self.data, 0, rank[0]);
-                    let given = LandmarkInputs { spec: &spec, kernel, landmarks: set, rank, data, seed, workers };
+                    let given = LandmarkMapArgs { spec: &spec, kernel, landmarks: set, rank, data, seed, workers };
                     (make(given).expect("a map"), passes, evaluations)
                 }
             };
@@ -102,7 +103,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     let (n, d) = (rows.len(), rows[0].len());
     let source = MemoryRows::new(flat(rows), d).expect("rows");
     let workers = Workers::new(2);
-    let data = Scan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
+    let data = TableScan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
     let spec = Kernel::parse(kernel).expect("a kernel");
     let built = spec.build().expect("a kernel");
     let ranks = ranks.iter().copied().filter(|rank| *rank <= n).collect();

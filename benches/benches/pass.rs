@@ -7,7 +7,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput};
 use kmill_benches::{ColumnSums, FEATURES};
 use kstore::pass::NoObserver;
-use kstore::{OutputColumn, OutputKind, OutputValues, Pass, Reading, Scaler, Selection, Table, Workers, sink};
+use kstore::{OutputColumn, OutputKind, OutputValues, Pass, ReadSettings, Scaler, Selection, Table, Workers, sink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) fn passes(criterion: &mut Criterion) {
         let half = vec![0.5; FEATURES];
         let (centre, scale) = (half.clone(), half.clone());
         let scaler = Some(Arc::new(Scaler { centre, scale, mean: half, asinh: false, knots: Vec::new() }));
-        let rows = selected.rows::<f32>(Reading { scaler, ..Reading::default() }).unwrap();
+        let rows = selected.rows::<f32>(ReadSettings { scaler, ..ReadSettings::default() }).unwrap();
         for lanes in [1, 2] {
             let pass = Pass {
                 tile: 2048,
@@ -47,8 +47,9 @@ pub(crate) fn passes(criterion: &mut Criterion) {
                 observer: &NoObserver,
                 journal: None,
             };
-            group
-                .bench_function(BenchmarkId::new(format, lanes), |b| b.iter(|| pass.fold(&rows, &ColumnSums).unwrap()));
+            group.bench_function(BenchmarkId::new(format, lanes), |b| {
+                b.iter(|| pass.reduce(&rows, &ColumnSums).unwrap())
+            });
         }
     }
     group.finish();

@@ -16,7 +16,7 @@ use kstore::arrow::datatypes::{DataType, Field, Float32Type, Schema};
 use kstore::arrow::ipc::writer::FileWriter;
 use kstore::pass::NoObserver;
 use kstore::source::{ipc::IpcFile, npy::NpyFile};
-use kstore::{OutputColumn, OutputKind, OutputValues, Pass, Reading, Selection, Table, TableRows, Workers, sink};
+use kstore::{OutputColumn, OutputKind, OutputValues, Pass, ReadSettings, Selection, Table, TableRows, Workers, sink};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
@@ -81,7 +81,7 @@ fn parquet(path: &Path, rows: usize, compression: Compression) {
 }
 
 fn open(path: &Path) -> TableRows<f32> {
-    Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows(Reading::default()).unwrap()
+    Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows(ReadSettings::default()).unwrap()
 }
 
 /// Reads with one lane per processor; each lane decodes for itself.
@@ -96,7 +96,7 @@ fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
         observer: &NoObserver,
         journal: None,
     };
-    pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
+    pass.reduce(rows, &ColumnSums).unwrap().0.0.iter().sum()
 }
 
 /// Reads the row groups with the parquet crate; each thread reads its own part.

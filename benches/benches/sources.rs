@@ -7,12 +7,12 @@
 
 use kapprox::kernel::Kernel;
 use kapprox::{LandmarkSet, NystromMap};
-use kmodel::{Folds, RidgeFold, Targets};
+use kmodel::{Folds, MomentReduction, Targets};
 use ksolve::FoldSpec;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::NoObserver;
 use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
-use kstore::{MemoryRows, Pass, Reading, RowSource, Selection, Table, Workers};
+use kstore::{MemoryRows, Pass, ReadSettings, RowSource, Selection, Table, Workers};
 use std::path::Path;
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ pub(crate) fn main(arguments: &[String]) {
     let map = NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let folds = Folds::new(&FoldSpec::None, 0, 0..n as u64, &[]).unwrap();
     let targets = Targets::Numeric { centre: vec![0.0] };
-    let fold = RidgeFold::new(&map, &folds, &targets).with_bin_rows(2304);
+    let fold = MomentReduction::new(&map, &folds, &targets).with_bin_rows(2304);
     let workers = Workers::new(2);
     let seconds = |source: &dyn RowSource<f32>| {
         let pass = Pass {
@@ -64,7 +64,7 @@ pub(crate) fn main(arguments: &[String]) {
             journal: None,
         };
         let start = Instant::now();
-        pass.fold(source, &fold).unwrap();
+        pass.reduce(source, &fold).unwrap();
         start.elapsed().as_secs_f64()
     };
     let x: Vec<f32> = (0..n * FEATURES).map(|i| value(i / FEATURES, i % FEATURES)).collect();
@@ -78,7 +78,7 @@ pub(crate) fn main(arguments: &[String]) {
         write(&path, n);
         let table = Table::open(&[&path]).unwrap();
         let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
-        let rows = table.select(&selection).unwrap().rows::<f32>(Reading::default()).unwrap();
+        let rows = table.select(&selection).unwrap().rows::<f32>(ReadSettings::default()).unwrap();
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
             times[0].push(seconds(&memory));

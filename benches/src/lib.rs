@@ -2,7 +2,7 @@
 //! benches share this table of random numbers and the cheapest fold over it.
 
 use kstore::key::{Purpose, Stream};
-use kstore::{Error, Fold, Merge, RowBlock, Workers};
+use kstore::{Error, Merge, Reduction, RowBlock, Workers};
 
 /// Number of columns of the table.
 pub const FEATURES: usize = 32;
@@ -31,7 +31,7 @@ impl Merge for Sums {
 #[derive(Debug)]
 pub struct ColumnSums;
 
-impl Fold<f32> for ColumnSums {
+impl Reduction<f32> for ColumnSums {
     type State = Sums;
     type Scratch = ();
     type Error = Error;

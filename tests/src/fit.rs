@@ -2,7 +2,7 @@
 
 use crate::source::Points;
 use kapprox::kernel::{AnyKernel, Kernel};
-use kapprox::landmark::{LandmarkRule, LandmarkSet, Scan};
+use kapprox::landmark::{LandmarkRule, LandmarkSet, TableScan};
 use kapprox::{FeatureMap, NystromMap, Real};
 use kmodel::certificate::{Certificate, CertificateState};
 use kstore::pass::NoObserver;
@@ -52,7 +52,7 @@ pub fn select_for<T: Real>(
 ) -> LandmarkSet<T> {
     let workers = Workers::new(lanes);
     let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &NoObserver, journal: None };
-    let rows = Scan { source: points, pass, count: points.len() as u64 };
+    let rows = TableScan { source: points, pass, count: points.len() as u64 };
     scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
 
@@ -87,7 +87,7 @@ pub fn certify_kernel<T: Real>(
 }
 
 /// Returns a scan of all points in one pass of several tiles.
-pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Scan<'a, T> {
+pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> TableScan<'a, T> {
     let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &NoObserver, journal: None };
-    Scan { source: points, pass, count: points.len() as u64 }
+    TableScan { source: points, pass, count: points.len() as u64 }
 }

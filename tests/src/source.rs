@@ -1,6 +1,6 @@
 //! The simplest row source: points in memory.
 
-use kstore::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use kstore::{Float, Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
 /// Points in memory; point i is stored row i.
@@ -14,7 +14,7 @@ pub struct Points<T> {
     pub y: Vec<f64>,
 }
 
-impl<T: Real> Points<T> {
+impl<T: Float> Points<T> {
     /// Creates points without targets from rows of f64.
     pub fn new(rows: &[Vec<f64>]) -> Self {
         Self { d: rows[0].len(), x: rows.iter().flatten().map(|v| T::from_f64(*v)).collect(), y: Vec::new() }
@@ -35,7 +35,7 @@ impl<T: Real> Points<T> {
     }
 }
 
-impl<T: Real> RowSource<T> for Points<T> {
+impl<T: Float> RowSource<T> for Points<T> {
     fn shape(&self) -> TableShape {
         TableShape {
             stored_rows: self.len() as u64,
@@ -58,7 +58,7 @@ struct Cursor<'a, T> {
     end: usize,
 }
 
-impl<T: Real> RowCursor<T> for Cursor<'_, T> {
+impl<T: Float> RowCursor<T> for Cursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let to = (self.at + buf.capacity).min(self.end);
         let d = self.points.d;

@@ -96,8 +96,10 @@ fn combined<T: kapprox::Real>(
 ) -> Vec<f64> {
     let k = crate::kernels::kernel(kernel);
     let (points, _) = trained.model.basis.landmarks().unwrap();
-    let values: Vec<f64> =
-        points.chunks(x.len()).map(|z| k(x, &z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>())).collect();
+    let values: Vec<f64> = points
+        .chunks(x.len())
+        .map(|z| k(x, &z.iter().map(|v| kstore::Float::to_f64(*v)).collect::<Vec<_>>()))
+        .collect();
     let output = |j: usize| {
         let sum: f64 = values.iter().enumerate().map(|(i, k)| k * coefficients[(i, j)]).sum();
         sum + intercept[j]

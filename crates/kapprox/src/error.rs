@@ -1,6 +1,6 @@
 //! Errors about kernels, landmarks and maps.
 
-use kpass::shown;
+use kpass::display;
 
 /// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -37,7 +37,7 @@ pub enum Error {
     InvalidMetric { why: String },
     /// A kernel without random features of the requested kind.
     #[error("the kernel does not support these random features: {why}; {remedy}")]
-    NoSpectrum { why: String, remedy: &'static str },
+    NoRandomFeatures { why: String, remedy: &'static str },
     /// A map with more features than the supported maximum.
     #[error("the map {map} would have more than {most} features; lower `rank` or the parameters of the map")]
     TooManyFeatures { map: String, most: usize },
@@ -50,7 +50,7 @@ pub enum Error {
     /// A value outside the domain of a kernel.
     #[error(
         "the kernel {kernel} needs inputs that are {domain}, but row {row}, input {feature} is {}; use `scale` none if the stored values are valid, or choose another kernel",
-        shown::number(*value)
+        display::format_number(*value)
     )]
     Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
     /// A kernel whose parameters do not match its number of inputs.
@@ -94,7 +94,7 @@ fn drawing(text: &str, at: usize) -> String {
         true => (0, characters.len()),
         false => (at.saturating_sub(CONTEXT_CHARACTERS), characters.len().min(at + CONTEXT_CHARACTERS)),
     };
-    let part = |range: std::ops::Range<usize>| shown::line(&String::from_iter(&characters[range])).into_owned();
+    let part = |range: std::ops::Range<usize>| display::line(&String::from_iter(&characters[range])).into_owned();
     let (before, after) = (part(start..at), part(at..end));
     let left = if start > 0 { "…" } else { "" };
     let right = if end < characters.len() { "…" } else { "" };

@@ -7,7 +7,7 @@ use kpass::{Pass, RowSource};
 
 /// A table and how to pass over it.
 #[derive(Clone, Copy, Debug)]
-pub struct Scan<'a, T: Real> {
+pub struct TableScan<'a, T: Real> {
     /// Table.
     pub source: &'a dyn RowSource<T>,
     /// How to pass over the table: tiles, lanes, threads, progress.

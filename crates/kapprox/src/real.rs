@@ -10,7 +10,7 @@ use crate::Lanes;
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
-pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
+pub trait Real: kpass::Float + faer::traits::RealField + Lanes {
     /// Zero.
     const ZERO: Self;
     /// One.

@@ -15,12 +15,12 @@ pub mod prepare;
 pub mod request;
 pub mod solver;
 
-pub use solver::cv_error::{CvErrorFold, CvErrorScratch, CvErrorState};
-pub use solver::normal_equations::{Cell, FoldCoefficients, RidgeFit, RidgeOptions, Surface, fit};
+pub use solver::cv_error::{CvErrorReduction, CvErrorScratch, CvErrorState};
+pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surface, SurfaceCell, fit};
 
 use kmodel::{
-    AnyModel, BinFold, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Intercept, LinearHead, Link, Result, RidgeState, Targets, Task, bins, certificate, feature_fold, folds,
-    gram, linalg, lists, model, moments, neighbours, platt, quadratic, ranking_pairs, recursive_least_squares,
+    AnyModel, BinReduction, CertificateState, Classes, Error, FeatureReduction, FoldGram, FoldSpec, Folds, GramScratch,
+    GramState, Intercept, LinearHead, Link, Result, RidgeState, Targets, Task, bins, certificate, feature_reduction,
+    folds, gram, grids, linalg, model, moments, neighbours, platt, quadratic, ranking_pairs, recursive_least_squares,
     row_weights, stacked_maps, task,
 };

@@ -3,9 +3,9 @@
 
 use crate::progress::Progress;
 use kreport::fit::Verbosity;
-use kreport::table::{Align, AlignedTable as Listing, count, join_with_commas};
+use kreport::table::{Align, AlignedTable as Listing, format_count, join_with_commas};
 use kstore::encoding::{Categories, Code, TimeFeatures};
-use kstore::{Missing, Reading, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
+use kstore::{Missing, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
 use std::collections::HashSet;
 
 /// Number of rows that are checked for row numbers and IDs: enough that measurements repeat.
@@ -111,7 +111,7 @@ fn summary_line(features: &[String], feature_count: usize, excluded: &[(String, 
         join_with_commas(excluded.iter().map(|(_, why)| why).filter(|why| seen.insert(**why)).map(group_by_reason));
     let excluded_text = if excluded_text.is_empty() { excluded_text } else { format!("; left out: {excluded_text}") };
     let names: Vec<&String> = features.iter().collect();
-    format!("features: {} ({}){excluded_text}", format_names(&names), count(feature_count as u64))
+    format!("features: {} ({}){excluded_text}", format_names(&names), format_count(feature_count as u64))
 }
 
 /// Formats names separated by commas: consecutively numbered names as `x0 … x16`. A long list is
@@ -203,7 +203,7 @@ impl ColumnProfile {
         if self.values < MIN_VALUES || self.has_duplicates {
             return None;
         }
-        let values = count(self.values as u64);
+        let values = format_count(self.values as u64);
         Some(match self.counts_up {
             true => "looks like a row counter".to_string(),
             false => format!("looks like an identifier: its first {values} values are all different"),
@@ -217,7 +217,7 @@ fn profile_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result
     let selection =
         Selection { features: names.to_vec(), rows: Some(rows), missing: Missing::Mean, ..Selection::default() };
     // rows read here do not count as part of the fit
-    let source = selected.table().select(&selection)?.with_own_counter().rows::<f64>(Reading::default())?;
+    let source = selected.table().select(&selection)?.with_own_counter().rows::<f64>(ReadSettings::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
     let mut profiles = vec![ColumnProfile::default(); names.len()];
     while cursor.next(&mut buffer)? {

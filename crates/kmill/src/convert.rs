@@ -6,15 +6,15 @@ use crate::args::{ConvertDataArgs, RunArgs, RunSettings, parse};
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, open, output};
 use clap::Args;
-use kreport::table::count;
+use kreport::table::format_count;
 use ksolve::job::ElementType;
 use kstore::budget::MemoryTerm;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::source::TARGET_COLUMN;
 use kstore::{
-    KeptColumn, Kind, Missing, Pass, Reading, RowBlock, SelectedTable, Selection, TILE_TEXT_BYTES, Table, TextLimit,
-    Workers,
+    KeptColumn, Kind, Missing, Pass, ReadSettings, RowBlock, SelectedTable, Selection, TILE_TEXT_BYTES, Table,
+    TextLimit, Workers,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -219,7 +219,7 @@ fn write_rows(
     path: &Path,
     run: &RunSettings,
 ) -> Result<(u64, Vec<PathBuf>)> {
-    let source = selected.rows::<f64>(Reading::default())?;
+    let source = selected.rows::<f64>(ReadSettings::default())?;
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
     let mut out = TableWriter::create(path, features, targets)?;
@@ -231,7 +231,7 @@ fn write_rows(
     let lane = LaneMemory { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
     let spare = lanes::fitting_lanes("conversion", &source, &lane, run.memory, run.threads)?.spare_bytes;
     let texts = TextLimit::new(run.memory, spare, TEXT_COPIES);
-    let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
+    let source = selected.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })?;
     selected.table().note().iter().for_each(|note| run.progress.note(note));
     let stage = run.progress.stage("convert", selected.row_count_if_known());
     let workers = Workers::sequential();
@@ -256,6 +256,6 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     if run.json {
         return output::print_json(&writer::WrittenFiles { rows, files: &files });
     }
-    run.progress.note(&format!("{} rows in {}", count(rows), writer::file_names(&files)));
+    run.progress.note(&format!("{} rows in {}", format_count(rows), writer::file_names(&files)));
     Ok(())
 }

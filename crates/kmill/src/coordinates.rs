@@ -4,7 +4,7 @@ use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::features::MEMORY_ROUNDING;
 use crate::{Error, Result, allocator, open, output};
 use clap::Args;
-use kreport::table::{count, facts, number};
+use kreport::table::{facts, format_count, number};
 use ksolve::AnyModel;
 use ksolve::coordinates::{CoordinateOptions, MatrixKind, coordinates};
 use ksolve::predict::{Extras, Predictor};
@@ -58,17 +58,17 @@ pub(crate) struct CoordinatesReport {
     trace_error: f64,
     /// Objects whose columns were selected.
     pivots: Vec<u64>,
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     output: PathBuf,
 }
 
 impl std::fmt::Display for CoordinatesReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lines = vec![
-            ("objects", count(self.objects)),
-            ("coordinates", count(self.coordinates as u64)),
+            ("objects", format_count(self.objects)),
+            ("coordinates", format_count(self.coordinates as u64)),
             ("certificate", format!("relative trace error {} at most", number(self.trace_error, 3))),
-            ("rows", kstore::shown::path(&self.output).to_string()),
+            ("rows", kstore::display::path(&self.output).to_string()),
         ];
         write!(f, "{}", facts(lines))
     }

@@ -1,12 +1,12 @@
 //! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the equivalent commands.
 
 use crate::args::{RunArgs, RunSettings, parse};
-use crate::generators::{FRIEDMAN1, Recipe};
+use crate::generators::{FRIEDMAN1, TableSpec};
 use crate::{Error, Result, evaluate, fit, generate, inspect, output, predict, usage};
 use clap::Args;
 use kreport::evaluate::EvaluateReport;
 use kreport::fit::FitReport;
-use kreport::table::count;
+use kreport::table::format_count;
 use ksolve::job::ElementType;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ fn run_demo(args: &DemoArgs, folder: &Path, run: &RunSettings) -> Result<()> {
 
     print_text(format!(
         "3. Test: {} test rows. The noise alone has mse 1.\n\n  $ {EVALUATE_COMMAND}\n\n",
-        count(test_rows)
+        format_count(test_rows)
     ))?;
     let evaluated = evaluate::run(&parse_command(EVALUATE_COMMAND, folder)?, run)?;
     print_text(format!("{evaluated}\n"))?;
@@ -99,7 +99,7 @@ fn describe_table(path: &Path, run: &RunSettings) -> Result<inspect::TableReport
 
 fn generate_table(folder: &Path, name: &str, rows: u64, seed: u64, run: &RunSettings) -> Result<PathBuf> {
     let path = folder.join(name);
-    let recipe = Recipe::new(&FRIEDMAN1, rows, seed, None, None)?;
+    let recipe = TableSpec::new(&FRIEDMAN1, rows, seed, None, None)?;
     generate::write(&FRIEDMAN1, &recipe, (&path, ElementType::F32), &run.progress)?;
     Ok(path)
 }

@@ -1,13 +1,13 @@
 //! `kmill features`: writes the features of a map for every row of a table.
 
-use crate::args::{CategoryArgs, DiskArgs, MapArgs, RunArgs, RunSettings, SelectArgs, parse};
+use crate::args::{CategoryArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SelectArgs, parse};
 use crate::pipeline::FitOptions;
 use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
 use kfit::solver::Options;
 use kmodel::model::FEATURES_SOLVER;
 use kreport::fit::FitReport;
-use kreport::table::count;
+use kreport::table::format_count;
 use ksolve::predict::{Extras, Predictor};
 use kstore::Selection;
 use std::fmt;
@@ -47,7 +47,7 @@ pub(crate) struct FeaturesArgs {
     #[arg(long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) model: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) disk: DiskArgs,
+    pub(crate) disk: PersistenceArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
@@ -62,7 +62,7 @@ pub(crate) struct FeaturesReport {
     pub(crate) map: FitReport,
     /// True if the residual coordinate was written too.
     pub(crate) residual: bool,
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) output: PathBuf,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
     if let Some(model) = &args.model {
         output::check_model(model)?;
     }
-    if args.residual && options.fit.map_spec().is_without_rows() {
+    if args.residual && options.fit.map_spec().is_data_independent() {
         let why = "the map is not a projection, so its residual is unknown";
         return Err(Error::option("--residual", "", why, "omit it, or choose a map on landmarks, such as nystrom"));
     }
@@ -101,9 +101,9 @@ pub(crate) fn run(args: &FeaturesArgs, run: &RunSettings) -> Result<FeaturesRepo
 
 impl fmt::Display for FeaturesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, rank) = (count(self.map.fit.rows), count(self.map.fit.rank as u64));
+        let (rows, rank) = (format_count(self.map.fit.rows), format_count(self.map.fit.rank as u64));
         let residual_note = if self.residual { " and the residual" } else { "" };
         write!(f, "{}", self.map)?;
-        writeln!(f, "{rank} features{residual_note} of {rows} rows: {}", kstore::shown::path(&self.output))
+        writeln!(f, "{rank} features{residual_note} of {rows} rows: {}", kstore::display::path(&self.output))
     }
 }

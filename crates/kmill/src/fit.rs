@@ -1,6 +1,6 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::{DiskArgs, JobArgs, RunArgs, RunSettings, parse};
+use crate::args::{JobArgs, PersistenceArgs, RunArgs, RunSettings, parse};
 use crate::{Result, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
@@ -36,7 +36,7 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) disk: DiskArgs,
+    pub(crate) disk: PersistenceArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

@@ -1,13 +1,13 @@
 //! `kmill generate`: writes a table of any size, in the memory of one batch.
 
 use crate::convert::float_kind;
-use crate::generators::{self, Generator, Recipe, Target};
+use crate::generators::{self, Generator, TableSpec, Target};
 use crate::progress::Progress;
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, args::parse, interrupt, output};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use kreport::table::count;
+use kreport::table::format_count;
 use ksolve::job::ElementType;
 use kstore::pass::Observer;
 use kstore::sink::{OutputColumn, OutputKind, OutputValues};
@@ -59,7 +59,7 @@ fn names() -> PossibleValuesParser {
 /// errors of the file system or an interruption; then no file is written.
 pub(crate) fn write(
     generator: &Generator,
-    recipe: &Recipe,
+    recipe: &TableSpec,
     (path, precision): (&Path, ElementType),
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
@@ -100,10 +100,15 @@ pub(crate) fn write(
 pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let unknown_generator = || Error::option("NAME", &args.name, "unknown generator", "see kmill generate --help");
     let generator = generators::by_name(&args.name).ok_or_else(unknown_generator)?;
-    let recipe = Recipe::new(generator, args.rows, args.seed, args.features, args.noise)?;
+    let recipe = TableSpec::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check_writable(&args.output)?;
     let progress = Progress::new(crate::progress::verbosity(args.quiet, args.verbose));
     let files = write(generator, &recipe, (&args.output, args.precision), &progress)?;
-    progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name, writer::file_names(&files)));
+    progress.note(&format!(
+        "{} rows of {} in {}",
+        format_count(recipe.rows),
+        generator.name,
+        writer::file_names(&files)
+    ));
     Ok(())
 }

@@ -6,13 +6,13 @@ use clap::Args;
 use kapprox::{Kernel, Real};
 use kfit::request::TrainOptions;
 use kreport::fit::ResourceReport;
-use kreport::table::{count, facts, number};
+use kreport::table::{facts, format_count, number};
 use ksolve::Task;
 use ksolve::job::Scaling;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::statistic::{Representatives, represent};
 use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
-use kstore::{Reading, Scaler, SelectedTable};
+use kstore::{ReadSettings, Scaler, SelectedTable};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) struct HerdReport {
     pub(crate) features: usize,
     #[serde(flatten)]
     pub(crate) spent: ResourceReport,
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) output: PathBuf,
 }
 
@@ -114,7 +114,7 @@ fn write_rows(
     let names = selected.feature_names();
     let d = names.len();
     let identity = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: means.clone(), ..Scaler::default() };
-    let reading = Reading { scaler: Some(Arc::new(identity)), ..Reading::default() };
+    let reading = ReadSettings { scaler: Some(Arc::new(identity)), ..ReadSettings::default() };
     let gathered = selected.rows::<f64>(reading)?.gather(rows)?;
     let row_numbers: Vec<i64> = rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect();
     let values: Vec<Vec<f64>> = (0..d).map(|j| gathered.x().iter().skip(j).step_by(d).copied().collect()).collect();
@@ -135,15 +135,15 @@ impl fmt::Display for HerdReport {
         writeln!(
             f,
             "{} of {} rows, {} features\n",
-            count(selected as u64),
-            count(*among),
-            count(self.features as u64)
+            format_count(selected as u64),
+            format_count(*among),
+            format_count(self.features as u64)
         )?;
         let distance = squared_distances.last().copied().unwrap_or(f64::NAN);
         let random = number(variance / selected.max(1) as f64, 3);
         let lines = [
             ("kernel", kernel.clone()),
-            ("features", format!("{} (nystrom)", count(*rank as u64))),
+            ("features", format!("{} (nystrom)", format_count(*rank as u64))),
             (
                 "distance",
                 format!(

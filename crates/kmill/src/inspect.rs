@@ -6,14 +6,17 @@ use clap::Args;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use kreport::importance::{bars, describe_metric, importance};
 use kreport::table::{
-    self, Align, AlignedTable as Listing, MISSING_VALUE, count, facts, optional_number, rounded_kernel, short_lambda,
+    self, Align, AlignedTable as Listing, MISSING_VALUE, facts, format_count, optional_number, rounded_kernel,
+    short_lambda,
 };
 use ksolve::{ModelMetadata, job::MetricReport};
-use kstore::budget::bytes;
+use kstore::budget::format_bytes;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::search::ColumnSummary;
 use kstore::statistics::ColumnMoments;
-use kstore::{Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};
+use kstore::{
+    Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsReduction, Table, TextOptions, Workers, display,
+};
 use std::path::{Path, PathBuf};
 use std::{collections::HashMap, fmt};
 
@@ -42,7 +45,7 @@ const MAX_FREE_VALUES: u64 = 1_000_000;
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TableReport {
     pub(crate) format: &'static str,
-    #[serde(serialize_with = "kstore::shown::lossy_paths")]
+    #[serde(serialize_with = "kstore::display::lossy_paths")]
     pub(crate) files: Vec<PathBuf>,
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
@@ -112,20 +115,26 @@ impl ColumnReport {
             (None, Some(s)) => [s.min, s.mean, s.sd, s.max].map(optional_number),
             (None, None) => Default::default(),
         };
-        let missing = self.missing.filter(|missing| *missing > 0).map_or_else(String::new, count);
+        let missing = self.missing.filter(|missing| *missing > 0).map_or_else(String::new, format_count);
         [min, mean, sd, max, missing]
     }
 }
 
 impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        let size = format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         let files = match &self.files[..] {
-            [file] => shown::path(file),
+            [file] => display::path(file),
             files => format!("{} files", files.len()),
         };
         let columns = self.columns.len() as u64;
-        writeln!(f, "{files}: {}, {} rows, {} columns, {size}\n", self.format, count(self.rows), count(columns))?;
+        writeln!(
+            f,
+            "{files}: {}, {} rows, {} columns, {size}\n",
+            self.format,
+            format_count(self.rows),
+            format_count(columns)
+        )?;
         if self.columns.iter().all(|column| column.missing.is_none()) {
             return write!(f, "{}", self.type_table());
         }
@@ -239,12 +248,12 @@ fn statistics(table: &Table, run: &RunSettings) -> Result<Statistics> {
     let features = column_names(table, Kind::is_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
-    let source = selected.rows::<f64>(kstore::Reading::default())?;
-    let fold = StatisticsFold::new(selected.shape());
+    let source = selected.rows::<f64>(kstore::ReadSettings::default())?;
+    let fold = StatisticsReduction::new(selected.shape());
     let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
     let count = lanes::fitting_lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
-    let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).fold(&source, &fold)?;
+    let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).reduce(&source, &fold)?;
     stage.finish();
     Ok(statistics)
 }
@@ -260,7 +269,7 @@ fn search_values(table: &Table, run: &RunSettings) -> Result<HashMap<String, Col
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct ModelReport {
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) model: PathBuf,
     pub(crate) bytes: u64,
     #[serde(flatten)]
@@ -286,8 +295,8 @@ fn is_zero(n: &usize) -> bool {
 impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let metadata = &self.metadata;
-        let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), metadata.solver, metadata.task)?;
+        let size = format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        writeln!(f, "{}: {} model for {}, {size}\n", display::path(&self.model), metadata.solver, metadata.task)?;
         let mut lines = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded_kernel(&metadata.kernel))));
         lines.extend(metadata.with.iter().map(|with| ("with kernel", rounded_kernel(&with.kernel))));
         lines.extend(self.metric.iter().map(|metric| ("metric", describe_metric(metric))));
@@ -295,24 +304,25 @@ impl fmt::Display for ModelReport {
             Some((nodes, k)) => {
                 let by = metadata.landmarks.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
                 lines.push(("distances", DISTANCE_DESCRIPTION.to_string()));
-                lines.push(("nodes", format!("{}{by}, {}", count(nodes as u64), describe_neighbours(k))));
+                lines.push(("nodes", format!("{}{by}, {}", format_count(nodes as u64), describe_neighbours(k))));
             }
             None => {
-                lines.push(("map", format!("{}, {} features", metadata.map, count(metadata.rank as u64))));
+                lines.push(("map", format!("{}, {} features", metadata.map, format_count(metadata.rank as u64))));
                 lines.extend(metadata.landmarks.iter().map(|scheme| ("landmarks", format!("by {scheme}"))));
             }
         }
         lines.extend(self.leaves.map(|(leaves, rows)| {
-            let (leaves, rows) = (count(leaves as u64), count(rows as u64));
+            let (leaves, rows) = (format_count(leaves as u64), format_count(rows as u64));
             ("leaves", format!("{leaves}, exact solvers on {rows} rows"))
         }));
         lines.extend(metadata.certificate.iter().map(|certificate| ("certificate", describe_certificate(certificate))));
         lines.extend(metadata.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         lines.push(("intercept", metadata.intercept.to_string()));
         lines.push(("precision", metadata.precision.clone()));
-        lines.push(("trained on", format!("{} rows, seed {}", count(metadata.rows), metadata.seed)));
+        lines.push(("trained on", format!("{} rows, seed {}", format_count(metadata.rows), metadata.seed)));
         lines.extend(
-            (metadata.learned > 0).then(|| ("learned since", format!("{} rows, by update", count(metadata.learned)))),
+            (metadata.learned > 0)
+                .then(|| ("learned since", format!("{} rows, by update", format_count(metadata.learned)))),
         );
         lines.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
         lines.extend((!metadata.classes.is_empty()).then(|| ("classes", shorten(&metadata.classes))));
@@ -324,7 +334,9 @@ impl fmt::Display for ModelReport {
             ("columns", shorten(&columns.collect::<Vec<_>>()))
         }));
         let features = match metadata.sparse() {
-            Some(shape) => format!("{}, at most {} per row", count(shape.width as u64), count(shape.longest as u64)),
+            Some(shape) => {
+                format!("{}, at most {} per row", format_count(shape.width as u64), format_count(shape.longest as u64))
+            }
             None => format!("{}: {}", metadata.features.len(), shorten(&metadata.features)),
         };
         lines.push(("features", features));

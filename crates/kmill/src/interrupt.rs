@@ -2,7 +2,7 @@
 
 use crate::terminal;
 use kreport::table::join_with_commas;
-use kstore::{CancelToken, shown};
+use kstore::{CancelToken, display};
 use std::sync::LazyLock;
 
 /// Cancellation token that the first signal sets.
@@ -41,7 +41,7 @@ pub(crate) fn install() {
 /// Lists the outputs that have been written; `None` if there are none.
 pub(crate) fn written_files() -> Option<String> {
     let paths = kstore::written_outputs();
-    (!paths.is_empty()).then(|| join_with_commas(paths.iter().map(|path| shown::path(path))))
+    (!paths.is_empty()).then(|| join_with_commas(paths.iter().map(|path| display::path(path))))
 }
 
 /// Describes what an interrupted run has written.

@@ -63,7 +63,7 @@ pub(crate) fn select_for_model(
 ) -> Result<SelectedTable> {
     let text = predictor.text_options(args.text.text_options());
     let (table, targets) = table(&args.paths, &text, targets)?;
-    *predictor = predictor.clone().with_room_for(&table)?;
+    *predictor = predictor.clone().with_capacity_for(&table)?;
     let Selection { group, weight, missing_target, .. } = roles;
     let selection =
         Selection { group, weight, missing_target, ..selection(args, &predictor.metadata().features, targets) };

@@ -5,14 +5,14 @@ pub(crate) use kreport::output::{
     extension, is_html, is_same_file, protect_inputs, table_files, write_file, write_table,
 };
 use kstore::sink::{self, OutputColumn, OutputKind};
-use kstore::{AtomicFile, shown};
+use kstore::{AtomicFile, display};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn print_text(text: impl Display) -> Result<()> {
-    print_bytes(terminal::colourise(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
+    print_bytes(terminal::colourise(&display::lines(&text.to_string()), &std::io::stdout()).as_bytes())
 }
 
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
@@ -32,7 +32,7 @@ pub(crate) fn stdout_error(error: std::io::Error) -> Error {
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
-    print_text(format_args!("{}\n", shown::escaped_json(&object)))
+    print_text(format_args!("{}\n", display::escaped_json(&object)))
 }
 
 pub(crate) fn print_report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {

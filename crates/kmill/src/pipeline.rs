@@ -1,6 +1,6 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
-use crate::args::{DiskArgs, JobArgs, MapArgs, RunSettings, SelectArgs, parse};
+use crate::args::{JobArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
 use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
@@ -180,7 +180,7 @@ pub(crate) fn fit_and_save(
     options: &FitOptions,
     run: &RunSettings,
     (path, page): (&PathBuf, Option<&PathBuf>),
-    args: &DiskArgs,
+    args: &PersistenceArgs,
 ) -> Result<FitReport> {
     let mut options = options.clone();
     let selected = select(&mut options, run)?;
@@ -199,7 +199,7 @@ pub(crate) fn fit_model(
     selected: &SelectedTable,
     run: &RunSettings,
     destination: (&Path, bool),
-    args: &DiskArgs,
+    args: &PersistenceArgs,
 ) -> Result<Fitted> {
     Ok(fit_with_combination(options, selected, run, destination, args)?.0)
 }
@@ -210,7 +210,7 @@ fn fit_with_combination(
     selected: &SelectedTable,
     run: &RunSettings,
     (path, save): (&Path, bool),
-    args: &DiskArgs,
+    args: &PersistenceArgs,
 ) -> Result<(Fitted, Option<Combination>)> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let learn_combination = |kernels: &Vec<Kernel>| {
@@ -222,7 +222,7 @@ fn fit_with_combination(
     let checkpoint = Checkpoint {
         folder: path.with_added_extension("checkpoint"),
         interval: args.checkpoint_every,
-        resume: args.resume(),
+        resume: args.resume_mode(),
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), options.text_options.to_string())],
     };

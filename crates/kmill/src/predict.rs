@@ -3,7 +3,7 @@
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Result, open, output, writer};
 use clap::Args;
-use kreport::table::{Align, AlignedTable, count, number};
+use kreport::table::{Align, AlignedTable, format_count, number};
 use ksolve::predict::{AnomalousRow, Extras};
 use kstore::Selection;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job())?;
     if written.unsettled > 0 {
-        let (unsettled, rows) = (count(written.unsettled), count(written.rows));
+        let (unsettled, rows) = (format_count(written.unsettled), format_count(written.rows));
         run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
     }
     Ok((written.rows, Vec::new()))
@@ -133,6 +133,6 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     if !anomalies.is_empty() {
         output::print_text(anomaly_table(&anomalies))?;
     }
-    context.progress.note(&format!("{} predictions in {}", count(rows), args.output.display()));
+    context.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));
     Ok(())
 }

@@ -4,9 +4,9 @@
 use crate::{error::with_option_names, interrupt, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use kreport::fit::{PlanReport, Verbosity};
-use kreport::table::{count, duration, rounded_kernel};
+use kreport::table::{duration, format_count, rounded_kernel};
 use ksolve::job::{Forecast, StageObserver};
-use kstore::{checkpoint::Listener, pass::Observer, shown};
+use kstore::{checkpoint::Listener, display, pass::Observer};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +61,7 @@ impl Progress {
         });
         if !self.bars {
             self.detail(&match expected {
-                Some(expected) => format!("{name}: {}{unit}", count(expected)),
+                Some(expected) => format!("{name}: {}{unit}", format_count(expected)),
                 None => format!("{name} …"),
             });
         }
@@ -207,9 +207,11 @@ impl Stage<'_> {
         let rows = self.rows.load(Ordering::Relaxed);
         self.progress.detail(&match (self.progress.bars, rows) {
             (true, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", duration(elapsed)),
-            (true, _) => format!("{:<24} {:>12}{:<5} {:>9}", self.name, count(rows), self.unit, duration(elapsed)),
+            (true, _) => {
+                format!("{:<24} {:>12}{:<5} {:>9}", self.name, format_count(rows), self.unit, duration(elapsed))
+            }
             (_, 0) => format!("{}: done in {}", self.name, duration(elapsed)),
-            (_, _) => format!("{}: {}{} in {}", self.name, count(rows), self.unit, duration(elapsed)),
+            (_, _) => format!("{}: {}{} in {}", self.name, format_count(rows), self.unit, duration(elapsed)),
         });
     }
 
@@ -275,7 +277,7 @@ pub(crate) struct RunCounter<'a> {
 
 impl RunCounter<'_> {
     pub(crate) fn begin(&self, what: &str) {
-        self.bar.set_message(shown::line(what).into_owned());
+        self.bar.set_message(display::line(what).into_owned());
     }
 
     /// Shows that a run has ended, its time, and the remaining time at the average rate.
@@ -315,9 +317,9 @@ fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar 
     // integers: the default rate has four decimal digits
     bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         // an error means that the terminal is gone, and with it the bar
-        let _ = write!(out, "{}/s", count(state.per_sec() as u64));
+        let _ = write!(out, "{}/s", format_count(state.per_sec() as u64));
     }));
-    bar.set_prefix(shown::line(name).into_owned());
+    bar.set_prefix(display::line(name).into_owned());
     if length.is_none() {
         start_ticker(&bar);
     }
@@ -352,16 +354,16 @@ fn plain_line(
     elapsed: Duration,
 ) -> String {
     let rate = done.saturating_sub(restored) as f64 / elapsed.as_secs_f64();
-    let rate_text = if unit == ROWS_UNIT { format!(", {}{unit}/s", count(rate as u64)) } else { String::new() };
+    let rate_text = if unit == ROWS_UNIT { format!(", {}{unit}/s", format_count(rate as u64)) } else { String::new() };
     match expected.filter(|expected| *expected >= done && rate > 0.0) {
         Some(expected) => format!(
             "{name}: {} of {}{unit} ({:.0} %){rate_text}, {} left",
-            count(done),
-            count(expected),
+            format_count(done),
+            format_count(expected),
             100.0 * done as f64 / expected as f64,
             duration(Duration::from_secs_f64((expected - done) as f64 / rate)),
         ),
-        None => format!("{name}: {}{unit}{rate_text}", count(done)),
+        None => format!("{name}: {}{unit}{rate_text}", format_count(done)),
     }
 }
 

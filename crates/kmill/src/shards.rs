@@ -5,7 +5,7 @@ use crate::args::{JobArgs, RunArgs, RunSettings, TextArgs, parse};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
-use kreport::table::{count, facts, join_with_commas};
+use kreport::table::{facts, format_count, join_with_commas};
 use ksolve::shards::{MergeSummary, PreparedJob, merge};
 use kstore::Selection;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ pub(crate) struct SolveArgs {
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct ShardReport {
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     pub(crate) output: PathBuf,
     pub(crate) bytes: u64,
     /// Number of rows of a segment, the unit in which rows are summed. If a shard begins and ends
@@ -124,19 +124,19 @@ impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let segment_note = "rows; a shard stores the rows of incomplete segments";
         let mut lines =
-            Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {segment_note}", count(rows)))));
+            Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {segment_note}", format_count(rows)))));
         if let Some(MergeSummary { states, rows, begun, next, missing, .. }) = &self.merged {
-            let (folded_rows, states) = (count(*rows - begun), count(*states as u64));
+            let (folded_rows, states) = (format_count(*rows - begun), format_count(*states as u64));
             lines.push(("statistics", format!("of {folded_rows} rows in {states} states")));
             let begun = Some(begun).filter(|begun| **begun > 0);
             lines.extend(
-                begun.map(|begun| ("rows", format!("{} of segments that other shards complete", count(*begun)))),
+                begun.map(|begun| ("rows", format!("{} of segments that other shards complete", format_count(*begun)))),
             );
-            lines.push(("next row", count(*next)));
+            lines.push(("next row", format_count(*next)));
             let ranges = join_with_commas(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
             lines.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));
         }
-        let size = kstore::budget::bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        let size = kstore::budget::format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         lines.push(("written", format!("{} ({size})", self.output.display())));
         write!(f, "{}", facts(lines))
     }

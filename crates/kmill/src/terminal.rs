@@ -1,6 +1,6 @@
 //! Lines on stderr, and terminal colours for errors, warnings and the chosen cell of a table.
 
-use kstore::shown;
+use kstore::display;
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
@@ -39,7 +39,7 @@ fn colour_line(line: &str) -> String {
 
 /// Writes a line to stderr; a closed stderr is ignored.
 pub(crate) fn print_line(text: &str) {
-    let text = shown::line(text);
+    let text = display::line(text);
     let _ = writeln!(std::io::stderr(), "{}", colourise(&text, &std::io::stderr()));
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
 use kreport::fit::{ResourceReport, describe_certificate};
-use kreport::table::{count, facts, number, rounded_kernel};
+use kreport::table::{facts, format_count, number, rounded_kernel};
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
@@ -236,7 +236,7 @@ fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
 
 /// Rejects landmarks, and candidates for landmarks, if the map has no landmarks.
 fn check_landmarks(args: &TestArgs) -> Result<()> {
-    if !args.map.is_without_rows() && !args.map.is_exact() {
+    if !args.map.is_data_independent() && !args.map.is_exact() {
         return Ok(());
     }
     let why = format!("--map {} has no landmarks", args.map.family().name);
@@ -286,12 +286,12 @@ fn train_options(args: &TestArgs, rows: &TestSamples, progress: &Progress) -> Re
 impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TestOutcome { statistic: measured, rows, kernels, ranks, passes, .. } = &self.outcome;
-        let rows: Vec<String> = rows.iter().map(|rows| count(*rows)).collect();
-        let columns: Vec<String> = self.columns.iter().map(|names| count(names.len() as u64)).collect();
+        let rows: Vec<String> = rows.iter().map(|rows| format_count(*rows)).collect();
+        let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
         let (rows, columns) = (rows.join(" and "), columns.join(" and "));
         writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
         let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
-        let ranks: Vec<String> = ranks.iter().map(|rank| count(*rank as u64)).collect();
+        let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
         lines.push(match ranks.is_empty() {
             true => ("features", "none: exact kernel".to_string()),
             false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
@@ -303,7 +303,7 @@ impl fmt::Display for TestReport {
         lines.extend(measured.alignment.map(|alignment| ("alignment", number(alignment, 4))));
         let PValues { permutation, spectrum, gamma } = measured.p_values;
         let names = [
-            (permutation, format!("by {} permutations", count(self.permutations))),
+            (permutation, format!("by {} permutations", format_count(self.permutations))),
             (spectrum, "by the limit distribution (spectrum)".to_string()),
             (gamma, "by the gamma distribution of the same mean and variance".to_string()),
         ];

@@ -3,7 +3,7 @@
 use crate::args::{MissingTargetArgs, RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Result, open, output};
 use clap::Args;
-use kreport::table::{count, facts, number};
+use kreport::table::{facts, format_count, number};
 use ksolve::predict::OnlineUpdate;
 use kstore::Selection;
 use std::path::PathBuf;
@@ -45,18 +45,18 @@ pub(crate) struct UpdateReport {
     running_mse: f64,
     /// Number of rows that the model has learned, including the rows of its fit.
     rows_of_model: u64,
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     model: PathBuf,
 }
 
 impl std::fmt::Display for UpdateReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lines = vec![
-            ("rows", format!("{} learned, {} in total", count(self.rows), count(self.rows_of_model))),
+            ("rows", format!("{} learned, {} in total", format_count(self.rows), format_count(self.rows_of_model))),
             ("running mse", format!("{}, each row predicted before it was learned", number(self.running_mse, 4))),
         ];
         write!(f, "{}", facts(lines))?;
-        writeln!(f, "\nmodel: {}", kstore::shown::path(&self.model))
+        writeln!(f, "\nmodel: {}", kstore::display::path(&self.model))
     }
 }
 

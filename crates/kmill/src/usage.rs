@@ -4,7 +4,7 @@ use crate::args::{self, foreign_names};
 use crate::{Cli, output, terminal, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
-use kstore::{shown, sink::STDOUT};
+use kstore::{display, sink::STDOUT};
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 /// Replaces subcommand names of other programs by kmill's names, and `help fit ridge` by
@@ -50,7 +50,7 @@ pub(crate) fn reply(answer: &clap::Error, words: &[OsString]) -> ExitCode {
         // `build` must come first: `argument_help` compares the names of the arguments as help
         // shows them with the name in the error
         command.build();
-        let text = shown::lines(&usage_message(answer, &command, words)).into_owned();
+        let text = display::lines(&usage_message(answer, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
@@ -72,7 +72,7 @@ fn usage_message(error: &clap::Error, command: &Command, words: &[OsString]) -> 
         return format!("error: {answer}\n\nFor more information, try '--help'.\n");
     }
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
-        text = text.replace(value.as_str(), &shown::truncated(value));
+        text = text.replace(value.as_str(), &display::truncated(value));
     }
     let empty = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
     let has_choices =

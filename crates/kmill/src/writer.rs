@@ -86,7 +86,7 @@ impl TableWriter {
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct WrittenFiles<'a> {
     pub(crate) rows: u64,
-    #[serde(serialize_with = "kstore::shown::lossy_paths")]
+    #[serde(serialize_with = "kstore::display::lossy_paths")]
     pub(crate) files: &'a [PathBuf],
 }
 

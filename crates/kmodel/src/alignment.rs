@@ -29,7 +29,7 @@ use crate::{Error, FoldGram, GramState, Result};
 ///
 /// # Errors
 /// [`Error::Option`] for several numeric targets: their ỸᵀỸ is not among the moments.
-/// [`Error::RankTooLarge`].
+/// [`Error::InvalidRank`].
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {
@@ -37,7 +37,7 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
         return Err(Error::option("score", format!("alignment with {t} targets"), remedy));
     }
     if let Some(rank) = ranks.iter().find(|rank| **rank > p) {
-        return Err(Error::RankTooLarge { rank: *rank, features: p });
+        return Err(Error::InvalidRank { rank: *rank, features: p });
     }
     let largest = ranks.iter().copied().max().unwrap_or(0);
     let moments = CentredProducts::new(gram, largest);

@@ -33,7 +33,7 @@ impl Targets {
         }
     }
 
-    /// Returns the centre of each target, length t, for `RidgeOptions::target_centre`; 0 for
+    /// Returns the centre of each target, length t, for `RidgeGrid::target_centre`; 0 for
     /// classes.
     pub fn centre(&self) -> Vec<f64> {
         match self {
@@ -88,7 +88,7 @@ struct Bin<T> {
 
 /// A bin with its features.
 #[derive(Debug)]
-pub struct FilledBin<'a, T> {
+pub struct MappedBin<'a, T> {
     /// Rows, b x d row-major.
     pub x: MatRef<'a, T>,
     /// Features, b x p column-major.
@@ -176,10 +176,10 @@ impl<T: Real> Bins<T> {
     }
 
     /// Returns the rows, features, targets and weights of the last mapped bin.
-    pub fn filled_bin(&self, fold: usize) -> FilledBin<'_, T> {
+    pub fn mapped_bin(&self, fold: usize) -> MappedBin<'_, T> {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;
-        FilledBin {
+        MappedBin {
             x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
             phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
             y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.bin_rows),

@@ -7,7 +7,7 @@ use faer::{Mat, MatRef};
 use kapprox::map::contiguous;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Merge, Reduction, RowBlock, Workers};
 
 /// Rows whose residuals are updated together: 2 KiB of residuals stay in L1 while the columns of
 /// phi pass.
@@ -228,14 +228,14 @@ fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> 
 
 /// A pass that computes the certificate of every rank.
 #[derive(Debug)]
-pub struct CertificateFold<'a, T: Real> {
+pub struct CertificateReduction<'a, T: Real> {
     /// Feature map.
     pub map: &'a dyn FeatureMap<T>,
     /// Number of rows per tile.
     pub tile: usize,
 }
 
-impl<T: Real> CertificateFold<'_, T> {
+impl<T: Real> CertificateReduction<'_, T> {
     /// Returns whether the map has a certificate. Only projections onto the span of landmarks have
     /// a certificate.
     pub fn has_certificate(&self) -> bool {
@@ -243,7 +243,7 @@ impl<T: Real> CertificateFold<'_, T> {
     }
 }
 
-/// Buffers of [`CertificateFold`], one for each worker lane.
+/// Buffers of [`CertificateReduction`], one for each worker lane.
 #[derive(Debug)]
 pub struct CertificateScratch<T: Real> {
     phi: Mat<T>,
@@ -251,7 +251,7 @@ pub struct CertificateScratch<T: Real> {
     partial: Vec<f64>,
 }
 
-impl<T: Real> Fold<T> for CertificateFold<'_, T> {
+impl<T: Real> Reduction<T> for CertificateReduction<'_, T> {
     type State = CertificateState;
     type Scratch = CertificateScratch<T>;
     type Error = Error;

@@ -102,7 +102,7 @@ pub enum Error {
     /// A weight that is negative or NaN.
     #[error(
         "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or omit `weights`",
-        kstore::shown::number(*weight)
+        kstore::display::format_number(*weight)
     )]
     InvalidWeight { row: u64, weight: f64 },
     /// Weights that are all 0.
@@ -124,7 +124,7 @@ pub enum Error {
     MapNotRebuilt { map: String, why: &'static str },
     /// A rank larger than the number of features.
     #[error("rank {rank} exceeds the {features} features of the map; lower the rank")]
-    RankTooLarge { rank: usize, features: usize },
+    InvalidRank { rank: usize, features: usize },
     /// Two shapes that do not agree.
     #[error("{what}: expected {expected}, got {got}")]
     Shape { what: &'static str, expected: usize, got: usize },

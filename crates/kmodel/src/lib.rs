@@ -13,12 +13,12 @@ pub mod alignment;
 pub mod bins;
 pub mod certificate;
 mod error;
-pub mod feature_fold;
+pub mod feature_reduction;
 pub mod folds;
 pub mod gram;
+pub mod grids;
 #[doc(hidden)]
 pub mod linalg;
-pub mod lists;
 pub mod model;
 pub mod moments;
 #[doc(hidden)]
@@ -44,11 +44,11 @@ pub mod task;
 pub use bins::Targets;
 pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
-pub use feature_fold::{BinFold, FeatureFold};
+pub use feature_reduction::{BinReduction, FeatureReduction};
 pub use folds::{FoldRule, FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
 pub use model::{AnyModel, Intercept, LinearHead, Model, ModelMetadata, PredictScratch};
-pub use moments::{MomentBinFold, MomentScratch, RidgeFold, RidgeState};
+pub use moments::{MomentBinReduction, MomentReduction, MomentScratch, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;
 pub use task::{Classes, Link, Task};

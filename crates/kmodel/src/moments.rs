@@ -1,7 +1,7 @@
 //! The moments of features and targets, and the certificate, from one pass.
 
-use crate::bins::{Bins, FilledBin, Targets};
-use crate::feature_fold::{BinFold, FeatureFold};
+use crate::bins::{Bins, MappedBin, Targets};
+use crate::feature_reduction::{BinReduction, FeatureReduction};
 use crate::folds::FoldRule;
 use crate::{CertificateState, Folds, GramScratch, GramState, Result};
 use faer::Mat;
@@ -12,11 +12,11 @@ use kstore::Workers;
 /// certificate of every rank from the same features.
 ///
 /// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
-pub type RidgeFold<'a, T> = FeatureFold<'a, T, MomentBinFold<'a, T>>;
+pub type MomentReduction<'a, T> = FeatureReduction<'a, T, MomentBinReduction<'a, T>>;
 
-/// The moments that [`RidgeFold`] accumulates.
+/// The moments that [`MomentReduction`] accumulates.
 #[derive(Debug)]
-pub struct MomentBinFold<'a, T> {
+pub struct MomentBinReduction<'a, T> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
     folds: usize,
@@ -45,12 +45,12 @@ pub struct MomentScratch<T> {
     partial: Vec<f64>,
 }
 
-impl<'a, T: Real> RidgeFold<'a, T> {
+impl<'a, T: Real> MomentReduction<'a, T> {
     /// Returns a pass over the features of `map`, with a certificate if the map is a projection.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
         let certify = map.is_projection();
         let (count, fold_rule) = (folds.count(), folds.rule());
-        let moments = MomentBinFold { map, targets, folds: count, fold_rule, certify, target_features: None };
+        let moments = MomentBinReduction { map, targets, folds: count, fold_rule, certify, target_features: None };
         Self::over(map, folds, targets, moments)
     }
 
@@ -77,7 +77,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     }
 }
 
-impl<T: Real> BinFold<T> for MomentBinFold<'_, T> {
+impl<T: Real> BinReduction<T> for MomentBinReduction<'_, T> {
     type State = RidgeState;
     type Scratch = MomentScratch<T>;
 
@@ -99,7 +99,7 @@ impl<T: Real> BinFold<T> for MomentBinFold<'_, T> {
         workers: &Workers,
     ) -> Result<()> {
         if let Some(certificate) = &mut state.certificate {
-            let FilledBin { x, phi, w, .. } = bins.filled_bin(fold);
+            let MappedBin { x, phi, w, .. } = bins.mapped_bin(fold);
             diag.resize(x.nrows(), 0.0);
             if self.map.kernel_diag(x, diag).is_some() {
                 kapprox::kernel::check_finite::<T>("of this fit", diag)?;
@@ -107,7 +107,7 @@ impl<T: Real> BinFold<T> for MomentBinFold<'_, T> {
             }
         }
         bins.apply_weights(fold, workers);
-        let FilledBin { phi, y, w, .. } = bins.filled_bin(fold);
+        let MappedBin { phi, y, w, .. } = bins.mapped_bin(fold);
         if let Some(map) = self.target_features {
             let mut features = Mat::zeros(y.nrows(), map.dims().1);
             map.apply(y, features.as_mut(), workers);

@@ -141,7 +141,7 @@ impl RecursiveLeastSquares {
         let (b, q) = (phi.len() / p, p + 1);
         let row_scale = |i: usize| forgetting.powf(-0.5 * (i + 1) as f64);
         let feature = |i: usize, j: usize| {
-            phi[i * p..(i + 1) * p].get(j).map_or(self.constant_feature, |v| kstore::Real::to_f64(*v))
+            phi[i * p..(i + 1) * p].get(j).map_or(self.constant_feature, |v| kstore::Float::to_f64(*v))
         };
         let x = Mat::from_fn(b, q, |i, j| row_scale(i) * feature(i, j));
         let mut v = self.times_p(x.as_ref());

@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output { path: PathBuf, why: String, remedy: &'static str },
     /// A file that is damaged or does not have the expected format.
-    #[error("{path} cannot be read as {format}: {}{}", crate::shown::words(detail), repair(detail), path = path.display())]
+    #[error("{path} cannot be read as {format}: {}{}", crate::display::words(detail), repair(detail), path = path.display())]
     Malformed { path: PathBuf, format: &'static str, detail: String },
     /// A pipe, a device or a folder instead of a file.
     #[error("{path} is not a regular file; kmill reads a table several times and from any offset: save it as a file, or pass it on standard input, whose name is -", path = path.display())]
@@ -45,7 +45,7 @@ pub enum Error {
     BadValue { path: PathBuf, row: u64, line: Option<u64>, column: String, value: String, remedy: &'static str },
     /// A row whose texts exceed the budget.
     #[error("{path}: row {row} (counted from 0), column {column:?} raises the size of the row's texts to {bytes}, but the budget has room for {room}; exclude the column or raise `memory` to {needed}",
-        path = path.display(), bytes = crate::shown::bytes(*bytes), room = crate::shown::bytes(*room), needed = crate::shown::bytes_up(*needed))]
+        path = path.display(), bytes = crate::display::format_bytes(*bytes), room = crate::display::format_bytes(*room), needed = crate::display::format_bytes_up(*needed))]
     LargeRow { path: PathBuf, row: u64, column: String, bytes: usize, room: usize, needed: usize },
     /// A list whose length differs from the lists of the other rows.
     #[error("{path}: row {row} (counted from 0), list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
@@ -59,7 +59,7 @@ pub enum Error {
     )]
     TooManyLabels { column: String, limit: usize },
     /// A categorical column with more values than supported.
-    #[error("column {column:?} has more than {} distinct values, too many for one input per value; set `hash` to 256 to hash its text, or exclude the column", crate::shown::count(*limit as u64))]
+    #[error("column {column:?} has more than {} distinct values, too many for one input per value; set `hash` to 256 to hash its text, or exclude the column", crate::display::format_count(*limit as u64))]
     TooManyValues { column: String, limit: usize },
     /// A request for rows before the values of a categorical column were collected.
     #[error(
@@ -77,8 +77,8 @@ pub enum Error {
     Empty { what: String, why: String },
     /// A plan that exceeds the budget.
     #[error("{what} needs {needs}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}{or}raise `memory` to {up}",
-        needs = crate::shown::bytes(*needed), budget = crate::shown::bytes(*budget), largest_bytes = crate::shown::bytes(*largest_bytes),
-        or = if remedy.is_empty() { "" } else { " or " }, up = crate::shown::bytes_up(*needed))]
+        needs = crate::display::format_bytes(*needed), budget = crate::display::format_bytes(*budget), largest_bytes = crate::display::format_bytes(*largest_bytes),
+        or = if remedy.is_empty() { "" } else { " or " }, up = crate::display::format_bytes_up(*needed))]
     OverBudget {
         what: String,
         needed: usize,
@@ -188,7 +188,7 @@ impl Error {
 }
 
 fn size(bytes: u64) -> String {
-    crate::shown::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+    crate::display::format_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Returns the position of a row in words, which say that rows are counted from 0.

@@ -33,7 +33,7 @@ pub fn scheme(path: &Path) -> Option<&str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Path of the file, as given.
-    #[serde(serialize_with = "crate::shown::lossy_path")]
+    #[serde(serialize_with = "crate::display::lossy_path")]
     pub path: PathBuf,
     /// Length in bytes.
     pub length: u64,

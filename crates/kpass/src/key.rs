@@ -84,20 +84,20 @@ impl Stream {
 
     /// Returns 64 uniform bits for row `row`.
     #[inline(always)]
-    pub fn word(&self, row: u64) -> u64 {
-        mix(self.0 ^ mix(row.wrapping_add(1).wrapping_mul(WEYL)))
+    pub fn word(&self, counter: u64) -> u64 {
+        mix(self.0 ^ mix(counter.wrapping_add(1).wrapping_mul(WEYL)))
     }
 
     /// Returns a uniform number in the open interval (0, 1): never 0, so that its logarithm is
     /// finite.
     #[inline(always)]
-    pub fn uniform(&self, row: u64) -> f64 {
-        ((self.word(row) >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
+    pub fn uniform(&self, counter: u64) -> f64 {
+        ((self.word(counter) >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
     }
 
     /// Returns a uniform integer below `bound` (bias below 2^-32 for bounds below 2^32).
     #[inline(always)]
-    pub fn below(&self, row: u64, bound: u64) -> u64 {
-        ((u128::from(self.word(row)) * u128::from(bound)) >> 64) as u64
+    pub fn below(&self, counter: u64, bound: u64) -> u64 {
+        ((u128::from(self.word(counter)) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -21,7 +21,7 @@
 //! The sum of a column of any source:
 //!
 //! ```
-//! use kpass::{Error, Fold, MemoryRows, Merge, Pass, RowBlock, Workers};
+//! use kpass::{Error, MemoryRows, Merge, Pass, Reduction, RowBlock, Workers};
 //!
 //! struct Sum;
 //! #[derive(Default)]
@@ -31,7 +31,7 @@
 //!         self.0 += later.0;
 //!     }
 //! }
-//! impl Fold<f64> for Sum {
+//! impl Reduction<f64> for Sum {
 //!     type State = Total;
 //!     type Scratch = ();
 //!     type Error = Error;
@@ -52,7 +52,7 @@
 //! }
 //! let rows = MemoryRows::new(vec![1.0, 2.0, 6.0], 1)?;
 //! let workers = Workers::sequential();
-//! let (sum, report) = Pass::new(1024, 65_536, &workers).fold(&rows, &Sum)?;
+//! let (sum, report) = Pass::new(1024, 65_536, &workers).reduce(&rows, &Sum)?;
 //! assert_eq!((sum.0, report.rows), (9.0, 3));
 //! # Ok::<(), Error>(())
 //! ```
@@ -61,6 +61,7 @@ pub mod atomic;
 pub mod budget;
 pub mod checkpoint;
 pub mod digest;
+pub mod display;
 pub mod element;
 mod error;
 pub mod identity;
@@ -74,7 +75,6 @@ mod real;
 pub mod registry;
 pub mod rows;
 pub mod scaler;
-pub mod shown;
 pub mod sparse;
 pub mod statistics;
 mod strings;
@@ -86,10 +86,10 @@ pub use digest::Digest;
 pub use error::{BadLine, Error, Result};
 pub use kept_column::{KeptColumn, KeptValues, OutputKind, OutputValues};
 pub use memory_rows::MemoryRows;
-pub use pass::{CancelToken, Fold, Merge, Pass, Pool, Workers};
+pub use pass::{CancelToken, Merge, Pass, Pool, Reduction, Workers};
 pub use rayon;
-pub use real::{Real, vectorised};
+pub use real::{Float, vectorised};
 pub use rows::{Label, LabelCodes, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 pub use scaler::Scaler;
-pub use statistics::{Statistics, StatisticsFold};
+pub use statistics::{Statistics, StatisticsReduction};
 pub use strings::Strings;

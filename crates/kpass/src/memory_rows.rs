@@ -1,7 +1,7 @@
 //! Rows in memory: candidates for landmarks, and data of library users.
 
 use crate::rows::{LabelCodes, RowBlock};
-use crate::{Error, Footprint, Label, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use crate::{Error, Float, Footprint, Label, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
 /// A source of rows in memory.
@@ -33,7 +33,7 @@ pub struct MemoryRows<T> {
     groups: Option<(Vec<u32>, Arc<Vec<Label>>)>,
 }
 
-impl<T: Real> MemoryRows<T> {
+impl<T: Float> MemoryRows<T> {
     /// Returns a source of the rows in `x`, row-major, with `d` inputs each.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
@@ -166,7 +166,7 @@ fn shape_error(text: String) -> Error {
     Error::Syntax { what: "arrays", text, expected: "every array needs one entry per row".to_string() }
 }
 
-impl<T: Real> RowSource<T> for MemoryRows<T> {
+impl<T: Float> RowSource<T> for MemoryRows<T> {
     fn shape(&self) -> TableShape {
         TableShape { stored_rows: self.n as u64, inputs: self.d, targets: self.t, has_weights: self.weight.is_some() }
     }
@@ -186,7 +186,7 @@ struct MemoryCursor<'a, T> {
     remaining: Range<usize>,
 }
 
-impl<T: Real> RowCursor<T> for MemoryCursor<'_, T> {
+impl<T: Float> RowCursor<T> for MemoryCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let rows = self.remaining.start..self.remaining.end.min(self.remaining.start + buf.capacity);
         self.remaining.start = rows.end;

@@ -21,7 +21,7 @@ numbers!(f32: F32, f64: F64, u64: U64, u32: U32, u16: U16, i64: I64, u8: U8);
 /// `f32` or `f64`: the one type parameter of the whole workspace.
 ///
 /// Rows, kernel blocks and features are stored in `T`; sums over blocks are `f64`.
-pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
+pub trait Float: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// `"f32"` or `"f64"`, the name of the type in the parameter `precision`.
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.
@@ -81,7 +81,7 @@ fn transpose_scalar<T: Copy>([a, b, c, e]: [&[T]; 4], d: usize, out: &mut [T]) {
     }
 }
 
-impl Real for f32 {
+impl Float for f32 {
     const NAME: &'static str = "f32";
     const EPSILON: f64 = f32::EPSILON as f64;
     #[inline(always)]
@@ -98,9 +98,11 @@ impl Real for f32 {
     }
     fn all_finite(values: &[Self]) -> bool {
         // adding 1 to an exponent of all ones (NaN or infinity) carries into the sign bit
-        const EXPONENT: u32 = 0x7f80_0000;
-        const ONE: u32 = 0x0080_0000;
-        vectorised!(values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 31 == 0)
+        const EXPONENT_MASK: u32 = 0x7f80_0000;
+        const EXPONENT_UNIT: u32 = 0x0080_0000;
+        vectorised!(
+            values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT_MASK) + EXPONENT_UNIT)) >> 31 == 0
+        )
     }
     /// Transposes four rows at a time in SSE registers. Without these intrinsics the compiler moves
     /// every value separately.
@@ -117,8 +119,8 @@ impl Real for f32 {
                 out[i * d..i * d + 4].copy_from_slice(row);
             }
         }
-        let rest = (4 * d * a.len()).min(out.len());
-        transpose_scalar([a_end, b_end, c_end, e_end], d, &mut out[rest..]);
+        let rest_start = (4 * d * a.len()).min(out.len());
+        transpose_scalar([a_end, b_end, c_end, e_end], d, &mut out[rest_start..]);
     }
 }
 
@@ -128,17 +130,17 @@ impl Real for f32 {
 fn transpose_4x4(sse: pulp::core_arch::x86::Sse, columns: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
     let [a, b, c, d]: [std::arch::x86_64::__m128; 4] = bytemuck::cast(columns);
     // a0 b0 a1 b1, then a2 b2 a3 b3
-    let (ab, ab_end) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpackhi_ps(a, b));
-    let (cd, cd_end) = (sse._mm_unpacklo_ps(c, d), sse._mm_unpackhi_ps(c, d));
+    let (ab_low, ab_high) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpackhi_ps(a, b));
+    let (cd_low, cd_high) = (sse._mm_unpacklo_ps(c, d), sse._mm_unpackhi_ps(c, d));
     bytemuck::cast([
-        sse._mm_movelh_ps(ab, cd),
-        sse._mm_movehl_ps(cd, ab),
-        sse._mm_movelh_ps(ab_end, cd_end),
-        sse._mm_movehl_ps(cd_end, ab_end),
+        sse._mm_movelh_ps(ab_low, cd_low),
+        sse._mm_movehl_ps(cd_low, ab_low),
+        sse._mm_movelh_ps(ab_high, cd_high),
+        sse._mm_movehl_ps(cd_high, ab_high),
     ])
 }
 
-impl Real for f64 {
+impl Float for f64 {
     const NAME: &'static str = "f64";
     const EPSILON: f64 = f64::EPSILON;
     #[inline(always)]
@@ -154,8 +156,10 @@ impl Real for f64 {
         f64::is_finite(self)
     }
     fn all_finite(values: &[Self]) -> bool {
-        const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
-        const ONE: u64 = 0x0010_0000_0000_0000;
-        vectorised!(values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 63 == 0)
+        const EXPONENT_MASK: u64 = 0x7ff0_0000_0000_0000;
+        const EXPONENT_UNIT: u64 = 0x0010_0000_0000_0000;
+        vectorised!(
+            values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT_MASK) + EXPONENT_UNIT)) >> 63 == 0
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! Blocks of rows, and sources that provide them: the interface between storage and learning.
 
-use crate::{Footprint, KeptColumn, Real, Result};
+use crate::{Float, Footprint, KeptColumn, Result};
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
 /// A class label or a group name, as in the file.
@@ -124,7 +124,7 @@ pub struct RowBuf<T> {
     pub kept_columns: Vec<KeptColumn>,
 }
 
-impl<T: Real> RowBuf<T> {
+impl<T: Float> RowBuf<T> {
     /// Returns an empty buffer for tiles of `capacity` rows.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
@@ -195,7 +195,7 @@ pub struct TableShape {
 }
 
 /// A table that several cursors can read at once, each starting at any stored row.
-pub trait RowSource<T: Real>: Debug + Send + Sync {
+pub trait RowSource<T: Float>: Debug + Send + Sync {
     /// Returns the numbers of stored rows, inputs and targets.
     fn shape(&self) -> TableShape;
     /// Returns the stored rows that can be selected: a part of `0..shape().stored_rows`. Segments
@@ -217,7 +217,7 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     }
 }
 
-impl<T: Real, S: RowSource<T> + ?Sized> RowSource<T> for &S {
+impl<T: Float, S: RowSource<T> + ?Sized> RowSource<T> for &S {
     fn shape(&self) -> TableShape {
         (**self).shape()
     }
@@ -239,7 +239,7 @@ impl<T: Real, S: RowSource<T> + ?Sized> RowSource<T> for &S {
 }
 
 /// A reader of the rows of one segment of a table.
-pub trait RowCursor<T: Real> {
+pub trait RowCursor<T: Float> {
     /// Empties `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at
     /// the end of the segment. Returns false if no row was left.
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool>;

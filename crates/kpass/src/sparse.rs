@@ -10,7 +10,7 @@
 //! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin,
 //! CNA-150, 1979.)
 
-use crate::Real;
+use crate::Float;
 use serde::{Deserialize, Serialize};
 
 /// Column index of an unused entry (padding).
@@ -95,7 +95,7 @@ impl<'a> SparseRows<'a> {
 
     /// Writes a row in the layout of a block, without entries that are 0. Returns false if a value
     /// is not finite in `T`, or if the row has too many entries for `out`.
-    pub fn pack<T: Real>(&self, row: usize, out: &mut [T]) -> bool {
+    pub fn pack<T: Float>(&self, row: usize, out: &mut [T]) -> bool {
         let (indices, values) = self.row(row);
         let max_entries = out.len() / 2;
         let (out_indices, out_values) = out.split_at_mut(max_entries);
@@ -226,14 +226,14 @@ impl SparseColumn {
 }
 
 /// Returns the column indices and the values of the entries of a row in a block, without padding.
-pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
+pub fn entries<T: Float>(row: &[T]) -> (&[T], &[T]) {
     let (indices, values) = row.split_at(row.len() / 2);
     let count = indices.partition_point(|index| index.to_f64() >= 0.0);
     (&indices[..count], &values[..count])
 }
 
 /// Returns the rows, each padded from `width` to `new_width`, which must not be smaller.
-pub fn widen_rows<T: Real>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
+pub fn widen_rows<T: Float>(rows: &[T], width: usize, new_width: usize) -> Vec<T> {
     let mut widened = Vec::with_capacity(rows.len() / width.max(1) * new_width);
     for row in rows.chunks_exact(width.max(1)) {
         let (indices, values) = entries(row);

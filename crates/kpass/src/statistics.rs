@@ -1,4 +1,4 @@
-//! Means, deviations and label counts of a table: a fold over its rows.
+//! Means, deviations and label counts of a table: a reduction of its rows.
 //!
 //! Within a tile (the rows that are processed at once), the mean is computed first, and then the
 //! sum of squared differences from this mean, in two passes over numbers in cache. The means and
@@ -8,7 +8,7 @@
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Label, LabelCodes, RowBlock};
-use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
+use crate::{Error, Float, Merge, Reduction, Result, TableShape, Workers};
 use std::collections::HashMap;
 
 /// Maximum number of distinct labels of a class column. A column with more labels is most likely a
@@ -241,7 +241,7 @@ impl Persist for LabelCounts {
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
         let labels: Vec<Label> = serde_json::from_slice(&from.read::<u8>("labels")?)
-            .map_err(|error| from.damaged(format!("labels: {}", crate::shown::json_error(&error))))?;
+            .map_err(|error| from.damaged(format!("labels: {}", crate::display::json_error(&error))))?;
         let mut counts = vec![0; labels.len()];
         from.fill("counts", &mut counts)?;
         let mut weights = vec![0.0; labels.len()];
@@ -254,12 +254,12 @@ impl Persist for LabelCounts {
 
 /// A fold that computes [`Statistics`].
 #[derive(Clone, Copy, Debug)]
-pub struct StatisticsFold {
+pub struct StatisticsReduction {
     shape: TableShape,
 }
 
-impl StatisticsFold {
-    /// Returns a fold over rows of this shape.
+impl StatisticsReduction {
+    /// Returns a reduction of rows of this shape.
     pub fn new(shape: TableShape) -> Self {
         Self { shape }
     }
@@ -282,7 +282,7 @@ pub struct StatisticsScratch {
     labels: Vec<(u64, f64)>,
 }
 
-impl<T: Real> Fold<T> for StatisticsFold {
+impl<T: Float> Reduction<T> for StatisticsReduction {
     type State = Statistics;
     type Scratch = StatisticsScratch;
     type Error = Error;
@@ -321,7 +321,7 @@ impl<T: Real> Fold<T> for StatisticsFold {
 
 impl StatisticsScratch {
     /// Computes the moments of a row-major tile, and merges them into `columns`.
-    fn add_tile<V: Real>(&mut self, x: &[V], columns: &mut [ColumnMoments]) {
+    fn add_tile<V: Float>(&mut self, x: &[V], columns: &mut [ColumnMoments]) {
         let d = columns.len();
         if d == 0 || x.is_empty() {
             return;
@@ -358,7 +358,7 @@ impl StatisticsScratch {
         self.merge_tile(x, columns);
     }
 
-    fn merge_tile<V: Real>(&self, x: &[V], columns: &mut [ColumnMoments]) {
+    fn merge_tile<V: Float>(&self, x: &[V], columns: &mut [ColumnMoments]) {
         let d = columns.len();
         let mut tile: Vec<ColumnMoments> = (0..d)
             .map(|c| ColumnMoments {
@@ -383,7 +383,7 @@ impl StatisticsScratch {
     }
 }
 
-fn first_value<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
+fn first_value<V: Float>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }
 
@@ -408,8 +408,8 @@ mod tests {
         let rows = MemoryRows::new(vec![1.0, 2.0, 3.0], 1).unwrap().with_targets(vec![4.0, 5.0, 9.0], 1).unwrap();
         assert!(rows.clone().with_weights(Some(vec![1.0])).is_err());
         let statistics = |rows: &MemoryRows<f64>| {
-            let fold = StatisticsFold::new(rows.shape());
-            Pass::new(2, 2, &Workers::sequential()).fold(rows, &fold).unwrap().0
+            let fold = StatisticsReduction::new(rows.shape());
+            Pass::new(2, 2, &Workers::sequential()).reduce(rows, &fold).unwrap().0
         };
         let weighted = statistics(&rows.clone().with_weights(Some(vec![2.0, 1.0, 0.5])).unwrap());
         assert_eq!((weighted.targets.len(), weighted.targets[0].mean), (1, 17.5 / 3.5));

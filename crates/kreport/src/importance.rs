@@ -1,6 +1,6 @@
 //! Importance of columns, as shown to users.
 
-use crate::table::{Align, AlignedTable, count, join_with_commas, number, percent};
+use crate::table::{Align, AlignedTable, format_count, join_with_commas, number, percent};
 use ksolve::job::MetricReport;
 use ksolve::metric::MetricTestErrors;
 use std::collections::{HashMap, HashSet};
@@ -24,9 +24,9 @@ pub fn describe_metric(metric: &MetricReport) -> String {
         ("given", true) => "learned before the fit",
         (other, _) => other,
     };
-    let features = format!("{source}, {} features", count(metric.features as u64));
+    let features = format!("{source}, {} features", format_count(metric.features as u64));
     if let Some(MetricTestErrors { rows, with, without, .. }) = &metric.judged {
-        let (rows, metric_error, plain_error) = (count(*rows), number(*with, 4), number(*without, 4));
+        let (rows, metric_error, plain_error) = (format_count(*rows), number(*with, 4), number(*without, 4));
         return format!("{features} (mse {metric_error} on {rows} validation rows, {plain_error} without a metric)");
     }
     // the metric of every round was learned from the rows of all folds

@@ -1,6 +1,6 @@
 //! Aligned terminal tables, and readable numbers.
 
-pub use kstore::shown::count;
+pub use kstore::display::format_count;
 use std::{fmt, time::Duration};
 use unicode_width::UnicodeWidthChar;
 
@@ -68,7 +68,7 @@ impl AlignedTable {
 /// Returns the texts of `count` cells of a line, without characters that would break it.
 fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> Vec<String> {
     let max_width = |i: usize| MAX_WIDTHS[usize::from(i + 1 == count)];
-    let cell = |(i, text): (usize, S)| truncate(kstore::shown::line(&text.into()).into_owned(), max_width(i));
+    let cell = |(i, text): (usize, S)| truncate(kstore::display::line(&text.into()).into_owned(), max_width(i));
     let mut cells: Vec<String> = texts.into_iter().enumerate().map(cell).collect();
     cells.resize(count, String::new());
     cells
@@ -189,7 +189,7 @@ const MAX_LISTED: usize = 8;
 pub fn list(values: &[f64]) -> String {
     // from 0 to 2^53, integers are represented exactly
     let all_counts = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
-    let format_value = |value: &f64| if all_counts { count(*value as u64) } else { number(*value, 4) };
+    let format_value = |value: &f64| if all_counts { format_count(*value as u64) } else { number(*value, 4) };
     let more = if values.len() > MAX_LISTED { ", …" } else { "" };
     format!("{}{more}", join_with_commas(values.iter().take(MAX_LISTED).map(format_value)))
 }
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn counts_and_exact_values() {
-        assert_eq!([0, 999, 1000, 284_217, 1_234_567].map(count), ["0", "999", "1,000", "284,217", "1,234,567"]);
+        assert_eq!([0, 999, 1000, 284_217, 1_234_567].map(format_count), ["0", "999", "1,000", "284,217", "1,234,567"]);
         assert_eq!([1e-6, 0.5, 1000.0, 3e-9, 0.0].map(shortest_number), ["1e-6", "0.5", "1e3", "3e-9", "0"]);
     }
 

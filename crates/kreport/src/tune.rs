@@ -4,7 +4,7 @@ use crate::fit::{FitReport, ResourceReport};
 use crate::output::Column::{self, Integer, Number, Text};
 use crate::page::{self, Page, Section};
 use crate::table::{
-    self, Align, AlignedTable, Grid, count, number, optional_number, percent, rounded_kernel, shortest_number,
+    self, Align, AlignedTable, Grid, format_count, number, optional_number, percent, rounded_kernel, shortest_number,
 };
 use ksolve::job::{MetricSource, Scaling};
 use ksolve::metric::RoundReport;
@@ -214,8 +214,8 @@ impl TuneReport {
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
         // the last comparison, of refined kernels, has no more rows than the first comparison
         let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first {
-            true => format!("rank {}", count(rung[0].cell.rank as u64)),
-            false => count(rung[0].rows),
+            true => format!("rank {}", format_count(rung[0].cell.rank as u64)),
+            false => format_count(rung[0].rows),
         };
         Some(Grid {
             corner: "kernel \\ rows".to_string(),
@@ -277,7 +277,11 @@ impl TuneReport {
             (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(score.error, 4)),
             (Task::Regression, None) => format!("mse {}", number(score.error, 4)),
             (Task::Ranking, _) => {
-                format!("{} of {} pairs in the wrong order", percent(score.error), count(score.pairs.unwrap_or(0)))
+                format!(
+                    "{} of {} pairs in the wrong order",
+                    percent(score.error),
+                    format_count(score.pairs.unwrap_or(0))
+                )
             }
             _ => format!("error rate {}", percent(score.error)),
         }];
@@ -290,8 +294,8 @@ impl TuneReport {
     /// Formats the error on the test rows.
     fn format_test_error(&self) -> Option<String> {
         let score = self.test.as_ref()?;
-        let (rows, others) = (count(score.rows), count(score.learned_from));
-        let rank = count(score.rank as u64);
+        let (rows, others) = (format_count(score.rows), format_count(score.learned_from));
+        let rank = format_count(score.rank as u64);
         Some(format!(
             "{} ({rows} rows of the sample; learned from the other {others}, at rank {rank}){}",
             self.format_errors(score),
@@ -425,7 +429,7 @@ impl fmt::Display for TuneReport {
             return write!(f, "{fit}");
         }
         let best = self.rows.iter().rfind(|row| row.best && row.kept).map(|row| row.cell);
-        let rank = best.map(|best| ("rank", count(best.rank as u64)));
+        let rank = best.map(|best| ("rank", format_count(best.rank as u64)));
         let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", shortest_number(lambda)));
         let [time, _, memory] = self.spent.facts(None, None);
         let facts = std::iter::once(("kernel", self.kernel.clone())).chain(rank).chain(lambda).chain([time, memory]);

@@ -1,7 +1,7 @@
 //! A custom kernel and landmark scheme, registered by name: they fit, save, load and predict.
 
 use kapprox::kernel::{self, KernelFamily, pointwise};
-use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scan, Scheme, Uniform};
+use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scheme, TableScan, Uniform};
 use kapprox::{AnyKernel, Real, Result};
 use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, Run};
@@ -19,7 +19,7 @@ struct Half;
 static HALF: Scheme = Scheme::new("half", "half by residual, half by chance", &Half);
 
 impl<T: Real> LandmarkRule<T> for Half {
-    fn select(&self, rows: &Scan<'_, T>, k: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, rows: &TableScan<'_, T>, k: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         Ok(RpCholesky.select(rows, k, m / 2, seed)?.followed_by(Uniform.select(rows, k, m - m / 2, seed)?))
     }
 }

@@ -24,10 +24,10 @@ fn main() -> ksolve::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (target, files) = words.split_first().expect("a target and files");
     let cancel = CancelToken::new(); // another thread may call cancel.cancel()
-    let run = Run::new().memory(512 << 20).watch(&Say).cancel(cancel);
+    let run = Run::new().memory(512 << 20).observer(&Say).cancel(cancel);
     let fit = Fit::ridge().rank(500).set("folds", "blocks:5");
     let fitted = fit.on(&Table::open(files)?, &[target.as_str()], &run)?;
     println!("rank {}, lambda {:?}, {:?}", fitted.report.rank, fitted.report.lambda, fitted.report.certificate);
-    println!("peak {}", budget::peak_rss().map_or("unknown".to_string(), budget::bytes));
+    println!("peak {}", budget::peak_rss().map_or("unknown".to_string(), budget::format_bytes));
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::request::StageObserver;
 use crate::{Certificate, Error, Intercept, Model, ModelMetadata, Result, Task, job::Run};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kapprox::matrix::{FnEntries, PartialCholesky, PsdMatrix, SquaredDistances, rpcholesky};
-use kstore::{MemoryPlan, Reading, RowBuf, RowSource, Scaler, SelectedTable, TableRows};
+use kstore::{MemoryPlan, ReadSettings, RowBuf, RowSource, Scaler, SelectedTable, TableRows};
 
 /// The meaning of the matrix entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub fn coordinates(selected: &SelectedTable, options: &CoordinateOptions, run: &
     let most = rank.min(n);
     let terms = (8 * n * n, 8 * most * (2 * n + most) + 8 * (most + 1) * n);
     let plan = MemoryPlan::for_process("the coordinates", run.memory_budget(), workers.threads(), 0);
-    let source = selected.rows::<f64>(Reading::default())?;
+    let source = selected.rows::<f64>(ReadSettings::default())?;
     let reading = RowSource::<f64>::footprint(&source).bytes_for(TILE);
     let plan = plan.term("the matrix", terms.0, "use fewer objects").term("rows that are read", reading, "");
     plan.term("coordinates", terms.1, "lower `rank`").check()?;

@@ -39,15 +39,15 @@ pub mod tune;
 pub use estimator::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
 pub use job::{Fit, Fitted, Run};
 pub use kapprox::Kernel;
-pub use kfit::Cell;
+pub use kfit::SurfaceCell;
 pub use kmodel::{
     AnyModel, Certificate, Classes, Error, FoldSpec, Intercept, Link, Model, ModelMetadata, Result, Task, predict,
 };
 pub use predict::Predictor;
 pub use tune::Tune;
 
-use kfit::{RidgeOptions, Surface, features, fit, prepare, request, solver};
+use kfit::{RidgeGrid, Surface, features, fit, prepare, request, solver};
 use kmodel::{
-    Folds, GramScratch, GramState, LinearHead, RidgeFold, Targets, alignment, bins, folds, gram, linalg, lists, model,
-    ranking_pairs, stacked_maps, task,
+    Folds, GramScratch, GramState, LinearHead, MomentReduction, Targets, alignment, bins, folds, gram, grids, linalg,
+    model, ranking_pairs, stacked_maps, task,
 };

@@ -9,7 +9,7 @@ use crate::source::FileCursor;
 use crate::table_rows::{OpenFile, TableRows};
 use crate::view::{ColumnView, RowIndices, StridedColumn, Values};
 use crate::writer::kept_kind;
-use crate::{Error, KeptColumn, Real, Result, kept_column, missing::Missing, rows::grow};
+use crate::{Error, Float, KeptColumn, Result, kept_column, missing::Missing, rows::grow};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
 /// Reads the values of a numeric column unchanged. In a text column, reads a text as 1 and a
@@ -23,7 +23,7 @@ fn load_or_one(view: &ColumnView<'_>, row_indices: RowIndices<'_>, out: &mut [f6
     }
 }
 
-impl<T: Real> TableRows<T> {
+impl<T: Float> TableRows<T> {
     /// Returns the range of the targets among the columns, without the weights. For a class target,
     /// it is the position of the class.
     fn target_slots(&self) -> Range<usize> {
@@ -145,7 +145,7 @@ pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) views: Vec<ColumnView<'o>>,
 }
 
-impl<T: Real> Chunk<'_, '_, T> {
+impl<T: Float> Chunk<'_, '_, T> {
     /// Writes the features of `rows` rows to `x`, and appends their targets and weights.
     pub(crate) fn append_numbers(
         &self,

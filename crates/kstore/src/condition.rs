@@ -3,7 +3,7 @@
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
 use crate::view::ColumnView;
-use crate::{Error, Result, shown};
+use crate::{Error, Result, display};
 use std::{cmp::Ordering, ops::Range, path::Path};
 
 /// A comparison operator.
@@ -246,7 +246,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let (start, end) = text.split_once("..").ok_or_else(|| syntax("the .. between first and last row is missing"))?;
     let side = |side: &str, default_row: u64| match side.trim().replace('_', "").as_str() {
         "" => Ok(default_row),
-        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::truncated(digits)))),
+        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", display::truncated(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;
     if rows.is_empty() { Err(syntax("the range is empty")) } else { Ok(rows) }

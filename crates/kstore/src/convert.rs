@@ -1,7 +1,7 @@
 //! Converts typed columns to row-major blocks of the working precision.
 
 use crate::view::{ColumnView, Element, RowIndices, StridedColumn, Values};
-use crate::{Real, Scaler};
+use crate::{Float, Scaler};
 use kpass::scaler::inverse_scale;
 
 /// Number of rows that are transposed at once. With 32 columns of f32 a block of these rows takes
@@ -49,7 +49,7 @@ impl Affine {
 
     /// Returns feature `i` of some rows, shifted and scaled. If scaling changes nothing, the result
     /// is a slice of the stored values; otherwise the values are computed into `out`.
-    pub(crate) fn scaled_column<'a, T: Real>(
+    pub(crate) fn scaled_column<'a, T: Float>(
         &self,
         view: &ColumnView<'a>,
         i: usize,
@@ -76,7 +76,7 @@ impl Affine {
 }
 
 /// Fills `out` with at most one tile of rows; returns false if any value is not finite.
-pub(crate) fn write_features<T: Real>(
+pub(crate) fn write_features<T: Float>(
     views: &[ColumnView<'_>],
     affine: &Affine,
     row_indices: RowIndices<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn write_features<T: Real>(
     T::all_finite(out)
 }
 
-fn unscaled_slice<'a, T: Real>(view: &ColumnView<'a>) -> Option<&'a [T]> {
+fn unscaled_slice<'a, T: Float>(view: &ColumnView<'a>) -> Option<&'a [T]> {
     match view.values {
         Values::Strided(values) if view.nulls.is_none() => values.contiguous(T::ELEMENT),
         _ => None,
@@ -111,7 +111,7 @@ fn unscaled_slice<'a, T: Real>(view: &ColumnView<'a>) -> Option<&'a [T]> {
 
 /// Writes the first `count` columns, which have equal length, into rows of `d` values, from
 /// position `first` of each row on.
-fn transpose<T: Real>(columns: &[&[T]; GROUP_COLUMNS], count: usize, d: usize, first: usize, out: &mut [T]) {
+fn transpose<T: Float>(columns: &[&[T]; GROUP_COLUMNS], count: usize, d: usize, first: usize, out: &mut [T]) {
     if count == GROUP_COLUMNS {
         return T::transpose(*columns, d, &mut out[first..]);
     }
@@ -140,7 +140,7 @@ fn row_major_block<'a>(views: &[ColumnView<'a>]) -> Option<StridedColumn<'a>> {
     (is_float && views.iter().enumerate().all(is_adjacent)).then_some(first)
 }
 
-fn copy_row_major<T: Real>(block: StridedColumn<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
+fn copy_row_major<T: Float>(block: StridedColumn<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
     match block.element {
         Element::F32 => copy_rows::<T, 4>(block, affine, start, out, |raw| f32::from_le_bytes(raw).into()),
         _ => copy_rows::<T, 8>(block, affine, start, out, f64::from_le_bytes),
@@ -148,7 +148,7 @@ fn copy_row_major<T: Real>(block: StridedColumn<'_>, affine: &Affine, start: usi
 }
 
 #[inline(always)]
-fn copy_rows<T: Real, const N: usize>(
+fn copy_rows<T: Float, const N: usize>(
     block: StridedColumn<'_>,
     affine: &Affine,
     start: usize,

@@ -1,13 +1,13 @@
 //! Reads rows of a table by row number, in any order.
 
-use crate::{MemoryRows, Real, Result, RowBuf, RowSource, TableRows};
+use crate::{Float, MemoryRows, Result, RowBuf, RowSource, TableRows};
 
 /// The longest gap between two requested rows that is read instead of skipped. Restarting in the
 /// middle of a file costs about as much as reading this many rows.
 const MAX_GAP_ROWS: u64 = 256;
 const TILE_ROWS: usize = 1024;
 
-impl<T: Real> TableRows<T> {
+impl<T: Float> TableRows<T> {
     /// Copies some stored rows into memory, in the requested order; a row may be requested several
     /// times.
     ///
@@ -29,7 +29,7 @@ impl<T: Real> TableRows<T> {
     /// # out.write(&[kstore::OutputValues::F64(&[10.0, 11.0, 12.0])])?;
     /// # out.finish()?;
     /// let rows = kstore::Table::open(&[path])?.select(&kstore::Selection::default())?;
-    /// let gathered = rows.rows::<f64>(kstore::Reading::default())?.gather(&[2, 0, 2])?;
+    /// let gathered = rows.rows::<f64>(kstore::ReadSettings::default())?.gather(&[2, 0, 2])?;
     /// assert_eq!(gathered.x(), [12.0, 10.0, 12.0]);
     /// # Ok::<(), kstore::Error>(())
     /// ```

@@ -18,8 +18,8 @@
 //! few tiles:
 //!
 //! ```
-//! use kpass::{Pass, RowSource, StatisticsFold, Workers};
-//! use kstore::{Reading, Selection, Table};
+//! use kpass::{Pass, RowSource, StatisticsReduction, Workers};
+//! use kstore::{ReadSettings, Selection, Table};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("rows.parquet");
@@ -30,10 +30,11 @@
 //! # out.finish()?;
 //! let table = Table::open(&[path])?; // files, folders or patterns; reads footers only
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
-//! let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+//! let rows = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
 //! let workers = Workers::sequential();
 //! let pass = Pass::new(1024, 65_536, &workers);
-//! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
+//! let statistics = StatisticsReduction::new(RowSource::shape(&rows));
+//! let (statistics, report) = pass.reduce(&rows, &statistics)?;
 //! assert_eq!((statistics.inputs[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
 //! ```
@@ -80,10 +81,10 @@ pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Re
 // this crate
 #[doc(hidden)]
 pub use kpass::{
-    AtomicFile, Digest, Fold, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass, Pool,
-    Real, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsFold, Strings, TableShape, Workers,
-    atomic, budget, checkpoint, key, names, pass, persist, rayon, registry, remove_temporaries, rows, shown, sparse,
-    statistics, stop_outputs, summed, vectorised, watch_outputs, written_outputs,
+    AtomicFile, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows, Merge, Pass,
+    Pool, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
+    TableShape, Workers, atomic, budget, checkpoint, display, key, names, pass, persist, rayon, registry,
+    remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs, written_outputs,
 };
 pub use missing::{Missing, MissingTarget};
 #[doc(hidden)]
@@ -92,7 +93,7 @@ pub use schema::{Column, Kind, Schema};
 pub use select::{SelectedTable, Selection};
 pub use source::{ColumnType, TextOptions, TextReading};
 pub use table::Table;
-pub use table_rows::{Reading, TableRows};
+pub use table_rows::{ReadSettings, TableRows};
 #[doc(hidden)]
 pub use text_limit::{TILE_TEXT_BYTES, TextLimit};
 pub use writer::{OutputColumn, Sink};

@@ -1,10 +1,10 @@
 //! Caches on disk: rows that are expensive to compute, written once and then read like any other
 //! source.
 //!
-//! A cache stores blocks of rows as a fold reads them: features `phi` in place of the inputs x,
-//! stored row numbers, targets, and class and group codes. A cache is a [`RowSource`] with the rows
-//! and segments of the original source. It returns exactly the numbers that were written, so that a
-//! fold over the cache is bit-identical to a fold over the written blocks.
+//! A cache stores blocks of rows as a reduction reads them: features `phi` in place of the inputs
+//! x, stored row numbers, targets, and class and group codes. A cache is a [`RowSource`] with the
+//! rows and segments of the original source. It returns exactly the numbers that were written, so
+//! that a reduction of the cache is bit-identical to a reduction of the written blocks.
 //!
 //! The files of a cache have no names. The operating system removes them when the cache is dropped
 //! or the process ends, even if it ends by an error, a panic, a signal or `kill -9`. Cleanup is
@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use kstore::scratch::Scratch;
-//! use kstore::{MemoryRows, Pass, RowBuf, RowSource, StatisticsFold, Workers};
+//! use kstore::{MemoryRows, Pass, RowBuf, RowSource, StatisticsReduction, Workers};
 //! let rows = MemoryRows::new(vec![1.0f32, 2.0, 3.0, 4.0], 2)?;
 //! let folder = tempfile::tempdir().unwrap();
 //! let scratch = Scratch::open(folder.path(), 1 << 20)?;
@@ -32,8 +32,8 @@
 //! }
 //! let cached = writer.finish()?;
 //! let workers = Workers::sequential();
-//! let fold = StatisticsFold::new(RowSource::<f32>::shape(&cached));
-//! let (statistics, _) = Pass::new(1024, 65_536, &workers).fold(&cached, &fold)?;
+//! let reduction = StatisticsReduction::new(RowSource::<f32>::shape(&cached));
+//! let (statistics, _) = Pass::new(1024, 65_536, &workers).reduce(&cached, &reduction)?;
 //! assert_eq!((statistics.inputs[0].mean, statistics.inputs[2].mean), (4.0, 1.0));
 //! # Ok::<(), kstore::Error>(())
 //! ```
@@ -41,7 +41,7 @@
 use crate::atomic::BUFFER_BYTES;
 use crate::checkpoint::Number;
 use crate::source::shared_file::SharedFile;
-use crate::{Error, Footprint, Label, LabelCodes, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+use crate::{Error, Float, Footprint, Label, LabelCodes, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Scratch {
     /// # Errors
     /// [`Error::OverScratch`] if the rows of the range would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache<T: Real>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
+    pub fn cache<T: Float>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
         let rows = range.end.saturating_sub(range.start);
         self.cache_up_to(shape, range, rows)
     }
@@ -100,7 +100,7 @@ impl Scratch {
     /// # Errors
     /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
-    pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
+    pub fn cache_up_to<T: Float>(&self, shape: TableShape, range: Range<u64>, max_rows: u64) -> Result<CacheWriter<T>> {
         let needed = max_rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reservation = Reservation::new(self, needed)?;
         let create = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
@@ -162,7 +162,7 @@ pub struct CacheWriter<T> {
     element: PhantomData<T>,
 }
 
-impl<T: Real> CacheWriter<T> {
+impl<T: Float> CacheWriter<T> {
     /// Returns the number of rows that can still be appended.
     pub fn remaining(&self) -> u64 {
         self.max_rows - self.count
@@ -292,7 +292,7 @@ pub struct Cache<T> {
     element: PhantomData<fn() -> T>,
 }
 
-impl<T: Real> Cache<T> {
+impl<T: Float> Cache<T> {
     /// Returns the bytes on disk of a row, including labels.
     pub fn row_bytes(shape: &TableShape) -> usize {
         RowBuf::<T>::bytes_per_row(shape)
@@ -331,7 +331,7 @@ impl<T: Real> Cache<T> {
     }
 }
 
-impl<T: Real> RowSource<T> for Cache<T> {
+impl<T: Float> RowSource<T> for Cache<T> {
     fn shape(&self) -> TableShape {
         self.shape
     }
@@ -359,7 +359,7 @@ struct CacheCursor<'a, T> {
     remaining: Range<u64>,
 }
 
-impl<T: Real> RowCursor<T> for CacheCursor<'_, T> {
+impl<T: Float> RowCursor<T> for CacheCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let (cache, first) = (self.cache, self.remaining.start);
         let rows = usize::try_from(self.remaining.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);

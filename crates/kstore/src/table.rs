@@ -9,7 +9,7 @@ use crate::source::{
     self, AbsentRows, AddedColumn, BatchTable, ColumnType, ExtendedFile, Identity, SparseRule, TableFile, TextOptions,
     TextReading,
 };
-use crate::{Error, Real, Result, RowDigests};
+use crate::{Error, Float, Result, RowDigests};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,7 +212,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Syntax`] for slices whose lengths do not match.
-    pub fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
+    pub fn from_rows<T: Float>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         Ok(Self::from_file("memory", Arc::new(BatchTable::from_rows(x, d, y)?)))
     }
 

@@ -5,10 +5,12 @@ use crate::statistics::{LABEL_BYTES, MAX_CLASS_LABELS, MAX_GROUP_LABELS};
 use crate::table_rows::{OpenFile, TableRows};
 use crate::text_limit::{TILE_TEXT_BYTES, text_bytes};
 use crate::view::{ColumnView, RowIndices};
-use crate::{Error, Footprint, Real, Result, chunk::Chunk, convert::TILE_ROWS, labels::LabelEncoder, missing::Missing};
+use crate::{
+    Error, Float, Footprint, Result, chunk::Chunk, convert::TILE_ROWS, labels::LabelEncoder, missing::Missing,
+};
 use std::{ops::Range, sync::atomic::Ordering};
 
-impl<T: Real> RowSource<T> for TableRows<T> {
+impl<T: Float> RowSource<T> for TableRows<T> {
     fn shape(&self) -> TableShape {
         self.selected.shape()
     }
@@ -54,7 +56,7 @@ impl<T: Real> RowSource<T> for TableRows<T> {
     }
 }
 
-struct TableCursor<'a, T: Real> {
+struct TableCursor<'a, T: Float> {
     source: &'a TableRows<T>,
     remaining: Range<u64>,
     open_file: Option<OpenFile<'a>>,
@@ -66,7 +68,7 @@ struct TableCursor<'a, T: Real> {
     groups: Option<LabelEncoder>,
 }
 
-impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
+impl<T: Float> RowCursor<T> for TableCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         buf.clear_except_x();
         self.tile_text_bytes = 0;
@@ -100,7 +102,7 @@ fn positions(selected_rows: Option<&[u32]>, start: usize, count: usize) -> RowIn
     selected_rows.map_or(RowIndices::From(start), |picked| RowIndices::At(&picked[start..start + count]))
 }
 
-impl<T: Real> TableCursor<'_, T> {
+impl<T: Float> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open_file, &self.selected_rows) {
             (None, _) => 0,

@@ -7,14 +7,14 @@ use crate::source::BoxedCursor;
 use crate::sparse::MAX_F32_COLUMNS;
 use crate::text_limit::TextLimit;
 use crate::view::Element;
-use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Label, table::FilePart};
+use crate::{Error, Float, Result, Scaler, convert::Affine, row_digests, rows::Label, table::FilePart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
 /// Settings for reading rows. By default, values stay unchanged, and each cursor assigns codes to
 /// labels in the order of their first appearance.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct ReadSettings {
     /// Centre and scale of the features.
     pub scaler: Option<Arc<Scaler>>,
     /// Dictionary of the class column.
@@ -46,13 +46,13 @@ pub struct TableRows<T> {
     /// For each file, the ranges of rows that its statistics do not exclude by the condition. Empty
     /// if there is no condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadSettings,
     /// Number of rows without a target that cursors have skipped so far.
     pub(crate) rows_without_target: AtomicU64,
 }
 
-impl<T: Real> TableRows<T> {
-    pub(crate) fn new(selected: SelectedTable, reading: Reading) -> Result<Self> {
+impl<T: Float> TableRows<T> {
+    pub(crate) fn new(selected: SelectedTable, reading: ReadSettings) -> Result<Self> {
         if let Some(request) = selected.pending_request() {
             let first = request.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
             return Err(Error::UnknownCategories { column: selected.column_name(first) });
@@ -137,7 +137,7 @@ impl SelectedTable {
     ///
     /// # Errors
     /// [`Error::UnknownCategories`] if the values of some category column are not known yet.
-    pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
+    pub fn rows<T: Float>(&self, reading: ReadSettings) -> Result<TableRows<T>> {
         TableRows::new(self.clone(), reading)
     }
 }

@@ -136,7 +136,7 @@ impl<'a> ColumnView<'a> {
 
     /// Returns the integer in `row`, which is an index of an entry of a sparse row; `None` if it is
     /// missing.
-    pub(crate) fn entry_index(&self, row: usize) -> Option<i128> {
+    pub(crate) fn non_null_integer(&self, row: usize) -> Option<i128> {
         self.integer(row).filter(|_| !self.is_null(row))
     }
 
@@ -168,7 +168,7 @@ impl<'a> ColumnView<'a> {
 }
 
 #[inline(always)]
-fn convert_slice<V: Copy>(values: &[V], row_indices: RowIndices<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
+fn convert_rows<V: Copy>(values: &[V], row_indices: RowIndices<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
     match row_indices {
         RowIndices::From(start) => {
             for (out, value) in out.iter_mut().zip(&values[start..]) {
@@ -206,7 +206,7 @@ impl<'a> StridedColumn<'a> {
     #[inline(always)]
     fn load_as<V: bytemuck::Pod>(&self, row_indices: RowIndices<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
         match self.contiguous(self.element) {
-            Some(values) => convert_slice(values, row_indices, out, convert),
+            Some(values) => convert_rows(values, row_indices, out, convert),
             None => fill_by_row(row_indices, out, |row| convert(self.value(row))),
         }
     }

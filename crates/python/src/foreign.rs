@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "numpy and the Arrow C stream interface hand out pointers")]
 
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use kstore::Real;
+use kstore::Float;
 use kstore::arrow::array::RecordBatch;
 use numpy::ndarray::Dimension;
 use numpy::{Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -86,7 +86,7 @@ impl Borrowed<u8> {
     }
 }
 
-impl<T: Element + Real> Borrowed<T> {
+impl<T: Element + Float> Borrowed<T> {
     pub(crate) fn values<D: Dimension>(array: &Bound<'_, PyArray<T, D>>) -> PyResult<Self> {
         Self::new(array)
     }
@@ -130,7 +130,7 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyRes
         let overhead = OVERHEAD.saturating_mul(1 + batch.num_columns());
         bytes = bytes.saturating_add(batch.get_array_memory_size()).saturating_add(overhead);
         if bytes > limit {
-            let limit = kstore::shown::bytes(limit);
+            let limit = kstore::display::format_bytes(limit);
             let text =
                 format!("the Arrow stream holds more than {limit}, {name}; write it to files, and use fit_files");
             return Err(PyMemoryError::new_err(text));

@@ -84,5 +84,5 @@ pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<Share
         Ok(folder) => SharedEngine::in_folder(folder).map_err(to_py_err)?,
         Err(_) => SharedEngine::new(Arc::new(Object(states.clone().unbind()))),
     };
-    Ok(engine.with_patience(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))
+    Ok(engine.with_heartbeat_timeout(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))
 }

@@ -8,7 +8,7 @@ use crate::watch::run_watched;
 use ksolve::AnyModel;
 use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
-use kstore::{Missing, Real, Selection, TextOptions, Workers};
+use kstore::{Float, Missing, Selection, TextOptions, Workers};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -362,10 +362,10 @@ impl Model {
         if self.predictor.metadata().sparse().is_none() {
             return Ok((self.predictor.clone(), table));
         }
-        Ok((self.predictor.clone().with_room_for(&table)?, table))
+        Ok((self.predictor.clone().with_capacity_for(&table)?, table))
     }
 
-    fn scores_of<'py, V: Real + numpy::Element>(
+    fn scores_of<'py, V: Float + numpy::Element>(
         &self,
         py: Python<'py>,
         x: &Bound<'py, PyArray2<V>>,
@@ -397,7 +397,7 @@ impl Model {
 
     /// Predicts parts of `each` rows on threads. They end with the call, so that a later fork loses
     /// none of them.
-    fn predict_parallel<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
+    fn predict_parallel<V: Float>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);

@@ -4,7 +4,7 @@ use crate::error::to_py_err;
 use kreport::fit::{FitReport, ResourceReport, Verbosity};
 use kreport::page::{Page, Section, fact_list};
 use kreport::plot::Plot;
-use kreport::table::{count, number};
+use kreport::table::{format_count, number};
 use ksolve::{ModelMetadata, job, job::Run};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, Serialize};
@@ -36,13 +36,13 @@ impl Contents {
 
     /// Returns the page of a loaded model: the contents of its card.
     pub(crate) fn of_metadata(metadata: &ModelMetadata) -> Self {
-        let mut entries = vec![("kernel", metadata.kernel.to_string()), ("rank", count(metadata.rank as u64))];
+        let mut entries = vec![("kernel", metadata.kernel.to_string()), ("rank", format_count(metadata.rank as u64))];
         entries.extend(metadata.lambda.map(|lambda| ("lambda", number(lambda, 3))));
         if let Some(certificate) = &metadata.certificate {
             entries.push(("relative trace error", number(certificate.trace_error, 3)));
         }
         entries.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
-        let subtitle = format!("{} features", count(metadata.width() as u64));
+        let subtitle = format!("{} features", format_count(metadata.width() as u64));
         Self {
             title: format!("{} model", metadata.solver),
             subtitle,

@@ -3,7 +3,7 @@
 
 use crate::error::to_py_err;
 use kfit::solver::parameter::{Parameter, ParameterKind};
-use kmodel::lists;
+use kmodel::grids;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use serde_json::json;
 #[pyfunction]
 pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>)> {
     Ok((
-        lists::parse_regularisation("lambda", lambdas).map_err(to_py_err)?,
-        lists::parse_ranks(ranks).map_err(to_py_err)?,
+        grids::parse_regularisation("lambda", lambdas).map_err(to_py_err)?,
+        grids::parse_ranks(ranks).map_err(to_py_err)?,
     ))
 }
 
@@ -44,8 +44,8 @@ fn parameter(parameter: &Parameter) -> serde_json::Value {
         ParameterKind::Count { .. } => ("count", &[]),
         ParameterKind::Number(_) => ("number", &[]),
         ParameterKind::Word(words) => ("word", words),
-        ParameterKind::Penalties { several: true, .. } => ("penalties", &[]),
-        ParameterKind::Penalties { several: false, .. } => ("penalty", &[]),
+        ParameterKind::Regularisations { accepts_grid: true, .. } => ("penalties", &[]),
+        ParameterKind::Regularisations { accepts_grid: false, .. } => ("penalty", &[]),
         ParameterKind::Ranks => ("ranks", &[]),
         ParameterKind::Folds => ("folds", &[]),
         ParameterKind::Column => ("column", &[]),

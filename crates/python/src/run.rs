@@ -46,7 +46,7 @@ impl RunText {
 /// Parses JSON from the Python side.
 pub(crate) fn parse_json<V: DeserializeOwned>(text: &str) -> PyResult<V> {
     from_json(serde_json::from_str(text).map_err(|error| {
-        let why = kstore::shown::json_error(&error);
+        let why = kstore::display::json_error(&error);
         PyValueError::new_err(format!(
             "the JSON of the job is invalid: {why}; check the arguments for NaN and infinity"
         ))

@@ -10,8 +10,8 @@ use kstore::arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64A
 use kstore::arrow::datatypes::{Field, Float64Type, Schema};
 use kstore::source::Element;
 use kstore::{
-    ColumnType, Kind, Missing, Pass, Reading, RowSource, SelectedTable, Selection, Statistics, StatisticsFold,
-    TextOptions, Workers,
+    ColumnType, Kind, Missing, Pass, ReadSettings, RowSource, SelectedTable, Selection, Statistics,
+    StatisticsReduction, TextOptions, Workers,
 };
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -252,11 +252,11 @@ fn statistics(
     threads: usize,
     stage_observer: &dyn StageObserver,
 ) -> kstore::Result<Statistics> {
-    let rows = selected.rows::<f64>(Reading::default())?;
+    let rows = selected.rows::<f64>(ReadSettings::default())?;
     let workers = Workers::new(threads);
     let observer = stage_observer.stage("variance", selected.row_count_if_known());
-    let fold = StatisticsFold::new(RowSource::shape(&rows));
-    Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.fold(&rows, &fold)?.0)
+    let fold = StatisticsReduction::new(RowSource::shape(&rows));
+    Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.reduce(&rows, &fold)?.0)
 }
 
 /// A column of `rows` values.

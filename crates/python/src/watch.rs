@@ -32,7 +32,7 @@ impl Progress {
 
     /// Returns a run that reports its progress here, and can be cancelled from here.
     pub(crate) fn attach_to<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
-        run.clone().cancel(self.cancel.clone()).watch(self)
+        run.clone().cancel(self.cancel.clone()).observer(self)
     }
 }
 

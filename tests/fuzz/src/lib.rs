@@ -1,6 +1,6 @@
 //! Shared by the targets: writes bytes to a file and reads a table to its end.
 
-use kstore::{Categories, Missing, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
+use kstore::{Categories, Missing, ReadSettings, RowBuf, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -27,7 +27,7 @@ pub fn read_all(path: &Path, options: &TextOptions) {
 
 fn read(table: &Table, selection: &Selection) {
     let Ok(selected) = table.select(selection) else { return };
-    let Ok(rows) = selected.rows::<f64>(Reading::default()) else { return };
+    let Ok(rows) = selected.rows::<f64>(ReadSettings::default()) else { return };
     let stored = table.stored_rows();
     let read = |start: u64| {
         let (mut buf, mut seen, mut cursor) = (RowBuf::new(97), 0u64, rows.open(start..stored).ok()?);

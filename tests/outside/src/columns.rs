@@ -3,7 +3,7 @@
 use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kapprox::kpass::{Footprint, Workers};
-use kapprox::map::{FeatureMap, MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
+use kapprox::map::{DataIndependentMapArgs, FeatureMap, MapConstructorPair, MapFamily, MapResult, MapShape};
 
 pub(crate) static FAMILY: MapFamily = MapFamily {
     name: "columns",
@@ -18,10 +18,10 @@ pub(crate) static FAMILY: MapFamily = MapFamily {
         footprint: Footprint::default(),
         build_bytes: 0,
     },
-    constructor: MapConstructorPair::without_rows(build, build),
+    constructor: MapConstructorPair::data_independent(build, build),
 };
 
-fn build<T: Real>(request: &RowFreeInputs<'_>) -> MapResult<T> {
+fn build<T: Real>(request: &DataIndependentMapArgs<'_>) -> MapResult<T> {
     Ok(Box::new(Columns { d: request.d, p: request.rank }))
 }
 

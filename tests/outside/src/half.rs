@@ -1,6 +1,6 @@
 //! A landmark scheme: half of the landmarks by residual, half uniformly at random.
 
-use kapprox::landmark::{LandmarkRule, LandmarkSet, RpCholesky, Scan, Scheme, Uniform};
+use kapprox::landmark::{LandmarkRule, LandmarkSet, RpCholesky, Scheme, TableScan, Uniform};
 use kapprox::{AnyKernel, Real, Result};
 use std::sync::Arc;
 
@@ -10,7 +10,13 @@ struct Half;
 pub(crate) static SCHEME: Scheme = Scheme::new("half", "half by residual, half by chance", &Half);
 
 impl<T: Real> LandmarkRule<T> for Half {
-    fn select(&self, rows: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(
+        &self,
+        rows: &TableScan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
         let more = Uniform.select(rows, kernel, m - m / 2, seed)?;
         Ok(RpCholesky.select(rows, kernel, m / 2, seed)?.followed_by(more))
     }

@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::landmark;
-use kapprox::map::{MapConstructor, RowFreeInputs};
+use kapprox::map::{DataIndependentMapArgs, MapConstructor};
 use kapprox::quality::{Approximation, SpectralOptions};
 use kapprox::{FeatureMap, Kernel, MapSpec, NystromMap};
 use kfit::request::Resources;
@@ -116,12 +116,13 @@ fn errors_are_those_of_the_dense_matrix() {
         assert!(cell.passes >= 2 && cell.passes <= set.passes + 1 && cell.bytes_read > 0 && cell.seconds > 0.0);
     }
     let spec: MapSpec = "fourier".parse().unwrap();
-    let MapConstructor::WithoutRows(make) = spec.constructor::<f64>() else {
+    let MapConstructor::DataIndependent(make) = spec.constructor::<f64>() else {
         panic!("random features look at no rows")
     };
     let kernel = Kernel::parse(SPEC).unwrap();
     for cell in found.iter().filter(|cell| cell.method == "fourier") {
-        let map = make(&RowFreeInputs { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();
+        let map =
+            make(&DataIndependentMapArgs { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();
         check(cell, &left(&*map, &points, &k), &k, whole, false);
         assert_eq!((cell.kernel_evaluations, cell.passes), (0, 1));
     }

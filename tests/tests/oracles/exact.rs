@@ -4,14 +4,14 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::Projected;
 use kapprox::{FeatureMap, NystromMap};
-use kfit::RidgeOptions;
+use kfit::RidgeGrid;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
-use kmodel::{Folds, RidgeFold, Targets};
+use kmodel::{Folds, MomentReduction, Targets};
 use ksolve::Task;
 use ksolve::job::NoStageObserver;
 use ksolve::train::{TrainedModel, train};
@@ -80,10 +80,10 @@ fn ridge_on_exact_features_is_dual_kernel_ridge() {
     for spec in KERNELS {
         for (name, map) in maps(&rows, spec) {
             let pass = Pass::new(32, 64, &workers);
-            let state = pass.fold(&source, &RidgeFold::<f64>::new(&*map, &folds, &targets)).unwrap().0;
+            let state = pass.reduce(&source, &MomentReduction::<f64>::new(&*map, &folds, &targets)).unwrap().0;
             let p = map.dims().1;
             for lambda in [1e-6, 1e-3, 1.0] {
-                let options = RidgeOptions {
+                let options = RidgeGrid {
                     ranks: vec![p],
                     lambdas: vec![lambda],
                     intercept: Intercept::None,

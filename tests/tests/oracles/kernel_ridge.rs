@@ -165,7 +165,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             // nor can it if rounding in `T` moves the matrix by ten λn: refinement does not
             // contract
             let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
-            let asked = options.1.tolerance::<T>();
+            let asked = options.1.residual_tolerance::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };
             assert!(residual <= reached, "{} {lambda:e}: {residual:e}", T::NAME);
         }
@@ -319,7 +319,7 @@ fn objectives<T: kapprox::Real>(
     lambda: f64,
 ) -> [f64; 2] {
     let (n, k, (points, _)) = (y.len(), kernel(spec), found.model.basis.landmarks().unwrap());
-    let wide = |z: &[T]| z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>();
+    let wide = |z: &[T]| z.iter().map(|v| kstore::Float::to_f64(*v)).collect::<Vec<_>>();
     let z: Vec<Vec<f64>> = points.chunks(x[0].len()).map(wide).collect();
     let square = Mat::from_fn(z.len(), z.len(), |i, j| k(&z[i], &z[j]));
     let errors = x.iter().zip(y).map(|(x, y)| (predict(found, spec, x)[0] - y).powi(2)).sum::<f64>();

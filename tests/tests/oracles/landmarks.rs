@@ -192,7 +192,7 @@ fn predictive_landmarks_explain_the_targets_sooner() {
         let observer = &kstore::pass::NoObserver;
         let pass =
             kstore::Pass { tile: 64, segment: 128, lanes: 2, prefetch: 1, workers: &workers, observer, journal: None };
-        let data = kapprox::landmark::Scan { source: &source, pass, count: 400 };
+        let data = kapprox::landmark::TableScan { source: &source, pass, count: 400 };
         let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 40, 0).unwrap();
         assert_eq!(set.len(), 40);
         share_explained(&rows, &y, &set.rows, &kernel(spec))
@@ -213,7 +213,7 @@ fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is
     let source = kstore::MemoryRows::new(rows.iter().flatten().copied().collect::<Vec<f64>>(), 2).unwrap();
     let source = source.with_targets(y.clone(), 1).unwrap();
     let workers = kstore::Workers::new(2);
-    let data = kapprox::landmark::Scan { source: &source, pass: kstore::Pass::new(16, 32, &workers), count: 48 };
+    let data = kapprox::landmark::TableScan { source: &source, pass: kstore::Pass::new(16, 32, &workers), count: 48 };
     let spec = "laplacian(sigma=1)";
     for weight in [0.0, 0.5, 1.0] {
         let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 36, 0).unwrap();

@@ -6,7 +6,7 @@ use kapprox::kernel::registry;
 use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::Sampling;
-use kapprox::map::{Additive, Ensemble, MapConstructor, MapSpec, Projected, RowFreeInputs, TensorSketch};
+use kapprox::map::{Additive, DataIndependentMapArgs, Ensemble, MapConstructor, MapSpec, Projected, TensorSketch};
 use kapprox::{FeatureMap, FourierMap, Kernel, NystromMap};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
@@ -138,8 +138,8 @@ fn random_features_are_unbiased() {
     let kernel = Kernel::parse("skewed_chi_squared(skew=0.3)").unwrap();
     let skewed: Random = Box::new(move |seed, p| {
         let spec: MapSpec = "fourier".parse().unwrap();
-        let MapConstructor::WithoutRows(make) = spec.constructor::<f64>() else { panic!() };
-        make(&RowFreeInputs { spec: &spec, kernel: &kernel, d, rank: p, seed }).unwrap()
+        let MapConstructor::DataIndependent(make) = spec.constructor::<f64>() else { panic!() };
+        make(&DataIndependentMapArgs { spec: &spec, kernel: &kernel, d, rank: p, seed }).unwrap()
     });
     let skewed_chi2 = |x: &[f64], z: &[f64]| {
         x.iter().zip(z).map(|(a, b)| 2.0 * ((a + 0.3) * (b + 0.3)).sqrt() / (a + b + 0.6)).product::<f64>()

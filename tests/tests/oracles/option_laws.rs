@@ -65,7 +65,7 @@ fn values(parameter: &Parameter) -> Vec<String> {
         ParameterKind::Count { .. } => &["2"],
         ParameterKind::Number(_) => &["0.5"],
         ParameterKind::Word(words) => words,
-        ParameterKind::Penalties { .. } => &["1e-2", "1e-4,1e-2"],
+        ParameterKind::Regularisations { .. } => &["1e-2", "1e-4,1e-2"],
         ParameterKind::Ranks => &["5,15"],
         ParameterKind::Folds => &["3", "blocks:3", "column:g", "forward:3", "none"],
         ParameterKind::Column => &["w"],

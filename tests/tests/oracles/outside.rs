@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatMut, MatRef};
 use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, ParameterRange, Value};
-use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scan, Scheme};
+use kapprox::landmark::{self, LandmarkRule, LandmarkSet, RpCholesky, Scheme, TableScan};
 use kapprox::{AnyKernel, Kernel, KernelFunction, NystromMap, Real};
 use kmill_tests::dense;
 use kmill_tests::fit::{WHOLE, certify_kernel, kernel, rows_of, select_for};
@@ -12,7 +12,7 @@ use ksolve::AnyModel;
 use ksolve::job::LandmarkSource;
 use ksolve::job::{ElementType, Fit, Run};
 use ksolve::predict::Predictor;
-use kstore::{Fold, Merge, RowBlock, Table, Workers};
+use kstore::{Merge, Reduction, RowBlock, Table, Workers};
 use std::sync::Arc;
 
 /// Inverse multiquadric, 1 / √(1 + ‖x − z‖²), positive definite for all d (Micchelli 1986).
@@ -30,11 +30,11 @@ impl<T: Real> KernelFunction<T> for InverseMultiquadric {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let wide = |points: MatRef<'_, T>, i: usize| -> Vec<f64> {
-            points.row(i).iter().map(|value| kstore::Real::to_f64(*value)).collect()
+            points.row(i).iter().map(|value| kstore::Float::to_f64(*value)).collect()
         };
         for i in 0..x.nrows() {
             for j in 0..z.nrows() {
-                out[(i, j)] = kstore::Real::from_f64(inverse_multiquadric(&wide(x, i), &wide(z, j)));
+                out[(i, j)] = kstore::Float::from_f64(inverse_multiquadric(&wide(x, i), &wide(z, j)));
             }
         }
     }
@@ -64,7 +64,7 @@ impl<T: Real> Merge for Met<T> {
     }
 }
 
-impl<T: Real> Fold<T> for Every {
+impl<T: Real> Reduction<T> for Every {
     type State = Met<T>;
     type Scratch = ();
     type Error = kapprox::Error;
@@ -83,8 +83,14 @@ impl<T: Real> Fold<T> for Every {
 }
 
 impl<T: Real> LandmarkRule<T> for Every {
-    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, _: u64) -> kapprox::Result<LandmarkSet<T>> {
-        let (met, _) = data.pass.fold(data.source, self)?;
+    fn select(
+        &self,
+        data: &TableScan<'_, T>,
+        _: &Arc<dyn AnyKernel>,
+        m: usize,
+        _: u64,
+    ) -> kapprox::Result<LandmarkSet<T>> {
+        let (met, _) = data.pass.reduce(data.source, self)?;
         let d = data.source.shape().inputs;
         let set = LandmarkSet { points: met.points, rows: met.rows, d, passes: 1, evaluations: 0 };
         let first: Vec<usize> = (0..m.min(set.len())).collect();

@@ -1,6 +1,6 @@
 //! Randomly pivoted Cholesky by blocks with rejection has the pivot law of one-at-a-time sampling.
 
-use kapprox::landmark::{LandmarkRule, RpCholesky, Scan};
+use kapprox::landmark::{LandmarkRule, RpCholesky, TableScan};
 use kapprox::matrix::{self, FnEntries};
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::fit::kernel;
@@ -106,7 +106,7 @@ fn counts(n: usize, runs: &[Vec<u64>]) -> Vec<Vec<f64>> {
 fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>> {
     let (points, any, workers) = (Points::<f64>::new(rows), kernel(spec), Workers::sequential());
     let pass = Pass { prefetch: 0, ..Pass::new(7, 11, &workers) };
-    let data = Scan { source: &points, pass, count: rows.len() as u64 };
+    let data = TableScan { source: &points, pass, count: rows.len() as u64 };
     (0..seeds).map(|seed| RpCholesky.select(&data, &any, m, seed).unwrap().rows).collect()
 }
 

@@ -27,7 +27,7 @@ fn left<T: Real>(map: &dyn FeatureMap<T>, points: &Points<T>, k: &[Vec<f64>], ra
     let n = points.len();
     let mut phi = Mat::<T>::zeros(n, map.dims().1);
     map.apply(MatRef::from_row_major_slice(&points.x, n, points.d), phi.as_mut(), &Workers::sequential());
-    let phi = |i: usize, c: usize| kstore::Real::to_f64(phi[(i, c)]);
+    let phi = |i: usize, c: usize| kstore::Float::to_f64(phi[(i, c)]);
     let product = |i: usize, j: usize| (0..rank).map(|c| phi(i, c) * phi(j, c)).sum::<f64>();
     (0..n).map(|i| (0..n).map(|j| k[i][j] - product(i, j)).collect()).collect()
 }
@@ -152,7 +152,7 @@ fn bounds_hold_for_every_map_and_both_precisions() {
         let any = kernel(spec);
         // the rows rounded to T
         let held: Vec<Vec<f64>> =
-            points.x.chunks(points.d).map(|row| row.iter().map(|v| kstore::Real::to_f64(*v)).collect()).collect();
+            points.x.chunks(points.d).map(|row| row.iter().map(|v| kstore::Float::to_f64(*v)).collect()).collect();
         let k = kernel_matrix(&held, &*kernels::kernel(spec));
         let values = eigenvalues(k.clone());
         let map =

@@ -6,7 +6,7 @@ use kapprox::kernel::feature_space::{centred_alignment, ideal};
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
 use kmill_tests::table::{exact, select, write};
-use kmodel::lists;
+use kmodel::grids;
 use ksolve::Task;
 use ksolve::job::NoStageObserver;
 use ksolve::train::train;
@@ -47,10 +47,10 @@ fn options(task: Task, score: Score) -> TuneOptions {
         training,
         may_use_blocks: false,
         whole_groups: false,
-        lambdas: lists::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
+        lambdas: grids::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,
-        factors: lists::parse_factors("0.0625..4").unwrap(),
+        factors: grids::parse_factors("0.0625..4").unwrap(),
         score,
         measure: None,
         sample: 1600,

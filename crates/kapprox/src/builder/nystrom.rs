@@ -1,7 +1,7 @@
 //! The Nyström approximation of points in memory.
 
 use super::{FittedMap, Points, fitted_map::CheckedPoints};
-use crate::landmark::{self, Scan};
+use crate::landmark::{self, TableScan};
 use crate::{Error, Kernel, NystromMap, Result};
 use kpass::{Pass, Workers};
 
@@ -80,7 +80,7 @@ impl Nystrom {
         let (kernel_function, workers) = (kernel.build()?, Workers::new(self.threads.max(1)));
         let n = x.matrix().nrows();
         let rows = x.into_rows()?;
-        let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: n as u64 };
+        let scan = TableScan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: n as u64 };
         let landmarks = scheme.typed::<f64>().select(&scan, &kernel_function, self.rank.min(n), self.seed)?;
         let map = Box::new(NystromMap::new(&kernel_function, landmarks, &workers)?);
         Ok(FittedMap { kernel, kernel_function, map, workers })

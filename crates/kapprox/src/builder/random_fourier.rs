@@ -1,7 +1,7 @@
 //! Random Fourier features of points in memory.
 
 use super::{FittedMap, Points, fitted_map::CheckedPoints};
-use crate::map::{self, MapConstructor, RowFreeInputs, random::Sampling};
+use crate::map::{self, DataIndependentMapArgs, MapConstructor, random::Sampling};
 use crate::{Kernel, Result};
 use kpass::Workers;
 
@@ -53,17 +53,23 @@ impl RandomFourier {
     /// only by `sigma=median`.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel without a spectral density,
-    /// such as a polynomial. Another error occurs if the kernel rejects a point.
+    /// [`Error::NoRandomFeatures`](crate::Error::NoRandomFeatures) for a kernel without a spectral
+    /// density, such as a polynomial. Another error occurs if the kernel rejects a point.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let x = CheckedPoints::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;
         let kernel_function = kernel.build()?;
         let spec = map::MapSpec::with_defaults(map::random::family(self.sampling));
-        let MapConstructor::WithoutRows(build) = spec.constructor::<f64>() else {
+        let MapConstructor::DataIndependent(build) = spec.constructor::<f64>() else {
             unreachable!("random features see no rows")
         };
-        let map = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d: x.d, rank: self.features, seed: self.seed })?;
+        let map = build(&DataIndependentMapArgs {
+            spec: &spec,
+            kernel: &kernel,
+            d: x.d,
+            rank: self.features,
+            seed: self.seed,
+        })?;
         Ok(FittedMap { kernel, kernel_function, map, workers: Workers::sequential() })
     }
 }

@@ -6,7 +6,7 @@
 //! exponential per feature and pair of points.
 
 use super::family::{KernelFamily, KernelParameter, KernelProperties, ParameterRange};
-use super::{Profile, direct::difference_kernel, matern::FAR, sweep::DifferenceFold};
+use super::{Profile, direct::difference_kernel, matern::FAR, sweep::DifferenceReduction};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -59,7 +59,7 @@ impl Profile for Power {
 #[derive(Debug)]
 struct Gaussians;
 
-impl DifferenceFold for Gaussians {
+impl DifferenceReduction for Gaussians {
     const START: f64 = 0.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {

@@ -5,7 +5,7 @@ use super::panel::{Finish, PointStats};
 use super::points::{Frame, Lengths, inverse};
 use super::profile::{Argument, Engine, Profile, ScalarFunction, identity, profile_kernel};
 use super::terms::{Products, Term, is_overflow};
-use super::{sparse_argument::SparseArgument, sweep::DifferenceFold};
+use super::{sparse_argument::SparseArgument, sweep::DifferenceReduction};
 use crate::{Real, vectorised};
 use faer::MatRef;
 use std::{marker::PhantomData, sync::Arc};
@@ -65,7 +65,7 @@ impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Finish<T> for SumFinish<F, M> {
 
 /// Returns the kernel `profile(f)`, written `text`, with the number f that `features` computes from
 /// (x − z) / `length`.
-pub(crate) fn difference_kernel<F: DifferenceFold, P: Profile>(
+pub(crate) fn difference_kernel<F: DifferenceReduction, P: Profile>(
     text: String,
     length: f64,
     features: F,
@@ -97,7 +97,7 @@ impl Profile for Factors {
     }
 }
 
-impl<F: DifferenceFold> Argument for DifferenceArgument<F> {
+impl<F: DifferenceReduction> Argument for DifferenceArgument<F> {
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::new(z, &Lengths::Same(self.length), 1.0)
     }

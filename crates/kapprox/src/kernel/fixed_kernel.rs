@@ -88,12 +88,12 @@ impl<T: Real> KernelColumns<T> for FixedKernel<T> {
 
 /// The kernel sections of fixed points, for a few rows at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct FewRows<'a, T: Real> {
+pub struct LandmarkSections<'a, T: Real> {
     fixed: &'a FixedKernel<T>,
     z: MatRef<'a, T>,
 }
 
-impl<'a, T: Real> FewRows<'a, T> {
+impl<'a, T: Real> LandmarkSections<'a, T> {
     pub(crate) fn new(fixed: &'a FixedKernel<T>, z: MatRef<'a, T>) -> Self {
         Self { fixed, z }
     }

@@ -9,7 +9,7 @@
 use super::direct::{Factors, difference_kernel};
 use super::family::{Distance, KernelFamily, KernelProperties, SIGMA};
 use super::matern::{FAR, NU};
-use super::{sweep::DifferenceFold, terms::sign};
+use super::{sweep::DifferenceReduction, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -40,7 +40,7 @@ struct Matern {
     square: f64,
 }
 
-impl DifferenceFold for Matern {
+impl DifferenceReduction for Matern {
     const START: f64 = 1.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {

@@ -78,7 +78,7 @@ pub use family::{BuildFn, Distance, Domain, KernelFamily, KernelParameter, Kerne
 pub use family::{ExplicitForm, Homogeneous};
 pub(crate) use fixed_kernel::FixedKernel;
 #[doc(hidden)]
-pub use fixed_kernel::{FewRows, KernelColumns, MAX_FEW_ROWS};
+pub use fixed_kernel::{KernelColumns, LandmarkSections, MAX_FEW_ROWS};
 pub(crate) use panel::{PanelColumn, accumulate, height, read_column, write_column};
 pub(crate) use points::{AlignedVec, fill_column, pieces, row};
 #[cfg(test)]

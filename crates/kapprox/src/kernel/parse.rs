@@ -7,7 +7,7 @@ use super::registry::{by_name, names};
 use super::tokens::{Parser, RANGE_SEPARATOR, is_name_start};
 use super::transform::{MIN_ORDER, ORDER, TRANSFORMS};
 use crate::{Error, Result};
-use kpass::shown;
+use kpass::display;
 
 /// Maximum depth of nested parentheses: deeper nesting is an error instead of a stack overflow.
 const MAX_DEPTH: usize = 64;
@@ -146,7 +146,7 @@ impl Parser<'_> {
             nearest(&name, &kernel_names),
             kernel_names.join(", ")
         );
-        let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
+        let (text, message) = (self.text.to_string(), display::line(&message).into_owned());
         Error::UnknownKernel { name, text, at, message }
     }
 

@@ -5,7 +5,7 @@ use super::fixed_kernel::KernelColumns;
 use super::gradient::{self, WeightedPairs, weigh_factors};
 use super::panel::{Block, Finish};
 use super::points::{Frame, row};
-use super::sweep::{self, DifferenceFold};
+use super::sweep::{self, DifferenceReduction};
 use super::{
     AnyKernel, FrequencyDistribution, KernelFunction, Spectrum, check_shapes, few_rows, sparse::SparseKernel,
     sparse_argument::SparseArgument, terms::Term,
@@ -54,7 +54,7 @@ pub(crate) trait Engine<T: Real> {
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output;
     /// Computes with the kernel values `profile(f)`, where `features` computes the number f from
     /// the differences of a pair.
-    fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
+    fn sweep<F: DifferenceReduction>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output;
 }
 
 impl<T: Real> Engine<T> for Block<'_, T> {
@@ -66,7 +66,7 @@ impl<T: Real> Engine<T> for Block<'_, T> {
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) {
         self.fill::<M, _>(&finish);
     }
-    fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) {
+    fn sweep<F: DifferenceReduction>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) {
         sweep::fill(self, &**features, profile);
     }
 }
@@ -86,7 +86,7 @@ impl<T: Real> Engine<T> for PrepareColumns<'_, T> {
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Output {
         few_rows::columns::<T, M, _>(self.frame, finish, self.z)
     }
-    fn sweep<F: DifferenceFold>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output {
+    fn sweep<F: DifferenceReduction>(self, features: &Arc<F>, profile: impl ScalarFunction<T>) -> Self::Output {
         sweep::columns(self.frame, features, profile, self.z)
     }
 }

@@ -13,7 +13,7 @@
 use super::direct::{Factors, difference_kernel};
 use super::embedded::{Embedding, embedded_kernel};
 use super::family::{Domain, ExplicitForm, KernelFamily, KernelParameter, KernelProperties, ParameterRange};
-use super::{sweep::DifferenceFold, terms::sign};
+use super::{sweep::DifferenceReduction, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -74,7 +74,7 @@ pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
 #[derive(Debug)]
 struct HyperbolicSecants;
 
-impl DifferenceFold for HyperbolicSecants {
+impl DifferenceReduction for HyperbolicSecants {
     const START: f64 = 1.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {

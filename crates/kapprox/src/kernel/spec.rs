@@ -234,7 +234,7 @@ impl Kernel {
 
     /// Returns the number of columns if the kernel is the inner product of sparse rows.
     #[doc(hidden)]
-    pub fn linear_on_sparse(&self) -> Option<usize> {
+    pub fn sparse_linear_columns(&self) -> Option<usize> {
         match &self.0 {
             Node::Call(Call { family, sparse_columns, .. }) if family.explicit == Some(ExplicitForm::Linear) => {
                 *sparse_columns

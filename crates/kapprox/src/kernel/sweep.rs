@@ -13,7 +13,7 @@ use faer::{MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
 /// The function that computes one number from the differences of all features.
-pub(crate) trait DifferenceFold: Debug + Send + Sync + 'static {
+pub(crate) trait DifferenceReduction: Debug + Send + Sync + 'static {
     /// Value before the first feature.
     const START: f64;
     /// Returns the function that computes the next value from the value so far and from the signed
@@ -27,7 +27,11 @@ pub(crate) trait DifferenceFold: Debug + Send + Sync + 'static {
 }
 
 /// Fills the block with `profile` of the numbers that `features` computes from the differences.
-pub(super) fn fill<T: Real, F: DifferenceFold>(block: Block<'_, T>, features: &F, profile: impl Fn(T) -> T + Copy) {
+pub(super) fn fill<T: Real, F: DifferenceReduction>(
+    block: Block<'_, T>,
+    features: &F,
+    profile: impl Fn(T) -> T + Copy,
+) {
     let Block { frame, x, z, mut out } = block;
     let (d, next) = (x.ncols(), features.next());
     let (mut x_packed, mut z_packed, mut spare) = (AlignedVec::default(), AlignedVec::default(), Vec::new());
@@ -43,7 +47,7 @@ pub(super) fn fill<T: Real, F: DifferenceFold>(block: Block<'_, T>, features: &F
     }
 }
 
-pub(super) fn columns<T: Real, F: DifferenceFold>(
+pub(super) fn columns<T: Real, F: DifferenceReduction>(
     frame: Frame<T>,
     features: &Arc<F>,
     profile: impl Fn(T) -> T + Copy + Send + Sync + 'static,
@@ -62,7 +66,9 @@ struct DifferenceColumns<T, F, G> {
     profile: G,
 }
 
-impl<T: Real, F: DifferenceFold, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> for DifferenceColumns<T, F, G> {
+impl<T: Real, F: DifferenceReduction, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T>
+    for DifferenceColumns<T, F, G>
+{
     fn scratch(&self) -> usize {
         MAX_FEW_ROWS * self.frame.width()
     }

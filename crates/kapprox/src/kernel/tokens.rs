@@ -2,7 +2,7 @@
 
 use super::column_choice::is_bare_name_char;
 use crate::{Error, Result};
-use kpass::shown;
+use kpass::display;
 
 /// Separator of the first and the last column of a range.
 pub(super) const RANGE_SEPARATOR: [char; 2] = ['.', '.'];
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn fail_at<R>(&self, at: usize, message: impl Into<String>) -> Result<R> {
-        let message = shown::line(&message.into()).into_owned();
+        let message = display::line(&message.into()).into_owned();
         Err(Error::Kernel { text: self.text.into(), at, message })
     }
 }

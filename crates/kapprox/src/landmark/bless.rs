@@ -16,7 +16,7 @@
 
 use super::leverage::{into_dictionary, rounding_floor, score_keys};
 use super::residual_pass::{ResidualPass, RowRule};
-use super::{LandmarkRule, LandmarkSet, Scan};
+use super::{LandmarkRule, LandmarkSet, TableScan};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -36,7 +36,13 @@ const OVERSAMPLING: f64 = 2.0;
 const FIRST_TRACE_RATIO: f64 = 16.0;
 
 impl<T: Real> LandmarkRule<T> for Bless {
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(
+        &self,
+        data: &TableScan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let n = data.count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);

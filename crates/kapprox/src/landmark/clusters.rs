@@ -28,24 +28,24 @@ impl ClusterSums {
 
     /// Adds a point of the given weight to cluster j; `distance` is its squared distance from the
     /// centroid of the cluster. Points must come in row order.
-    pub fn add<T: Real>(&mut self, j: usize, weight: f64, distance: f64, point: &[T]) {
+    pub fn add<T: Real>(&mut self, j: usize, weight: f64, squared_distance: f64, point: &[T]) {
         if weight <= 0.0 {
             return;
         }
-        self.squares += weight * distance;
+        self.squares += weight * squared_distance;
         self.sizes[j] += weight;
         let sums = self.sums[j * point.len()..][..point.len()].iter_mut();
         sums.zip(point).for_each(|(sum, value)| *sum += weight * value.to_f64());
-        self.insert_farthest(distance, || point.iter().map(|value| value.to_f64()).collect());
+        self.insert_farthest(squared_distance, || point.iter().map(|value| value.to_f64()).collect());
     }
 
-    fn insert_farthest(&mut self, distance: f64, point: impl FnOnce() -> Vec<f64>) {
+    fn insert_farthest(&mut self, squared_distance: f64, point: impl FnOnce() -> Vec<f64>) {
         let is_full = self.farthest.len() == self.max_farthest;
-        if distance <= 0.0 || is_full && self.farthest.last().is_none_or(|last| distance <= last.0) {
+        if squared_distance <= 0.0 || is_full && self.farthest.last().is_none_or(|last| squared_distance <= last.0) {
             return;
         }
-        let position = self.farthest.partition_point(|(other, _)| *other >= distance);
-        self.farthest.insert(position, (distance, point()));
+        let position = self.farthest.partition_point(|(other, _)| *other >= squared_distance);
+        self.farthest.insert(position, (squared_distance, point()));
         self.farthest.truncate(self.max_farthest);
     }
 
@@ -63,7 +63,7 @@ impl ClusterSums {
     }
 
     /// Returns the clusters by descending weight; in a tie the earlier cluster comes first.
-    pub fn by_size(&self) -> Vec<usize> {
+    pub fn order_by_weight(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.sizes.len()).collect();
         order.sort_by(|a, b| self.sizes[*b].total_cmp(&self.sizes[*a]));
         order

@@ -13,7 +13,7 @@
 //! Cholesky factor of the regularised matrix K_SS + μ diag(w)⁻² instead of K_SS.
 
 use super::residual_pass::{ResidualPass, Residuals, RowRule};
-use super::{LandmarkSet, Scan};
+use super::{LandmarkSet, TableScan};
 use crate::map::factor::factor;
 use crate::map::independent::kernel_matrix;
 use crate::map::nystrom::NystromMap;
@@ -49,7 +49,7 @@ impl<T: Real> Dictionary<T> {
         kernel: &Arc<dyn AnyKernel>,
         rule: &RowRule<impl Fn(u64, f64) -> Option<f64> + Sync>,
         capacity: usize,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
     ) -> Result<Residuals<T>> {
         let mut regularised = kernel_matrix(kernel, &self.members)?;
         for (j, multiplicity) in self.multiplicities.iter().enumerate() {
@@ -81,7 +81,7 @@ mod tests {
         let dictionary = Dictionary { multiplicities: vec![multiplicity; members.len()], members };
         let workers = Workers::sequential();
         let source = MemoryRows::new(x.to_vec(), 2).unwrap();
-        let data = Scan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
+        let data = TableScan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
         let mut residuals =
             dictionary.round(mu, &kernel, &RowRule::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
         let scores = residuals.best.sorted().iter().map(|entry| entry.weight / mu).collect();

@@ -15,7 +15,7 @@
 //! make the estimate unbiased.
 
 use super::in_memory::{self, InMemoryColumns};
-use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks};
+use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
 use crate::kernel::{AnyKernel, pieces};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{STRIP_ROWS, strips};
@@ -34,7 +34,7 @@ pub struct Farahat;
 
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
-    bytes: |ChoiceSize { n, d, m, .. }| in_memory::bytes(n, d, m + 2 * SKETCH_COLUMNS),
+    bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, m + 2 * SKETCH_COLUMNS),
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
@@ -46,7 +46,13 @@ const SKETCH_COLUMNS: usize = 128;
 const PANEL_COLUMNS: usize = 1024;
 
 impl<T: Real> LandmarkRule<T> for Farahat {
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(
+        &self,
+        data: &TableScan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m)?;
         let mut columns = InMemoryColumns::read(&mut growth, data, m, false)?;
@@ -159,7 +165,7 @@ mod tests {
         let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::sequential();
-        let data = Scan { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
+        let data = TableScan { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
         let kernel = defined_gaussian(1.0);
         let mut growth = GrowingLandmarks::new(&kernel, 2, 4).unwrap();
         let mut columns = InMemoryColumns::read(&mut growth, &data, 4, false).unwrap();

@@ -15,7 +15,9 @@
 //! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
 use super::in_memory::{self, InMemoryColumns, MAX_ENTRIES};
-use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks, residual_pass::RowRule};
+use super::{
+    LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks, residual_pass::RowRule,
+};
 use crate::matrix::{CandidatePool, POOL_LIMITS, sum_and_largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
@@ -40,19 +42,19 @@ pub struct Greedy {
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     seeded: false,
-    bytes: |ChoiceSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
+    bytes: |SelectionSize { n, d, m, .. }| if fits_in_memory(n, m) { in_memory::bytes(n, d, m) } else { 0 },
     ..Scheme::new("greedy", "pivoted Cholesky: the row with the largest residual", &Greedy { tolerance: 0.0 })
 };
 
 impl<T: Real> LandmarkRule<T> for Greedy {
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         self.grow(data, kernel, m, fits_in_memory(data.count, m))
     }
 
     fn select_within(
         &self,
         tolerance: f64,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         _: u64,
@@ -69,7 +71,7 @@ fn fits_in_memory(n: u64, m: usize) -> bool {
 impl Greedy {
     fn grow<T: Real>(
         &self,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         in_memory: bool,
@@ -119,7 +121,7 @@ fn relative_rounding<T: Real>(n: u64) -> f64 {
 fn largest_residuals<T: Real>(
     growth: &mut GrowingLandmarks<'_, T>,
     columns: Option<&InMemoryColumns>,
-    data: &Scan<'_, T>,
+    data: &TableScan<'_, T>,
     capacity: usize,
 ) -> Result<(f64, f64, CandidatePool)> {
     if let Some(columns) = columns {
@@ -146,7 +148,7 @@ mod tests {
         let x: Vec<f64> = (0..900 * 3).map(|i| 6.0 * stream.uniform(i)).collect();
         let source = MemoryRows::new(x, 3).unwrap();
         let workers = Workers::new(2);
-        let data = Scan { source: &source, pass: Pass { lanes: 2, ..Pass::new(128, 300, &workers) }, count: 900 };
+        let data = TableScan { source: &source, pass: Pass { lanes: 2, ..Pass::new(128, 300, &workers) }, count: 900 };
         let squared = |x: &[f64], z: &[f64]| (1.0 + x.iter().zip(z).map(|(x, z)| x * z).sum::<f64>()).powi(2);
         for kernel in [defined_gaussian(1.0), pointwise("polynomial".to_string(), squared)] {
             let updated = Greedy::default().grow(&data, &kernel, 60, true).unwrap();
@@ -166,7 +168,7 @@ mod tests {
         let x: Vec<f32> = (0..2000 * 2).map(|i| stream.uniform(i) as f32).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::new(1);
-        let data = Scan { source: &source, pass: Pass::new(256, 1024, &workers), count: 2000 };
+        let data = TableScan { source: &source, pass: Pass::new(256, 1024, &workers), count: 2000 };
         let kernel = defined_gaussian(0.3);
         let landmarks = Greedy::default().grow(&data, &kernel, 100, false).unwrap();
         assert_eq!(landmarks.len(), 100);

@@ -10,7 +10,7 @@
 //! from rounding error.
 
 use super::residual_pass::{ResidualPass, Residuals, RowRule};
-use super::{LandmarkSet, RowSample, Scan};
+use super::{LandmarkSet, RowSample, TableScan};
 use crate::kernel::{AnyKernel, KernelFunction};
 use crate::map::{factor::PIVOT_FLOOR, independent::widen, nystrom::NystromMap};
 use crate::{Real, Result, matrix::CandidatePool};
@@ -42,7 +42,7 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
         self.landmarks.len()
     }
 
-    pub(super) fn report(&self, data: &Scan<'_, T>) {
+    pub(super) fn report(&self, data: &TableScan<'_, T>) {
         data.pass.observer.report_selection(self.len(), self.landmarks.passes, self.landmarks.evaluations);
     }
 
@@ -66,7 +66,7 @@ impl<'a, T: Real> GrowingLandmarks<'a, T> {
         &mut self,
         rule: &RowRule<impl Fn(u64, f64) -> Option<f64> + Sync>,
         capacity: usize,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
     ) -> Result<Residuals<T>> {
         let (map, name) = (self.map(data.pass.workers)?, format!("residuals of {} landmarks", self.len()));
         let residuals = ResidualPass::run(self.kernel, map, rule, capacity, &name, data)?;

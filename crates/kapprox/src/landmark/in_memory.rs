@@ -5,7 +5,7 @@
 //! costs 2nbd + 2nsb flops. If a scheme adds one landmark at a time, its updates cost nm² flops in
 //! total, whereas recomputing the residuals in a pass for each landmark would cost nm³/3.
 
-use super::{Scan, growth::GrowingLandmarks};
+use super::{TableScan, growth::GrowingLandmarks};
 use crate::matrix::{CandidatePool, GrowingFactor};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
@@ -40,7 +40,7 @@ impl InMemoryColumns {
     /// the matrix of targets has no columns.
     pub(super) fn read<T: Real>(
         growth: &mut GrowingLandmarks<'_, T>,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
         m: usize,
         with_targets: bool,
     ) -> Result<Self> {

@@ -11,7 +11,8 @@
 //! "k-means++", SODA 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
 use super::{
-    ChoiceSize, Effort, LandmarkRule, LandmarkSet, NO_ROW, Scan, Scheme, clusters::ClusterSums, uniform_sample,
+    LandmarkRule, LandmarkSet, NO_ROW, Scheme, SelectionCost, SelectionSize, TableScan, clusters::ClusterSums,
+    uniform_sample,
 };
 use crate::map::contiguous;
 use crate::map::independent::widen;
@@ -19,7 +20,7 @@ use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result, kernel::AnyKernel, vectorised};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kpass::key::{Purpose, Stream};
-use kpass::{Fold, RowBlock, Workers};
+use kpass::{Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
 /// K-means landmarks.
@@ -39,33 +40,33 @@ const MIN_DECREASE: f64 = 1e-3;
 const ROWS_PER_CENTROID: usize = 10;
 
 pub(super) const SCHEME: Scheme = Scheme {
-    bytes: |ChoiceSize { element_bytes: element, n, d, m }| {
-        let sample = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
+    bytes: |SelectionSize { element_bytes, n, d, m }| {
+        let sample_rows = usize::try_from(n).unwrap_or(usize::MAX).min(ROWS_PER_CENTROID * m);
         // the sample while it is drawn; the sums, the centroids and the centred centroids
-        3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
+        3 * sample_rows * (d * element_bytes + 40) + m * d * (2 * size_of::<f64>() + 4 * element_bytes)
     },
-    effort: Effort::Distances,
+    effort: SelectionCost::Distances,
     ..Scheme::new("kmeans", "centroids of k-means++ and Lloyd's iterations", &KMeans)
 };
 
 impl<T: Real> LandmarkRule<T> for KMeans {
-    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let d = data.source.shape().inputs;
         let sample = uniform_sample(data, ROWS_PER_CENTROID.saturating_mul(m), Purpose::Landmarks, seed)?;
         let mut centroids = kmeans_plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
         let mut passes = 1;
-        let (mut order, mut previous_squares) = (Vec::new(), f64::INFINITY);
+        let (mut order, mut previous_inertia) = (Vec::new(), f64::INFINITY);
         for _ in 0..MAX_ITERATIONS {
-            let fold = AssignmentFold::new(&centroids, d, data.pass.tile);
+            let fold = AssignmentReduction::new(&centroids, d, data.pass.tile);
             let sums = data.pass.resume("nearest centroids", data.source, &fold)?.0;
             passes += 1;
             let means = sums.next_centroids(&widen(&centroids), |sum, size| sum.iter().map(|v| v / size).collect());
             centroids = means.into_iter().map(T::from_f64).collect();
-            order = sums.by_size();
-            if sums.squares >= previous_squares * (1.0 - MIN_DECREASE) {
+            order = sums.order_by_weight();
+            if sums.squares >= previous_inertia * (1.0 - MIN_DECREASE) {
                 break;
             }
-            previous_squares = sums.squares;
+            previous_inertia = sums.squares;
         }
         let points = order.iter().flat_map(|j| &centroids[j * d..(j + 1) * d]).copied().collect();
         Ok(LandmarkSet { points, rows: vec![NO_ROW; order.len()], d, passes, evaluations: 0 })
@@ -78,29 +79,29 @@ impl<T: Real> LandmarkRule<T> for KMeans {
 fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Vec<T> {
     let d = d.max(1);
     let rows: Vec<&[T]> = x.chunks_exact(d).collect();
-    let mut distance = vec![f64::INFINITY; rows.len()];
+    let mut squared_distances = vec![f64::INFINITY; rows.len()];
     let mut seeds: Vec<T> = Vec::with_capacity(m.min(rows.len()) * d);
     for draw in 0..m.min(rows.len()) {
         let pick = if draw == 0 {
             // the sample is in random order
             0
         } else {
-            let total: f64 = distance.iter().sum();
+            let total: f64 = squared_distances.iter().sum();
             let mut remaining = stream.uniform(draw as u64) * total;
-            let pick = distance.iter().position(|distance| {
+            let pick = squared_distances.iter().position(|distance| {
                 remaining -= distance;
                 remaining < 0.0
             });
             // if rounding leaves a remainder, no row was picked: take the last row with a positive
             // distance
-            match pick.or_else(|| distance.iter().rposition(|distance| *distance > 0.0)) {
-                Some(pick) if distance[pick] > 0.0 => pick,
+            match pick.or_else(|| squared_distances.iter().rposition(|distance| *distance > 0.0)) {
+                Some(pick) if squared_distances[pick] > 0.0 => pick,
                 _ => break,
             }
         };
         let seed = rows[pick];
         seeds.extend_from_slice(seed);
-        update_distances(&mut distance, x, d, seed);
+        update_distances(&mut squared_distances, x, d, seed);
     }
     seeds
 }
@@ -111,9 +112,9 @@ fn kmeans_plus_plus<T: Real>(x: &[T], d: usize, m: usize, stream: &Stream) -> Ve
 /// function. After a matrix product, the upper halves of the vector registers are in use, and each
 /// such switch costs a hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire
 /// Rapids).
-fn update_distances<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
+fn update_distances<T: Real>(squared_distances: &mut [f64], x: &[T], d: usize, seed: &[T]) {
     vectorised!({
-        for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
+        for (distance, row) in squared_distances.iter_mut().zip(x.chunks_exact(d)) {
             *distance = distance.min(squared_distance(row, seed));
         }
     });
@@ -129,7 +130,7 @@ fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
 }
 
 /// One iteration, which assigns each row to the nearest centroid.
-struct AssignmentFold<'a, T> {
+struct AssignmentReduction<'a, T> {
     /// Centroids z_j, m x d.
     centroids: MatRef<'a, T>,
     /// z_j − c, where c is the mean of the centroids. The centroid nearest to x has the largest
@@ -140,7 +141,7 @@ struct AssignmentFold<'a, T> {
     tile: usize,
 }
 
-impl<'a, T: Real> AssignmentFold<'a, T> {
+impl<'a, T: Real> AssignmentReduction<'a, T> {
     fn new(centroids: &'a [T], d: usize, tile: usize) -> Self {
         let m = centroids.len() / d;
         let coordinate = |j: usize, c: usize| centroids[j * d + c].to_f64();
@@ -156,7 +157,7 @@ impl<'a, T: Real> AssignmentFold<'a, T> {
     }
 }
 
-impl<T: Real> Fold<T> for AssignmentFold<'_, T> {
+impl<T: Real> Reduction<T> for AssignmentReduction<'_, T> {
     type State = ClusterSums;
     type Scratch = (Mat<T>, Vec<u32>);
     type Error = Error;
@@ -201,11 +202,11 @@ impl<T: Real> Fold<T> for AssignmentFold<'_, T> {
 /// Finds the nearest centroid of each row i, argmax_j (products_ij − offset_j). If several are
 /// equally near, the first is chosen.
 fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
-    let mut best = vec![T::ZERO - T::LARGEST; nearest.len()];
+    let mut best_scores = vec![T::ZERO - T::LARGEST; nearest.len()];
     for (j, offset) in offsets.iter().enumerate() {
         let column = contiguous(products.col(j));
         vectorised!({
-            for ((best, nearest), product) in best.iter_mut().zip(nearest.iter_mut()).zip(column) {
+            for ((best, nearest), product) in best_scores.iter_mut().zip(nearest.iter_mut()).zip(column) {
                 let score = *product - *offset;
                 let better = score > *best;
                 *best = if better { score } else { *best };

@@ -20,7 +20,7 @@
 //! Theorem 8.
 
 use super::residual_pass::{ResidualPass, Residuals, RowRule};
-use super::{LandmarkRule, LandmarkSet, Scan, dictionary::Dictionary};
+use super::{LandmarkRule, LandmarkSet, TableScan, dictionary::Dictionary};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -38,7 +38,13 @@ pub struct Leverage;
 const MIN_SAMPLE: usize = 16;
 
 impl<T: Real> LandmarkRule<T> for Leverage {
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(
+        &self,
+        data: &TableScan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let s = m.max(MIN_SAMPLE);
         let oversampling = (s as f64).ln();

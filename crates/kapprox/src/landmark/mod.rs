@@ -37,7 +37,7 @@ pub use rpcholesky::RpCholesky;
 pub use sample::{RowSample, uniform_sample};
 pub use uniform::Uniform;
 
-pub use crate::landmark_set::{LandmarkSet, NO_ROW, Scan};
+pub use crate::landmark_set::{LandmarkSet, NO_ROW, TableScan};
 
 use crate::{PrecisionPair, Real, Result, kernel::AnyKernel, map};
 use kpass::registry::{Registry, RegistryEntry};
@@ -47,7 +47,13 @@ use std::{fmt::Debug, sync::Arc};
 pub trait LandmarkRule<T: Real>: Debug + Send + Sync {
     /// Chooses `m` landmarks, or fewer if the kernel sections of the rows span a smaller space at
     /// the precision of `T`.
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
+    fn select(
+        &self,
+        data: &TableScan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>>;
     /// Chooses landmarks as [`select`](Self::select) does, but may stop before `m` landmarks, once
     /// the relative trace error is at most `tolerance`.
     ///
@@ -56,7 +62,7 @@ pub trait LandmarkRule<T: Real>: Debug + Send + Sync {
     fn select_within(
         &self,
         _tolerance: f64,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,
@@ -96,16 +102,16 @@ pub struct Scheme {
     /// True if the scheme uses the targets of the rows.
     pub needs_targets: bool,
     /// Work per row.
-    pub effort: Effort,
+    pub effort: SelectionCost,
     /// Bytes of memory in addition to the rows and the factor of the landmarks.
-    pub bytes: fn(ChoiceSize) -> usize,
+    pub bytes: fn(SelectionSize) -> usize,
     /// Rule that chooses the landmarks.
     pub rule: &'static dyn AnyLandmarkRule,
 }
 
 /// The work of a scheme for each row that it chooses among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub enum SelectionCost {
     /// None: the scheme draws in one pass.
     Draw,
     /// Distances from points, without the kernel.
@@ -116,7 +122,7 @@ pub enum Effort {
 
 /// Sizes of a choice of landmarks.
 #[derive(Clone, Copy, Debug)]
-pub struct ChoiceSize {
+pub struct SelectionSize {
     /// Size of an element of a row, in bytes.
     pub element_bytes: usize,
     /// Number of rows to choose from.
@@ -129,10 +135,10 @@ pub struct ChoiceSize {
 
 impl Scheme {
     /// Returns a scheme with default properties: it is not nested, depends on the seed, does not
-    /// use targets, has the effort [`Effort::Factor`], and needs no additional memory. Set the
-    /// fields to change these properties.
+    /// use targets, has the effort [`SelectionCost::Factor`], and needs no additional memory. Set
+    /// the fields to change these properties.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarkRule) -> Self {
-        let effort = Effort::Factor;
+        let effort = SelectionCost::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }
     }
 

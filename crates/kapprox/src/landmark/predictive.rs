@@ -22,7 +22,7 @@
 //! landmarks, which costs as much and needs no downdating.
 
 use super::in_memory::{self, InMemoryColumns};
-use super::{ChoiceSize, LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks};
+use super::{LandmarkRule, LandmarkSet, Scheme, SelectionSize, TableScan, growth::GrowingLandmarks};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
 use crate::{Error, Real, Result, kernel::AnyKernel};
@@ -46,7 +46,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     needs_targets: true,
     // F and the basis; the look-ahead, its deflated copy and its products; the residuals, floors,
     // keys and orders of the rows
-    bytes: |ChoiceSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
+    bytes: |SelectionSize { n, d, m, .. }| in_memory::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
     ..Scheme::new("predictive", "rows that explain both the kernel matrix and the targets", &Predictive { weight: 0.5 })
 };
 
@@ -58,7 +58,7 @@ const LOOK_AHEAD: usize = 64;
 const BLOCK: usize = 16;
 
 impl<T: Real> LandmarkRule<T> for Predictive {
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &TableScan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let mut growth = GrowingLandmarks::new(kernel, data.source.shape().inputs, m + LOOK_AHEAD)?;
         let mut columns = InMemoryColumns::read(&mut growth, data, m + LOOK_AHEAD, true)?;

@@ -1,7 +1,7 @@
 //! A round of a landmark scheme: one pass that computes the residual of every row under a map, and
 //! keeps the rows with the best keys.
 
-use super::Scan;
+use super::TableScan;
 use super::sample::BestRows;
 use crate::kernel::{AnyKernel, KernelFunction};
 use crate::map::FeatureMap;
@@ -10,7 +10,7 @@ use crate::map::nystrom::{NystromMap, STRIP_ROWS};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use kpass::key::Stream;
-use kpass::{Fold, RowBlock, Workers};
+use kpass::{Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
@@ -55,7 +55,7 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> ResidualPass<'a, T, F> 
         rule: &'a RowRule<F>,
         capacity: usize,
         name: &str,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
     ) -> Result<Residuals<T>> {
         let (kernel, d, tile) = (kernel.typed::<T>(), data.source.shape().inputs, data.pass.tile);
         Ok(data.pass.resume(name, data.source, &Self { kernel, map, rule, capacity, d, tile })?.0)
@@ -81,7 +81,7 @@ pub(super) struct ResidualScratch<T: Real> {
     x: Vec<T>,
 }
 
-impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Fold<T> for ResidualPass<'_, T, F> {
+impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Reduction<T> for ResidualPass<'_, T, F> {
     type State = Residuals<T>;
     type Scratch = ResidualScratch<T>;
     type Error = Error;

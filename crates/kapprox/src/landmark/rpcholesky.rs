@@ -20,7 +20,7 @@
 
 use super::residual_pass::{Residuals, RowRule};
 use super::sample::{BestRows, Entry};
-use super::{LandmarkRule, LandmarkSet, Scan, Scheme, growth::GrowingLandmarks};
+use super::{LandmarkRule, LandmarkSet, Scheme, TableScan, growth::GrowingLandmarks};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -86,14 +86,20 @@ impl RpCholesky {
 }
 
 impl<T: Real> LandmarkRule<T> for RpCholesky {
-    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(
+        &self,
+        data: &TableScan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
         self.select_within(0.0, data, kernel, m, seed)
     }
 
     fn select_within(
         &self,
         tolerance: f64,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         seed: u64,

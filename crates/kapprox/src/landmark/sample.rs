@@ -6,12 +6,12 @@
 //! successive draws without replacement with probabilities proportional to w (Efraimidis, Spirakis,
 //! "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006).
 
-use super::{LandmarkSet, Scan};
+use super::{LandmarkSet, TableScan};
 use crate::{Error, Real, Result};
 use faer::MatRef;
 use kpass::checkpoint::{Arrays, Persist, Stored};
 use kpass::key::{Purpose, Stream};
-use kpass::{Fold, Merge, RowBlock, Workers};
+use kpass::{Merge, Reduction, RowBlock, Workers};
 
 /// Rows drawn by a pass, in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -156,14 +156,14 @@ fn compare_keys(a: &Entry, b: &Entry) -> std::cmp::Ordering {
 
 /// A fold that draws a uniform sample. It considers only the rows whose random number exceeds a
 /// threshold.
-struct UniformFold {
+struct UniformReduction {
     stream: Stream,
     capacity: usize,
     d: usize,
     threshold: f64,
 }
 
-impl<T: Real> Fold<T> for UniformFold {
+impl<T: Real> Reduction<T> for UniformReduction {
     type State = BestRows<T>;
     type Scratch = ();
     type Error = Error;
@@ -189,12 +189,17 @@ impl<T: Real> Fold<T> for UniformFold {
 /// Makes one pass. To save memory, a row competes only if its key exceeds a threshold; on average
 /// `size + 10·sqrt(size)` rows compete. If fewer than `size` rows compete (probability below
 /// 1e-20), a second pass without a threshold follows.
-pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
+pub fn uniform_sample<T: Real>(
+    data: &TableScan<'_, T>,
+    size: usize,
+    purpose: Purpose,
+    seed: u64,
+) -> Result<RowSample<T>> {
     let d = data.source.shape().inputs;
     let expected_rows = size as f64 + 10.0 * (size as f64).sqrt();
     let threshold = if expected_rows < data.count as f64 { 1.0 - expected_rows / data.count as f64 } else { 0.0 };
     let stream = Stream::new(seed, purpose, 0);
-    let mut fold = UniformFold { stream, capacity: size, d, threshold };
+    let mut fold = UniformReduction { stream, capacity: size, d, threshold };
     let (mut state, report) = data.pass.resume("uniform sample", data.source, &fold)?;
     let mut entries = state.sorted();
     if entries.len() < size && (entries.len() as u64) < report.rows && threshold > 0.0 {

@@ -2,7 +2,7 @@
 //!
 //! Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
 
-use super::{Effort, LandmarkRule, LandmarkSet, Scan, Scheme, uniform_sample};
+use super::{LandmarkRule, LandmarkSet, Scheme, SelectionCost, TableScan, uniform_sample};
 use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::Purpose;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub struct Uniform;
 
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
-    effort: Effort::Draw,
+    effort: SelectionCost::Draw,
     ..Scheme::new("uniform", "rows drawn uniformly at random, without replacement", &Uniform)
 };
 
 impl<T: Real> LandmarkRule<T> for Uniform {
-    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &TableScan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         Ok(LandmarkSet { passes: 1, ..uniform_sample(data, m, Purpose::Landmarks, seed)?.into() })
     }
 }

@@ -14,7 +14,7 @@
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
 //! TPAMI 34, 2012.
 
-use super::family::{MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
+use super::family::{DataIndependentMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
 use crate::kernel::{ExplicitForm, KernelParameter, ParameterRange};
@@ -52,12 +52,12 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let p = request.d * (2 * spec.value("steps") as usize + 1);
         MapShape { p, landmarks: None, footprint: Footprint::default(), build_bytes: 0 }
     },
-    constructor: MapConstructorPair::without_rows(build, build),
+    constructor: MapConstructorPair::data_independent(build, build),
 };
 
-pub(super) fn build<T: Real>(inputs: &RowFreeInputs<'_>) -> MapResult<T> {
+pub(super) fn build<T: Real>(inputs: &DataIndependentMapArgs<'_>) -> MapResult<T> {
     let Some((ExplicitForm::Additive(kernel), _)) = inputs.kernel.explicit() else {
-        return Err(Error::NoSpectrum {
+        return Err(Error::NoRandomFeatures {
             why: format!("{} is not an additive homogeneous kernel", inputs.kernel),
             remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
         });

@@ -3,7 +3,7 @@
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
 //! with equal weights.
 
-use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
+use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
 use crate::kernel::{KernelParameter, ParameterRange};
 use crate::{Error, Real, Result, landmark_set::LandmarkSet};
@@ -38,8 +38,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
 
 /// Assigns landmark i to part i mod e, so that every part has landmarks from the start and from the
 /// end of the selection.
-pub(super) fn build<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
-    let LandmarkInputs { spec, kernel, landmarks, workers, .. } = inputs;
+pub(super) fn build<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { spec, kernel, landmarks, workers, .. } = inputs;
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
     let part = |first: usize| {
         let positions: Vec<usize> = (first..landmarks.len()).step_by(count).collect();

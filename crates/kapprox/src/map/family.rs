@@ -2,10 +2,10 @@
 
 use super::FeatureMap;
 use crate::kernel::{AnyKernel, Kernel, KernelParameter};
-use crate::landmark_set::{LandmarkSet, Scan};
+use crate::landmark_set::{LandmarkSet, TableScan};
 use crate::{PrecisionPair, Real, Result};
 use kpass::registry::RegistryEntry;
-use kpass::{Footprint, Workers, shown::number};
+use kpass::{Footprint, Workers, display::format_number};
 use std::{fmt, sync::Arc};
 
 /// A family of maps.
@@ -85,7 +85,7 @@ impl fmt::Display for MapSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.family.name)?;
         for (i, (parameter, value)) in self.family.parameters.iter().zip(&self.values).enumerate() {
-            write!(f, "{}{}={}", if i > 0 { ", " } else { "(" }, parameter.name, number(*value))?;
+            write!(f, "{}{}={}", if i > 0 { ", " } else { "(" }, parameter.name, format_number(*value))?;
         }
         f.write_str(if self.values.is_empty() { "" } else { ")" })
     }
@@ -125,7 +125,7 @@ pub struct MapShape {
 
 /// Inputs for a map in the span of landmarks.
 #[derive(Debug)]
-pub struct LandmarkInputs<'a, T: Real> {
+pub struct LandmarkMapArgs<'a, T: Real> {
     /// Map to build.
     pub spec: &'a MapSpec,
     /// Kernel.
@@ -135,7 +135,7 @@ pub struct LandmarkInputs<'a, T: Real> {
     /// Number of features requested, [`MapShape::p`].
     pub rank: usize,
     /// Rows, for maps that pass over them.
-    pub data: &'a Scan<'a, T>,
+    pub data: &'a TableScan<'a, T>,
     /// Seed of random choices.
     pub seed: u64,
     /// Worker threads.
@@ -144,7 +144,7 @@ pub struct LandmarkInputs<'a, T: Real> {
 
 /// Inputs for a map built without rows.
 #[derive(Debug)]
-pub struct RowFreeInputs<'a> {
+pub struct DataIndependentMapArgs<'a> {
     /// Map to build.
     pub spec: &'a MapSpec,
     /// Kernel with all parameters resolved to numbers; it knows whether rows are sparse.
@@ -167,18 +167,18 @@ pub struct MapConstructorPair(pub(super) MapConstructor<f32>, pub(super) MapCons
 impl MapConstructorPair {
     /// Returns the functions that build a map from landmarks.
     pub const fn on_landmarks(
-        single: fn(LandmarkInputs<'_, f32>) -> MapResult<f32>,
-        double: fn(LandmarkInputs<'_, f64>) -> MapResult<f64>,
+        single: fn(LandmarkMapArgs<'_, f32>) -> MapResult<f32>,
+        double: fn(LandmarkMapArgs<'_, f64>) -> MapResult<f64>,
     ) -> Self {
         Self(MapConstructor::OnLandmarks(single), MapConstructor::OnLandmarks(double))
     }
 
     /// Returns the functions that build a map without rows.
-    pub const fn without_rows(
-        single: fn(&RowFreeInputs<'_>) -> MapResult<f32>,
-        double: fn(&RowFreeInputs<'_>) -> MapResult<f64>,
+    pub const fn data_independent(
+        single: fn(&DataIndependentMapArgs<'_>) -> MapResult<f32>,
+        double: fn(&DataIndependentMapArgs<'_>) -> MapResult<f64>,
     ) -> Self {
-        Self(MapConstructor::WithoutRows(single), MapConstructor::WithoutRows(double))
+        Self(MapConstructor::DataIndependent(single), MapConstructor::DataIndependent(double))
     }
 }
 
@@ -196,9 +196,9 @@ impl PrecisionPair for MapConstructorPair {
 #[derive(Clone, Copy, Debug)]
 pub enum MapConstructor<T: Real> {
     /// From landmarks.
-    OnLandmarks(fn(LandmarkInputs<'_, T>) -> MapResult<T>),
+    OnLandmarks(fn(LandmarkMapArgs<'_, T>) -> MapResult<T>),
     /// From its options alone: a model stores the options instead of the numbers of the map.
-    WithoutRows(fn(&RowFreeInputs<'_>) -> MapResult<T>),
+    DataIndependent(fn(&DataIndependentMapArgs<'_>) -> MapResult<T>),
     /// Without a map: the solver uses the exact kernel.
     Exact,
 }

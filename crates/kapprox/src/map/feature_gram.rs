@@ -4,11 +4,11 @@ use super::{FeatureMap, par};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
 use kpass::checkpoint::{Arrays, Persist, Stored};
-use kpass::{Fold, Merge, RowBlock, Workers};
+use kpass::{Merge, Reduction, RowBlock, Workers};
 
 /// A fold that sums ΦᵀΦ for p features. Costs 2np² flops for n rows. Each lane stores p² numbers,
 /// and bp numbers for a tile of b rows.
-pub(crate) struct GramFold<'a, T: Real> {
+pub(crate) struct GramReduction<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
     pub(crate) tile: usize,
 }
@@ -34,7 +34,7 @@ impl Persist for FeatureGram {
     }
 }
 
-impl<T: Real> Fold<T> for GramFold<'_, T> {
+impl<T: Real> Reduction<T> for GramReduction<'_, T> {
     type State = FeatureGram;
     type Scratch = (Mat<T>, Mat<T>);
     type Error = Error;

@@ -3,7 +3,7 @@
 use super::FeatureMap;
 use super::nystrom::strips;
 use crate::Real;
-use crate::kernel::{AnyKernel, FewRows, FixedKernel, KernelColumns};
+use crate::kernel::{AnyKernel, FixedKernel, KernelColumns, LandmarkSections};
 use crate::landmark_set::LandmarkSet;
 use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
@@ -38,8 +38,8 @@ impl<T: Real> FeatureMap<T> for KernelSections<T> {
         workers.for_each(strips(x, out), |(x, out)| self.kernel.fill(x, z, out));
     }
 
-    fn few_rows(&self) -> Option<FewRows<'_, T>> {
-        Some(FewRows::new(&self.kernel, self.landmarks.as_mat()))
+    fn few_rows(&self) -> Option<LandmarkSections<'_, T>> {
+        Some(LandmarkSections::new(&self.kernel, self.landmarks.as_mat()))
     }
 
     fn footprint(&self) -> Footprint {

@@ -26,8 +26,8 @@ pub use ensemble::Ensemble;
 pub use family::MapSpec;
 #[doc(hidden)]
 pub use family::{
-    LandmarkInputs, MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape,
-    RowFreeInputs,
+    DataIndependentMapArgs, LandmarkMapArgs, MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest,
+    MapResult, MapShape,
 };
 #[doc(hidden)]
 pub use kernel_sections::KernelSections;
@@ -39,7 +39,7 @@ pub use registry::{by_name, register, registry};
 #[doc(hidden)]
 pub use sketch::TensorSketch;
 
-use crate::{Real, kernel::FewRows, landmark_set::LandmarkSet};
+use crate::{Real, kernel::LandmarkSections, landmark_set::LandmarkSet};
 use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Workers};
 use std::fmt::Debug;
@@ -99,7 +99,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
         self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
     }
     /// Returns the features of a few rows at a time, for maps whose features are kernel values.
-    fn few_rows(&self) -> Option<FewRows<'_, T>> {
+    fn few_rows(&self) -> Option<LandmarkSections<'_, T>> {
         None
     }
     /// Returns t functions wᵀphi(x) in the form with the fewest operations. Each column of

@@ -13,7 +13,7 @@
 //! Fine, Scheinberg, JMLR 2, 2001.
 
 use super::factor::{MAX_AMPLIFICATION, amplification};
-use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapResult, MapShape};
+use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
 use super::independent::{IndependentLandmarks, widen};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, FixedKernel, KernelColumns};
@@ -43,8 +43,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     constructor: MapConstructorPair::on_landmarks(build, build),
 };
 
-pub(super) fn build<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
-    let LandmarkInputs { kernel, landmarks, workers, .. } = inputs;
+pub(super) fn build<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { kernel, landmarks, workers, .. } = inputs;
     Ok(Box::new(NystromMap::new(kernel, landmarks, workers)?))
 }
 

@@ -18,14 +18,14 @@
 //! | [`Projected::double`] | the same, from part of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{LandmarkInputs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
-use super::feature_gram::GramFold;
+use super::family::{LandmarkMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
+use super::feature_gram::GramReduction;
 use super::independent::{kernel_matrix, widen};
 use super::nystrom::{Arithmetic, NystromMap, compute_in_f64, precision_suffices_for, strips, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal_basis, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, KernelFunction, KernelParameter, ParameterRange};
-use crate::landmark_set::{LandmarkSet, Scan};
+use crate::landmark_set::{LandmarkSet, TableScan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -104,22 +104,22 @@ fn shape(spec: &MapSpec, request: MapRequest) -> MapShape {
     }
 }
 
-pub(super) fn eigen_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+pub(super) fn eigen_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
     Ok(Box::new(Projected::eigen(inputs.kernel, inputs.landmarks, inputs.rank)?))
 }
 
-pub(super) fn randomised_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
-    let LandmarkInputs { kernel, landmarks, rank, seed, workers, .. } = inputs;
+pub(super) fn randomised_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { kernel, landmarks, rank, seed, workers, .. } = inputs;
     Ok(Box::new(Projected::randomised(kernel, landmarks, rank, seed, workers)?))
 }
 
-pub(super) fn double_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
+pub(super) fn double_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
     let ratio = inputs.spec.value("ratio") as usize;
     Ok(Box::new(Projected::double(inputs.kernel, inputs.landmarks, inputs.rank, ratio)?))
 }
 
-pub(super) fn truncated_map<T: Real>(inputs: LandmarkInputs<'_, T>) -> MapResult<T> {
-    let LandmarkInputs { kernel, landmarks, rank, workers, .. } = inputs;
+pub(super) fn truncated_map<T: Real>(inputs: LandmarkMapArgs<'_, T>) -> MapResult<T> {
+    let LandmarkMapArgs { kernel, landmarks, rank, workers, .. } = inputs;
     let nystrom = NystromMap::new(kernel, landmarks, workers)?;
     Ok(Box::new(Projected::truncated(&nystrom, kernel, rank, inputs.data)?))
 }
@@ -244,8 +244,13 @@ impl<T: Real> Projected<T> {
     ///
     /// # Errors
     /// Errors of the source and of the decomposition.
-    pub fn truncated(map: &NystromMap<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
-        let fold = GramFold { map, tile: data.pass.tile };
+    pub fn truncated(
+        map: &NystromMap<T>,
+        kernel: &Arc<dyn AnyKernel>,
+        r: usize,
+        data: &TableScan<'_, T>,
+    ) -> Result<Self> {
+        let fold = GramReduction { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
         let (values, directions) = eigen(inner.as_ref(), r)?;
         // the features of `map` are L⁻¹ k_S; in the directions V they are Vᵀ L⁻¹ k_S, so W = L⁻ᵀ V

@@ -5,8 +5,8 @@
 use super::family::{MAX_FEATURES, MapConstructor, MapConstructorPair, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
+use kpass::display::truncated;
 use kpass::registry::Registry;
-use kpass::shown::truncated;
 use std::str::FromStr;
 
 static FAMILIES: Registry<MapFamily> = Registry::new(&[
@@ -121,7 +121,7 @@ impl MapSpec {
     /// [`Error::TooManyFeatures`] above [`MAX_FEATURES`].
     pub fn shape(&self, request: MapRequest) -> Result<MapShape> {
         let rows = request.rows.max(1);
-        let max_rank = if self.is_without_rows() { usize::MAX } else { rows };
+        let max_rank = if self.is_data_independent() { usize::MAX } else { rows };
         // a rank above the maximum is rejected below, but its square must not overflow before
         let rank = request.rank.min(max_rank).min(2 * MAX_FEATURES);
         let shape = (self.family().shape)(self, MapRequest { rank, rows, ..request });
@@ -138,8 +138,8 @@ impl MapSpec {
     }
 
     /// Returns true for a map that is built without rows.
-    pub fn is_without_rows(&self) -> bool {
-        matches!(self.constructor::<f64>(), MapConstructor::WithoutRows(_))
+    pub fn is_data_independent(&self) -> bool {
+        matches!(self.constructor::<f64>(), MapConstructor::DataIndependent(_))
     }
 
     /// Returns true if the solver uses the exact kernel, without a map.

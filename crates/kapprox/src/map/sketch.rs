@@ -10,7 +10,7 @@
 //! 2013.
 
 use super::FeatureMap;
-use super::family::{MapConstructorPair, MapFamily, MapResult, MapShape, RowFreeInputs};
+use super::family::{DataIndependentMapArgs, MapConstructorPair, MapFamily, MapResult, MapShape};
 use super::nystrom::{STRIP_ROWS, strips};
 use crate::kernel::{ExplicitForm, row};
 use crate::{Error, Real};
@@ -30,35 +30,35 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     shape: |_, request| {
         // buckets and signs for the three factors of a cubic kernel; for other degrees they are
         // proportional to the degree
-        let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + table_bytes(request.rank);
+        let fixed = 3 * (request.d + 1) * size_of::<(usize, f64)>() + fft_plan_bytes(request.rank);
         MapShape {
             p: request.rank,
             landmarks: None,
-            footprint: Footprint { fixed, per_row: bytes_per_row(request.rank) },
+            footprint: Footprint { fixed, per_row: buffer_bytes_per_row(request.rank) },
             build_bytes: 0,
         }
     },
-    constructor: MapConstructorPair::without_rows(build, build),
+    constructor: MapConstructorPair::data_independent(build, build),
 };
 
 /// Returns the bytes of the tables of both transforms of length p; the factor 4 covers prime
 /// lengths.
-fn table_bytes(p: usize) -> usize {
+fn fft_plan_bytes(p: usize) -> usize {
     2 * 4 * p * size_of::<Complex<f64>>()
 }
 
 /// Returns the bytes of a strip's buffers per row: two of length p and the scratch of the
 /// transform.
-fn bytes_per_row(p: usize) -> usize {
+fn buffer_bytes_per_row(p: usize) -> usize {
     ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP_ROWS)
 }
 
-pub(super) fn build<T: Real>(inputs: &RowFreeInputs<'_>) -> MapResult<T> {
+pub(super) fn build<T: Real>(inputs: &DataIndependentMapArgs<'_>) -> MapResult<T> {
     let explicit = inputs.kernel.on_dense().ok().and_then(|kernel| kernel.explicit());
     let Some((ExplicitForm::Polynomial, [degree, gamma, c0])) =
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
-        return Err(Error::NoSpectrum {
+        return Err(Error::NoRandomFeatures {
             why: format!("{} is not a polynomial kernel", inputs.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
@@ -98,10 +98,11 @@ impl TensorSketch {
     /// degree must be at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
         let hash = |factor: u32| {
-            let keys = Stream::new(seed, Purpose::Frequencies, u64::from(factor));
-            let entry =
-                |c: u64| (keys.below(2 * c, p as u64) as usize, if keys.below(2 * c + 1, 2) == 0 { 1.0 } else { -1.0 });
-            (0..=d as u64).map(entry).collect()
+            let stream = Stream::new(seed, Purpose::Frequencies, u64::from(factor));
+            let bucket_and_sign = |c: u64| {
+                (stream.below(2 * c, p as u64) as usize, if stream.below(2 * c + 1, 2) == 0 { 1.0 } else { -1.0 })
+            };
+            (0..=d as u64).map(bucket_and_sign).collect()
         };
         let mut planner = FftPlanner::new();
         Self {
@@ -119,20 +120,20 @@ impl TensorSketch {
     fn sketch_row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,
-        transform: &mut [Complex<f64>],
+        spectrum: &mut [Complex<f64>],
         product: &mut [Complex<f64>],
         scratch: &mut [Complex<f64>],
     ) {
         product.fill(Complex::new(1.0, 0.0));
         for hashes in &self.hashes {
-            transform.fill(Complex::default());
+            spectrum.fill(Complex::default());
             let values = x.clone().map(|(c, value)| (c, self.roots.0 * value.to_f64()));
             for (c, value) in values.chain([(hashes.len() - 1, self.roots.1)]) {
                 let (bucket, sign) = hashes[c];
-                transform[bucket].re += sign * value;
+                spectrum[bucket].re += sign * value;
             }
-            self.forward.process_with_scratch(transform, scratch);
-            product.iter_mut().zip(&*transform).for_each(|(product, value)| *product *= value);
+            self.forward.process_with_scratch(spectrum, scratch);
+            product.iter_mut().zip(&*spectrum).for_each(|(product, value)| *product *= value);
         }
         self.inverse.process_with_scratch(product, scratch);
     }
@@ -148,24 +149,24 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let scratch = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        let scratch_len = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
         // the transforms are not normalised: a transform followed by its inverse multiplies by p
-        let norm = 1.0 / self.p as f64;
+        let scale = 1.0 / self.p as f64;
         workers.for_each(strips(x, out), |(x, mut out)| {
-            let (zero, mut spare) = (Complex::<f64>::default(), Vec::new());
-            let (mut transform, mut product, mut scratch) =
-                (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch]);
+            let (zero, mut row_buffer) = (Complex::<f64>::default(), Vec::new());
+            let (mut spectrum, mut product, mut scratch) =
+                (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch_len]);
             for i in 0..x.nrows() {
-                let point = row(x, i, &mut spare);
+                let point = row(x, i, &mut row_buffer);
                 if self.sparse_columns.is_some() {
                     let (indices, values) = entries(point);
                     let indices = indices.iter().map(|index| index.to_f64() as usize);
-                    self.sketch_row(indices.zip(values.iter().copied()), &mut transform, &mut product, &mut scratch);
+                    self.sketch_row(indices.zip(values.iter().copied()), &mut spectrum, &mut product, &mut scratch);
                 } else {
-                    self.sketch_row(point.iter().copied().enumerate(), &mut transform, &mut product, &mut scratch);
+                    self.sketch_row(point.iter().copied().enumerate(), &mut spectrum, &mut product, &mut scratch);
                 }
                 for (j, value) in product.iter().enumerate() {
-                    out[(i, j)] = T::from_f64(value.re * norm);
+                    out[(i, j)] = T::from_f64(value.re * scale);
                 }
             }
         });
@@ -173,6 +174,6 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
 
     fn footprint(&self) -> Footprint {
         let hashes: usize = self.hashes.iter().map(|hashes| size_of_val(&**hashes)).sum();
-        Footprint { fixed: hashes + table_bytes(self.p), per_row: bytes_per_row(self.p) }
+        Footprint { fixed: hashes + fft_plan_bytes(self.p), per_row: buffer_bytes_per_row(self.p) }
     }
 }

@@ -8,18 +8,18 @@ use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP_ROWS, strips};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
-use kpass::{Fold, Merge, RowBlock, Workers};
+use kpass::{Merge, Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
-/// A fold that computes the errors of an approximation. As a [`Fold`] it computes the features
-/// itself. [`ColumnFold::add_block`] instead accepts features that are already computed, for passes
-/// that also use the features for other results.
+/// A reduction that computes the errors of an approximation. As a [`Reduction`] it computes the
+/// features itself. [`ColumnReduction::add_block`] instead accepts features that are already
+/// computed, for passes that also use the features for other results.
 ///
 /// With c columns, p features and r ranks, a row costs c kernel evaluations and 2cp flops. The fold
 /// stores c(d + p) numbers, and each state c(r + 1) numbers. For tiles of b rows, each lane stores
-/// pb numbers, or 2pb numbers if it is used as a [`Fold`].
+/// pb numbers, or 2pb numbers if it is used as a [`Reduction`].
 #[derive(Debug)]
-pub struct ColumnFold<'a, T: Real> {
+pub struct ColumnReduction<'a, T: Real> {
     pub(super) exact: Arc<dyn KernelFunction<f64>>,
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Ranks, ascending; the leading r columns of Φ are the map of rank r.
@@ -72,7 +72,7 @@ pub struct ColumnScratch {
     residuals: Vec<f64>,
 }
 
-impl<T: Real> Fold<T> for ColumnFold<'_, T> {
+impl<T: Real> Reduction<T> for ColumnReduction<'_, T> {
     type State = ColumnSums;
     type Scratch = (Mat<T>, ColumnScratch);
     type Error = Error;
@@ -98,7 +98,7 @@ impl<T: Real> Fold<T> for ColumnFold<'_, T> {
     }
 }
 
-impl<T: Real> ColumnFold<'_, T> {
+impl<T: Real> ColumnReduction<'_, T> {
     /// Returns the state before any row.
     pub fn new_sums(&self) -> ColumnSums {
         let (c, r) = (self.measured.phi.nrows(), self.ranks.len());
@@ -126,7 +126,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let (b, d) = (block.len(), block.d);
         let ColumnScratch { phi_f64, x, diag, residuals } = scratch;
         x.clear();
-        x.extend(block.x.iter().map(|value| kpass::Real::to_f64(*value)));
+        x.extend(block.x.iter().map(|value| kpass::Float::to_f64(*value)));
         let x = MatRef::from_row_major_slice(x, b, d);
         diag.resize(b, 0.0);
         self.exact.diag(x, diag);
@@ -170,7 +170,7 @@ impl<T: Real> ColumnFold<'_, T> {
         workers.for_each(
             strips(phi, phi_f64).into_iter().zip(rows).collect(),
             |((phi, mut wide), (diag, residuals))| {
-                zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Real::to_f64(*from));
+                zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Float::to_f64(*from));
                 let (mut remaining, mut done) = (diag.to_vec(), 0);
                 for (residuals, rank) in residuals.chunks_mut(diag.len()).zip(self.ranks) {
                     subtract_columns(phi.subcols(done, rank - done), &mut remaining);

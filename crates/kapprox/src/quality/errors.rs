@@ -1,7 +1,7 @@
 //! Trace, Frobenius and entry errors of K̂ = ΦΦᵀ, from one pass that computes the columns of E =
 //! K − K̂ at a sample of rows. r_i = E_ii are the residuals, and E e_j is column j of E.
 
-use super::columns::{ColumnFold, ColumnSums};
+use super::columns::{ColumnReduction, ColumnSums};
 use super::{Approximation, CONFIDENCE, Evidence, Measure, measure::quotient};
 use crate::{Real, Result};
 
@@ -74,14 +74,14 @@ impl<T: Real> Approximation<'_, T> {
     /// # Panics
     /// If the ranks do not ascend within 1 to p.
     pub fn errors(&self, ranks: &[usize], columns: usize, seed: u64) -> Result<Vec<Errors>> {
-        let fold = self.column_fold(ranks, columns, seed)?;
+        let fold = self.column_reduction(ranks, columns, seed)?;
         let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &fold)?.0;
         Ok(fold.errors(&sums))
     }
 
-    /// Returns the fold with which [`Approximation::errors`] computes, for a pass over the same
-    /// rows that also computes other results from the features. Makes one pass, which draws the
-    /// rows of the columns.
+    /// Returns the reduction with which [`Approximation::errors`] computes, for a pass over the
+    /// same rows that also computes other results from the features. Makes one pass, which draws
+    /// the rows of the columns.
     ///
     /// # Errors
     /// The errors of the source.
@@ -89,7 +89,12 @@ impl<T: Real> Approximation<'_, T> {
     /// # Panics
     /// If the ranks do not ascend within 1 to p.
     #[doc(hidden)]
-    pub fn column_fold<'r>(&'r self, ranks: &'r [usize], columns: usize, seed: u64) -> Result<ColumnFold<'r, T>> {
+    pub fn column_reduction<'r>(
+        &'r self,
+        ranks: &'r [usize],
+        columns: usize,
+        seed: u64,
+    ) -> Result<ColumnReduction<'r, T>> {
         let p = self.map.dims().1;
         let ascend = ranks.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(
@@ -99,11 +104,11 @@ impl<T: Real> Approximation<'_, T> {
         let measured = self.measure_rows(columns.max(1), seed)?;
         let exact = self.kernel.typed::<f64>();
         let (tile, is_projection) = (self.data.pass.tile, self.is_projection());
-        Ok(ColumnFold { exact, map: self.map, ranks, measured, tile, is_projection })
+        Ok(ColumnReduction { exact, map: self.map, ranks, measured, tile, is_projection })
     }
 }
 
-impl<T: Real> ColumnFold<'_, T> {
+impl<T: Real> ColumnReduction<'_, T> {
     /// Returns the errors at every rank, after all rows were added.
     pub fn errors(&self, sums: &ColumnSums) -> Vec<Errors> {
         self.ranks.iter().enumerate().map(|(at, rank)| self.errors_of(sums, at, *rank)).collect()

@@ -17,14 +17,14 @@
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
-//! use kapprox::landmark::{LandmarkRule, RpCholesky, Scan};
+//! use kapprox::landmark::{LandmarkRule, RpCholesky, TableScan};
 //! use kapprox::quality::{Approximation, Evidence};
 //! use kapprox::NystromMap;
 //! use kpass::{MemoryRows, Pass, Workers};
 //!
 //! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
 //! let workers = Workers::sequential();
-//! let data = Scan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
+//! let data = TableScan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
 //! let kernel = Kernel::parse("gaussian(sigma=0.5)")?.build()?;
 //! let map = NystromMap::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, &workers)?;
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };
@@ -43,7 +43,7 @@ mod sample_spectrum;
 mod spectral;
 
 #[doc(hidden)]
-pub use columns::{ColumnFold, ColumnScratch, ColumnSums};
+pub use columns::{ColumnReduction, ColumnScratch, ColumnSums};
 pub use errors::{Errors, NormPair};
 pub use measure::{Evidence, Measure};
 #[doc(hidden)]
@@ -51,7 +51,7 @@ pub use sample_spectrum::{SampleSpectrum, sample_spectrum};
 pub use spectral::SpectralOptions;
 
 use crate::map::{FeatureMap, independent::widen};
-use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::Scan};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::TableScan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ const PANEL_COLUMNS: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Approximation<'a, T: Real> {
     /// Rows.
-    pub data: Scan<'a, T>,
+    pub data: TableScan<'a, T>,
     /// Approximated kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
     /// Map: phi(x)·phi(z) ≈ k(x, z).
@@ -107,7 +107,7 @@ impl<T: Real> Approximation<'_, T> {
         if !sample.is_empty() {
             self.map.apply(sample.as_mat(), phi.as_mut(), self.data.pass.workers);
         }
-        let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kpass::Real::to_f64(phi[(i, j)]));
+        let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kpass::Float::to_f64(phi[(i, j)]));
         Ok(MeasuredRows { x: widen(&sample.x), d: sample.d, phi })
     }
 

@@ -8,8 +8,8 @@
 
 use super::{Approximation, measure::quotient};
 use crate::decompose::symmetric_eigenvalues;
-use crate::map::{feature_gram::GramFold, independent::widen};
-use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::Scan};
+use crate::map::{feature_gram::GramReduction, independent::widen};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, landmark_set::TableScan};
 use faer::{Mat, MatRef};
 use kpass::key::Purpose;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct SampleSpectrum {
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
 /// eigenvalues; [`crate::Error::NotFinite`] if a kernel value is not finite.
 pub fn sample_spectrum<T: Real>(
-    data: &Scan<'_, T>,
+    data: &TableScan<'_, T>,
     kernel: &Arc<dyn AnyKernel>,
     count: usize,
     seed: u64,
@@ -63,8 +63,8 @@ impl<T: Real> Approximation<'_, T> {
     /// # Errors
     /// The errors of the source and of the decomposition.
     pub fn largest_eigenvalue(&self) -> Result<f64> {
-        let fold = GramFold { map: self.map, tile: self.data.pass.tile };
-        let inner = self.data.pass.resume("inner products of features", self.data.source, &fold)?.0;
+        let reduction = GramReduction { map: self.map, tile: self.data.pass.tile };
+        let inner = self.data.pass.resume("inner products of features", self.data.source, &reduction)?.0;
         Ok(symmetric_eigenvalues(inner.0.as_ref())?.last().map_or(0.0, |value| value.max(0.0)))
     }
 }

@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::kernel::Value;
-use kapprox::landmark::{self, Scan};
+use kapprox::landmark::{self, TableScan};
 use kapprox::map::random::Sampling;
 use kapprox::{Error, FeatureMap, IncompleteCholesky, Kernel, Nystrom, NystromMap, Points, RandomFourier};
 use kpass::{MemoryRows, Pass, Workers};
@@ -75,7 +75,7 @@ fn nystrom_is_the_map_on_landmarks_of_the_scheme() {
     let built = Nystrom::new(kernel.clone(), 40).landmarks("rpcholesky").seed(3).fit(&x).unwrap();
     let rows = MemoryRows::new(x.row_major().unwrap().0, 3).unwrap();
     let workers = Workers::sequential();
-    let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 300 };
+    let scan = TableScan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 300 };
     let any = kernel.build().unwrap();
     let chosen = landmark::by_name("rpcholesky").unwrap().typed::<f64>().select(&scan, &any, 40, 3).unwrap();
     let map = NystromMap::<f64>::new(&any, chosen, &workers).unwrap();
@@ -102,7 +102,10 @@ fn points_that_a_map_cannot_take_are_rejected() {
     assert!(scheme.contains("rpcholeski") && scheme.contains("rpcholesky"), "{scheme}");
     let targets = landmark::registry().into_iter().find(|scheme| scheme.needs_targets).unwrap().name;
     assert!(matches!(Nystrom::new(Kernel::linear(), 3).landmarks(targets).fit(&x), Err(Error::NoTargets { .. })));
-    assert!(matches!(RandomFourier::new(Kernel::polynomial(2, 1.0, 1.0), 10).fit(&x), Err(Error::NoSpectrum { .. })));
+    assert!(matches!(
+        RandomFourier::new(Kernel::polynomial(2, 1.0, 1.0), 10).fit(&x),
+        Err(Error::NoRandomFeatures { .. })
+    ));
 }
 
 #[test]

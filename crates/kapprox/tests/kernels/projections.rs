@@ -2,8 +2,8 @@
 
 use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
-use kapprox::landmark::{LandmarkRule, LandmarkSet, Scan, registry as schemes};
-use kapprox::map::{LandmarkInputs, MAX_FEATURES, MapConstructor, MapRequest, MapSpec, registry as maps};
+use kapprox::landmark::{LandmarkRule, LandmarkSet, TableScan, registry as schemes};
+use kapprox::map::{LandmarkMapArgs, MAX_FEATURES, MapConstructor, MapRequest, MapSpec, registry as maps};
 use kapprox::{FeatureMap, Kernel, NystromMap, Real};
 use kpass::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
@@ -63,9 +63,9 @@ impl<T: Real> Case<T> {
         Self { name: format!("{spec}, d = {d}, {}", T::NAME), kernel, rows, d, source, matrix, trace }
     }
 
-    fn data<'a>(&'a self, workers: &'a Workers) -> Scan<'a, T> {
+    fn data<'a>(&'a self, workers: &'a Workers) -> TableScan<'a, T> {
         let n = self.matrix.nrows();
-        Scan { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
+        TableScan { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
     }
 
     fn landmarks(&self, scheme: &dyn LandmarkRule<T>, m: usize) -> LandmarkSet<T> {
@@ -159,7 +159,7 @@ fn every_map<T: Real>() {
                 let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
                 let landmarks = case.landmarks(scheme.typed::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
-                let given = LandmarkInputs { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
+                let given = LandmarkMapArgs { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
                 case.check(&format!("{spec}, {rank} by {}", scheme.name), &*make(given).unwrap());
             }
         }
@@ -229,12 +229,12 @@ fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
         let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element_bytes: 8 });
         for rank in [100, 1_000_000_000, usize::MAX] {
             let Ok(few) = shape(rank, 60) else {
-                assert!(spec.is_without_rows() && rank > MAX_FEATURES, "{}", family.name);
+                assert!(spec.is_data_independent() && rank > MAX_FEATURES, "{}", family.name);
                 continue;
             };
             assert!(few.landmarks.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
             // the columns, not the rank, determine the number of additive features
-            let asked = spec.is_without_rows() && family.name != "additive";
+            let asked = spec.is_data_independent() && family.name != "additive";
             assert_eq!(shape(rank, usize::MAX).is_err(), rank > MAX_FEATURES && (asked || few.landmarks.is_some()));
         }
         assert!(shape(MAX_FEATURES, usize::MAX).is_ok(), "{}: no product of counts wraps", family.name);

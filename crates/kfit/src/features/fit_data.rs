@@ -1,13 +1,13 @@
 //! A solver's view of the rows of a table.
 
 use super::tier::FeatureTier;
-use crate::moments::{RidgeFold, RidgeState};
+use crate::moments::{MomentReduction, RidgeState};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::{Classes, FoldSpec, Folds, Result, Targets};
 use kapprox::landmark::LandmarkSet;
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::checkpoint::Persist;
-use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowSource};
+use kstore::{MemoryRows, Merge, Pass, ReadSettings, Reduction, RowSource};
 use std::fmt::Debug;
 
 /// Reason in the warning that there are fewer components than requested: the features vary in too
@@ -28,7 +28,7 @@ pub enum SectionPoints<'a, T: Real> {
     Landmarks(&'a LandmarkSet<T>, &'a ProblemSize),
     /// All rows with their targets, for [`crate::request::RowAccess::Rows`], the problem size, and
     /// how the rows were read.
-    Rows(&'a MemoryRows<T>, &'a ProblemSize, Reading),
+    Rows(&'a MemoryRows<T>, &'a ProblemSize, ReadSettings),
 }
 
 /// A solver's view of the rows of a table: the input of its fit.
@@ -77,15 +77,15 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs `fold` over all rows in one pass and returns its state. Here a fold is an accumulation
-    /// over rows, not a fold of cross-validation. The name identifies the pass in progress reports
-    /// and checkpoints, and must be unique in a fit.
+    /// Runs `reduction` over all rows in one pass and returns its state. Here a reduction is an
+    /// accumulation over rows, not a fold of cross-validation. The name identifies the pass in
+    /// progress reports and checkpoints, and must be unique in a fit.
     ///
     /// # Errors
-    /// Errors of reading the rows and of the fold.
-    pub fn fold<F>(&self, name: &str, fold: &F) -> Result<F::State>
+    /// Errors of reading the rows and of the reduction.
+    pub fn reduce<F>(&self, name: &str, fold: &F) -> Result<F::State>
     where
-        F: Fold<T, Error = crate::Error>,
+        F: Reduction<T, Error = crate::Error>,
         F::State: Merge + Persist,
     {
         let observer = self.resources.stage_over(name, self.source.range());
@@ -97,7 +97,7 @@ impl<T: Real> FitData<'_, T> {
     }
 
     /// Returns folds with all rows in one fold.
-    pub fn single_fold(&self) -> Result<Folds> {
+    pub fn single_reduction(&self) -> Result<Folds> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
@@ -119,9 +119,9 @@ impl<T: Real> FitData<'_, T> {
     /// Computes [`FitData::moments`]. If `target_features` is provided, the features of the target
     /// replace the targets.
     pub(crate) fn moments_with_targets(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
-        let folds = self.single_fold()?;
-        let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);
-        self.fold(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
+        let folds = self.single_reduction()?;
+        let fold = MomentReduction::new(self.map, &folds, self.targets).with_target_features(target_features);
+        self.reduce(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
     }
 
     pub(crate) fn moments_by_fold(&self) -> Result<RidgeState> {
@@ -130,7 +130,7 @@ impl<T: Real> FitData<'_, T> {
 
     /// Computes [`FitData::moments`] separately for each class in each fold.
     pub(crate) fn moments_by_class(&self, classes: usize) -> Result<RidgeState> {
-        let fold = RidgeFold::new(self.map, self.folds, self.targets).by_class(classes);
-        self.fold(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
+        let fold = MomentReduction::new(self.map, self.folds, self.targets).by_class(classes);
+        self.reduce(GRAM_PASS, &fold.with_bin_rows(self.pass_shape.tile))
     }
 }

@@ -2,7 +2,7 @@
 //! that several processes can share the pass.
 
 use super::context::{FeatureBuffers, VisitContext};
-use crate::features::fold::Segments;
+use crate::features::reduction::Segments;
 use crate::features::stored::{FeatureStore, FeatureWriter};
 use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
@@ -10,7 +10,7 @@ use crate::row_weights::{self, RowWeights};
 use crate::{Error, Result, Targets, certificate::CertificateState};
 use faer::MatRef;
 use kapprox::Real;
-use kstore::pass::{Deliver, fold_lots};
+use kstore::pass::{Deliver, reduce_lots};
 use kstore::{LabelCodes, RowBlock};
 use std::ops::Range;
 
@@ -117,7 +117,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             writer.finish()?;
             segments.finish()
         };
-        let (state, _) = fold_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut fold_unit)?;
+        let (state, _) = reduce_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut fold_unit)?;
         let starts = start_positions(state.tiles.iter().map(|rows| u64::from(*rows)));
         let (numbers, rows): (Vec<u64>, Vec<u64>) =
             state.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();

@@ -11,8 +11,8 @@
 
 mod context;
 mod fit_data;
-mod fold;
 mod gather;
+mod reduction;
 mod row_selection;
 mod stored;
 mod tier;
@@ -21,8 +21,8 @@ mod tile;
 use context::{FeatureBuffers, VisitContext};
 pub use fit_data::{FEWER_DIRECTIONS, GRAM_PASS};
 pub use fit_data::{FitData, SectionPoints};
-pub use fold::{RowValues, Sums};
 pub use gather::{GatherOptions, GatheredSums};
+pub use reduction::{RowValues, Sums};
 pub(crate) use row_selection::selection_bytes;
 use stored::FeatureStore;
 pub use stored::StopOnly;

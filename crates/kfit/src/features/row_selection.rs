@@ -2,7 +2,7 @@
 //! positions.
 
 use super::tile::{Tile, TileVisitor};
-use super::{Phi, StoredFeatures, fold::RowValues, stored::StopOnly, tier::exchange_rows};
+use super::{Phi, StoredFeatures, reduction::RowValues, stored::StopOnly, tier::exchange_rows};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
@@ -105,7 +105,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let chunk_rows = exchange_rows(self.p, size_of::<T>());
         for (part, chunk) in positions.chunks(chunk_rows).enumerate() {
             let RowValues(phi) =
-                self.fold("some rows", &StopOnly(observer), &RowValues::<T>::default, |values, tile| {
+                self.reduce("some rows", &StopOnly(observer), &RowValues::<T>::default, |values, tile| {
                     let from = |position: usize| chunk.partition_point(|row| *row < position);
                     let picked = &chunk[from(tile.first)..from(tile.first + tile.rows())];
                     picked.iter().for_each(|row| values.0.extend_from_slice(tile.row(row - tile.first)));

@@ -1,7 +1,7 @@
 //! Storage of features, segment by segment.
 //!
 //! A segment is a fixed number of consecutive stored rows. A process stores the features of the
-//! segments that it folds. In a shared run, a process may visit a segment that another process
+//! segments that it reduces. In a shared run, a process may visit a segment that another process
 //! folded: at the first such visit it computes and stores the features of the segment.
 
 use super::context::{FeatureBuffers, VisitContext};

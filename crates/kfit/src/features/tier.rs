@@ -3,13 +3,13 @@
 use crate::request::{ProblemSize, Resources};
 use kstore::MemoryPlan;
 
-/// Number of states that a fold holds in memory: the state of the current segment, the state of the
-/// current reduction block (a range of consecutive segments), and the merged state of all earlier
-/// blocks.
+/// Number of states that a reduction holds in memory: the state of the current segment, the state
+/// of the current reduction block (a range of consecutive segments), and the merged state of all
+/// earlier blocks.
 pub const STATES_PER_FOLD: usize = 3;
 
-/// Returns the bytes of row values in the states of a fold. Together the states contain the values
-/// of all rows, and a vector that grows doubles its capacity.
+/// Returns the bytes of row values in the states of a reduction. Together the states contain the
+/// values of all rows, and a vector that grows doubles its capacity.
 pub fn values_bytes(count: usize, element: usize) -> usize {
     count.saturating_mul(3 * element)
 }
@@ -63,7 +63,7 @@ impl FeatureTier {
     /// Returns a warning if every pass recomputes the features; else `None`.
     pub fn warning(self, size: &ProblemSize) -> Option<String> {
         let rows = usize::try_from(size.n).unwrap_or(usize::MAX);
-        let bytes = kstore::budget::bytes(rows.saturating_mul(size.map.p).saturating_mul(size.element_bytes));
+        let bytes = kstore::budget::format_bytes(rows.saturating_mul(size.map.p).saturating_mul(size.element_bytes));
         match self {
             Self::Memory | Self::Scratch => None,
             Self::Recomputed => Some(format!(

@@ -1,6 +1,6 @@
 //! Candidate rows for landmark selection, in memory.
 
-use crate::{Result, prepare::fold_fn::FoldFn};
+use crate::{Result, prepare::reduction_fn::ReductionFn};
 use kapprox::Real;
 use kapprox::landmark::RowSample;
 use kstore::{Label, LabelCodes, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
@@ -24,7 +24,7 @@ pub fn with_targets<T: Real>(
     pass: Pass<'_>,
 ) -> Result<MemoryRows<T>> {
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
-    let fold = FoldFn::new(|columns: &mut TargetColumns, block: &RowBlock<'_, T>| {
+    let fold = ReductionFn::new(|columns: &mut TargetColumns, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
             columns.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
             columns.weight.extend(block.weight(i));
@@ -33,7 +33,7 @@ pub fn with_targets<T: Real>(
         Ok(())
     });
     // not journaled: the result is in memory only, and a resumed run repeats the pass
-    let columns = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
+    let columns = Pass { journal: None, ..pass }.reduce(source, &fold)?.0;
     let TableShape { targets, has_weights: weighted, .. } = source.shape();
     let weight = weighted.then_some(columns.weight);
     columns.codes.attach_to(candidates.with_targets(columns.y, targets)?.with_weights(weight)?)

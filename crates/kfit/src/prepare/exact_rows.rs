@@ -16,10 +16,14 @@ pub(crate) fn exact_pass_shape(size: &ProblemSize) -> PassShape {
 
 /// Plans two copies of the rows, targets, weights, codes and row numbers. The second copy is the
 /// model's.
-pub(crate) fn exact_plan(what: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
-    let row = size.d * size.element_bytes + 8 * (size.t + 2 + usize::from(size.weighted));
-    let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
-    stage_plans::base_plan(what, size, budget).term("rows, which are the model", 2 * size.n as usize * row, fewer)
+pub(crate) fn exact_plan(stage: &str, size: &ProblemSize, budget: usize) -> MemoryPlan {
+    let row_bytes = size.d * size.element_bytes + 8 * (size.t + 2 + usize::from(size.weighted));
+    let remedy = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+    stage_plans::base_plan(stage, size, budget).term(
+        "rows, which are the model",
+        2 * size.n as usize * row_bytes,
+        remedy,
+    )
 }
 
 /// Reads all rows in one pass into buffers of the final size. One lane reads, so that the rows keep

@@ -1,7 +1,7 @@
 //! The steps from rows to the feature map: drawing candidates, resolving the kernel's length scale,
 //! choosing landmarks, and building the map.
 
-use crate::certificate::CertificateFold;
+use crate::certificate::CertificateReduction;
 use crate::features::StopOnly;
 use crate::prepare::candidates;
 use crate::request::{EXACT_UNSUPPORTED, LandmarkSource, MEDIAN_ROWS, PassShape, Resources, TrainOptions, map_shape};
@@ -9,13 +9,13 @@ use crate::stacked_maps::StackedMaps;
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Kernel};
-use kapprox::landmark::{self, LandmarkRule, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
-use kapprox::map::{Expansion, LandmarkInputs, MapConstructor, MapShape, RowFreeInputs};
+use kapprox::landmark::{self, LandmarkRule, LandmarkSet, NO_ROW, RowSample, TableScan, uniform_sample};
+use kapprox::map::{DataIndependentMapArgs, Expansion, LandmarkMapArgs, MapConstructor, MapShape};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
-use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, SelectedTable};
+use kstore::{Pass, ReadSettings, RowBlock, RowBuf, RowSource, SelectedTable};
 use std::sync::Arc;
 
 /// With a tolerance, landmarks are added until the trace error on the candidates is at most this
@@ -67,7 +67,7 @@ struct ChosenLandmarks<T> {
 pub struct MapBuilder<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
     pub n: u64,
-    pub reading: &'a Reading,
+    pub reading: &'a ReadSettings,
     pub options: &'a TrainOptions,
     pub pass_shape: PassShape,
     pub resources: &'a Resources<'a>,
@@ -101,10 +101,10 @@ impl<T: Real> MapBuilder<'_, T> {
         let (d, rank) = (source.shape().inputs, self.requested_map_shape()?.p);
         let make = match options.map.constructor::<T>() {
             MapConstructor::OnLandmarks(make) => make,
-            MapConstructor::WithoutRows(make) => {
+            MapConstructor::DataIndependent(make) => {
                 let ResolvedKernel { kernel, passes, .. } = self.resolve_with_sample()?;
                 let (spec, seed) = (&options.map, options.seed);
-                let map = make(&RowFreeInputs { spec, kernel: &kernel, d, rank, seed })?;
+                let map = make(&DataIndependentMapArgs { spec, kernel: &kernel, d, rank, seed })?;
                 return Ok(BuiltMap {
                     map,
                     kernel,
@@ -121,9 +121,9 @@ impl<T: Real> MapBuilder<'_, T> {
         let (ChosenLandmarks { set, candidates, mut passes }, kernel) = self.choose_landmarks()?;
         let (built_kernel, count) = (kernel.build()?, set.len());
         let observer = resources.stage_over("factor of the landmarks", source.range());
-        let data = Scan { source, pass: self.scan_pass(&*observer), count: n };
+        let data = TableScan { source, pass: self.scan_pass(&*observer), count: n };
         let (seed, workers) = (options.seed, resources.workers);
-        let request = LandmarkInputs {
+        let request = LandmarkMapArgs {
             spec: &options.map,
             kernel: &built_kernel,
             landmarks: set,
@@ -155,7 +155,7 @@ impl<T: Real> MapBuilder<'_, T> {
         let Some(tolerance) = self.options.tolerance else { return Ok(0) };
         let name = "rank within the tolerance";
         let observer = self.resources.stage_over(name, self.source.range());
-        let fold = CertificateFold { map: &**map, tile: self.pass_shape.tile };
+        let fold = CertificateReduction { map: &**map, tile: self.pass_shape.tile };
         let (state, _) = self.pass_shape.pass(1, self.resources, &*observer).resume(name, self.source, &fold)?;
         drop(observer);
         let full_rank = map.dims().1;
@@ -209,7 +209,7 @@ impl<T: Real> MapBuilder<'_, T> {
     }
 
     fn chooses_landmarks(&self) -> bool {
-        !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
+        !self.options.map.is_data_independent() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
     }
 
     fn resolve_with_sample(&self) -> Result<ResolvedKernel<T>> {
@@ -222,7 +222,7 @@ impl<T: Real> MapBuilder<'_, T> {
         let mut sample = RowSample::default();
         if candidates.is_some() || self.options.kernel.needs_median() {
             let observer = self.resources.stage_over("sampling candidates", self.source.range());
-            let data = Scan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
+            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
             let (size, seed) = (candidates.unwrap_or(MEDIAN_ROWS), self.options.seed);
             sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
             passes += 1;
@@ -278,7 +278,7 @@ impl<T: Real> MapBuilder<'_, T> {
         let rule = scheme.typed::<T>();
         let observer = self.resources.stage_observer.stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
-            let data = Scan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
+            let data = TableScan { source: self.source, pass: self.scan_pass(&*observer), count: self.n };
             let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
             return Ok(ChosenLandmarks { candidates: self.n, passes: set.passes, set });
         };
@@ -293,7 +293,7 @@ impl<T: Real> MapBuilder<'_, T> {
         // work inside the products, as in the Gram pass. The pass is not journaled, because a
         // resumed run draws the same rows.
         let pass = Pass { lanes: 1, journal: None, ..self.scan_pass(&stop_only) };
-        let data = Scan { source: &candidates, pass, count };
+        let data = TableScan { source: &candidates, pass, count };
         let set = self.run_scheme(rule, &data, kernel, landmark_count)?;
         Ok(ChosenLandmarks { set, candidates: count, passes })
     }
@@ -303,7 +303,7 @@ impl<T: Real> MapBuilder<'_, T> {
     fn run_scheme(
         &self,
         rule: &dyn LandmarkRule<T>,
-        data: &Scan<'_, T>,
+        data: &TableScan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         landmark_count: usize,
     ) -> Result<LandmarkSet<T>> {
@@ -319,7 +319,8 @@ impl<T: Real> MapBuilder<'_, T> {
     /// Reads the first `landmark_count` rows of a table of landmarks, scaled like the training
     /// rows.
     fn read_landmarks(&self, table: &SelectedTable, landmark_count: usize) -> Result<ChosenLandmarks<T>> {
-        let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
+        let source =
+            table.rows::<T>(ReadSettings { scaler: self.reading.scaler.clone(), ..ReadSettings::default() })?;
         let source = MetricRows::new(source, self.options.metric.provided().cloned());
         let observer = self.resources.stage_over("landmarks (table)", source.range());
         let (d, mut buf, mut points) = (source.shape().inputs, RowBuf::new(self.pass_shape.tile), Vec::new());
@@ -401,7 +402,7 @@ pub fn resolve_length_scales<T: Real>(
     order.truncate(MEDIAN_ROWS);
     let d = sample.d;
     let points: Vec<f64> =
-        order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
+        order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Float::to_f64(*v)).collect();
     let weights: Vec<f64> = order.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
     Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&points, order.len(), d), &weights, factors)?)
 }

@@ -3,8 +3,8 @@
 
 pub mod candidates;
 pub mod exact_rows;
-pub mod fold_fn;
 pub mod map_builder;
+pub mod reduction_fn;
 pub mod stage_plans;
 pub mod survey;
 pub mod target_counts;

@@ -8,7 +8,7 @@ use crate::certificate::CertificateState;
 use crate::features::{self, FeatureTier, GRAM_PASS};
 use crate::gram::{GramScratch, GramState};
 use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
-use kapprox::landmark::{Effort, RpCholesky};
+use kapprox::landmark::{RpCholesky, SelectionCost};
 use kapprox::{NystromMap, map::nystrom::STRIP_ROWS};
 use kstore::MemoryPlan;
 
@@ -234,7 +234,7 @@ pub(crate) fn plan_choice(
     landmarks: &LandmarkSource,
     budget: usize,
 ) -> MemoryPlan {
-    let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Factor);
+    let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == SelectionCost::Factor);
     plan_selection(size, pass_shape, budget, factor, UNIFORM_LANDMARKS)
 }
 

@@ -3,10 +3,12 @@
 use crate::request::{PassShape, Resources, SCALING_MEDIAN_ROWS, Scaling, StageObserver, TrainOptions};
 use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
-use kapprox::landmark::{RowSample, Scan, uniform_sample};
+use kapprox::landmark::{RowSample, TableScan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::statistics::ColumnMoments;
-use kstore::{Label, Missing, Reading, RowSource, Scaler, SelectedTable, Statistics, StatisticsFold, shown};
+use kstore::{
+    Label, Missing, ReadSettings, RowSource, Scaler, SelectedTable, Statistics, StatisticsReduction, display,
+};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -74,14 +76,14 @@ impl Survey {
     }
 
     /// Returns how later passes read rows: scaled, and with class codes.
-    pub fn reading(&self) -> Reading {
-        Reading {
+    pub fn reading(&self) -> ReadSettings {
+        ReadSettings {
             scaler: Some(self.scaler.clone()),
             classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
             groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
             // a divisor of 1 changes nothing and is omitted
             weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
-            ..Reading::default()
+            ..ReadSettings::default()
         }
     }
 
@@ -110,15 +112,16 @@ pub fn survey(
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Survey> {
-    let source = selected.rows::<f64>(Reading::default())?;
+    let source = selected.rows::<f64>(ReadSettings::default())?;
     let observer = resources.stage_over("scaling statistics", source.range());
     let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
-    let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
+    let statistics = pass.resume("scaling statistics", &source, &StatisticsReduction::new(source.shape()))?.0;
     drop(observer);
     if source.rows_without_target() > 0 {
         // in a shared run, each process counts its own rows only
         let shared = resources.journal.is_some_and(|journal| journal.is_shared());
-        let count = if shared { String::new() } else { format!(": {}", shown::count(source.rows_without_target())) };
+        let count =
+            if shared { String::new() } else { format!(": {}", display::format_count(source.rows_without_target())) };
         resources
             .stage_observer
             .warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
@@ -136,7 +139,7 @@ pub fn draw_median_rows(
     resources: &Resources<'_>,
 ) -> Result<RowSample<f64>> {
     let observer = resources.stage_over("medians", source.range());
-    let data = Scan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count };
+    let data = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count };
     Ok(uniform_sample(&data, SCALING_MEDIAN_ROWS, Purpose::Median, options.seed)?)
 }
 

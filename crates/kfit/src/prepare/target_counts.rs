@@ -4,7 +4,7 @@ use crate::request::{Resources, TrainOptions};
 use crate::{Classes, Folds, Result, Task};
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::statistics::{LABEL_BYTES, LabelCounts, MAX_CLASS_LABELS, MAX_GROUP_LABELS, Statistics};
-use kstore::{MemoryPlan, Pass, Reading, RowSource, SelectedTable, StatisticsFold};
+use kstore::{MemoryPlan, Pass, ReadSettings, RowSource, SelectedTable, StatisticsReduction};
 
 /// Number of rows of a tile of labels. It is large, because labels take few bytes. A segment has 16
 /// tiles, as in passes over whole rows.
@@ -34,7 +34,7 @@ pub fn count_targets(
 /// Counts labels with at least one lane, even if the budget is too small for it. A plan that
 /// exceeds the budget can then report the memory that it requires.
 pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result<Statistics> {
-    let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
+    let (source, workers) = (labels.rows::<f64>(ReadSettings::default())?, resources.workers);
     let max_labels = MAX_CLASS_LABELS + labels.group_name().map_or(0, |_| MAX_GROUP_LABELS);
     let lane =
         LaneMemory { tile: LABEL_TILE_ROWS, name: "labels", bytes: max_labels * LABEL_BYTES, shared: Vec::new() };
@@ -42,7 +42,7 @@ pub fn count_labels(labels: &SelectedTable, resources: &Resources<'_>) -> Result
     let observer = resources.stage_over("labels", labels.range());
     let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
     let pass = Pass { tile: LABEL_TILE_ROWS, journal: resources.journal, ..pass };
-    let counts = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
+    let counts = pass.resume("labels", &source, &StatisticsReduction::new(source.shape()))?.0;
     counts.check_label_counts(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
     Ok(counts)
 }

@@ -2,7 +2,7 @@
 
 use crate::{AnyModel, Error, Result, model::either};
 use kapprox::metric::Metric;
-use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, SelectedTable};
+use kstore::{Digest, ReadSettings, RowBuf, RowSource, Scaler, SelectedTable};
 use std::path::{Path, PathBuf};
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -218,7 +218,7 @@ impl MetricSource {
     /// A table without rows or with more than 100,000 rows; invalid numbers; read errors.
     #[doc(hidden)]
     pub fn from_table(table: &SelectedTable) -> Result<Self> {
-        let source = table.rows::<f64>(Reading::default())?;
+        let source = table.rows::<f64>(ReadSettings::default())?;
         let range = RowSource::<f64>::range(&source);
         if range.end - range.start > MAX_METRIC_ROWS {
             let got = format!("{} rows", range.end - range.start);

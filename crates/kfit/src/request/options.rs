@@ -5,7 +5,7 @@ use crate::request::{MetricForm, MetricSource};
 use crate::task::Task;
 use crate::{Error, Result};
 use kapprox::kernel::Kernel;
-use kapprox::landmark::{self, Effort, Scheme};
+use kapprox::landmark::{self, Scheme, SelectionCost};
 use kapprox::map::MapSpec;
 use kstore::encoding::Weighting;
 use kstore::{SelectedTable, Table, TextOptions};
@@ -237,14 +237,14 @@ impl TrainOptions {
     /// the map.
     #[doc(hidden)]
     pub fn map_passes(&self) -> [u64; 2] {
-        let scheme = self.landmarks.scheme().filter(|_| !self.map.is_without_rows());
+        let scheme = self.landmarks.scheme().filter(|_| !self.map.is_data_independent());
         let (chooses_landmarks, views) = (scheme.is_some(), 1 + u64::from(self.second_kernel.is_some()));
         let median = self.kernel.needs_median() && !self.searches_length_scale();
         let samples = self.candidates.is_some() && chooses_landmarks || median;
         let rounds = match scheme.filter(|_| self.candidates.is_none()).map(|scheme| scheme.effort) {
             None => 0,
-            Some(Effort::Draw) => 1,
-            Some(Effort::Distances | Effort::Factor) => SCHEME_ROUNDS,
+            Some(SelectionCost::Draw) => 1,
+            Some(SelectionCost::Distances | SelectionCost::Factor) => SCHEME_ROUNDS,
         };
         let making = self.map.passes() + u64::from(self.tolerance.is_some());
         [views * (u64::from(samples) + rounds), views * making]
@@ -254,7 +254,7 @@ impl TrainOptions {
     pub fn check(&self) -> Result<()> {
         self.check_metric()?;
         let name = self.map.family().name;
-        if self.tolerance.is_some() && self.map.is_without_rows() {
+        if self.tolerance.is_some() && self.map.is_data_independent() {
             let remedy = format!("the map {name} is not a projection and has no trace error; leave it out");
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }

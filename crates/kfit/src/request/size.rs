@@ -8,8 +8,8 @@ use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
 use kapprox::map::MapRequest;
 use kapprox::map::nystrom::STRIP_ROWS;
-use kapprox::{Real, landmark::ChoiceSize};
-use kstore::{Footprint, Reading, RowBuf, RowSource, SelectedTable};
+use kapprox::{Real, landmark::SelectionSize};
+use kstore::{Footprint, ReadSettings, RowBuf, RowSource, SelectedTable};
 
 /// Sample size for the median distance. The half a million pairs of these rows determine the median
 /// within 1 %.
@@ -88,7 +88,7 @@ impl ProblemSize {
         t: usize,
         folds: usize,
     ) -> Result<Self> {
-        let source = selected.rows::<T>(Reading::default())?;
+        let source = selected.rows::<T>(ReadSettings::default())?;
         Self::from_source(&source, options, threads, t, folds)
     }
 
@@ -112,7 +112,7 @@ impl ProblemSize {
                 // and as residuals
                 let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-                (scheme.bytes)(ChoiceSize { element_bytes: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
+                (scheme.bytes)(SelectionSize { element_bytes: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
             }
             _ => 0,
         };
@@ -128,7 +128,7 @@ impl ProblemSize {
             cursor.per_row += RowBuf::<T>::bytes_per_row(&source.shape());
         }
         if let LandmarkSource::Rows(table) = &options.landmarks {
-            let landmarks = table.rows::<T>(Reading::default())?;
+            let landmarks = table.rows::<T>(ReadSettings::default())?;
             let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmarks);
             cursor = Footprint { fixed: cursor.fixed.max(fixed), per_row: cursor.per_row.max(per_row) };
             open_file_bytes += RowSource::<T>::metadata_bytes(&landmarks);
@@ -167,6 +167,6 @@ pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<ka
         _ => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    let d = options.kernel.sparse_columns().filter(|_| options.map.is_without_rows()).unwrap_or(d);
+    let d = options.kernel.sparse_columns().filter(|_| options.map.is_data_independent()).unwrap_or(d);
     Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element_bytes: size_of::<T>() })?)
 }

@@ -11,7 +11,7 @@
 //! every parameter.
 
 use super::newton::{Objective, Optimum, minimise};
-use super::{Figure, Penalty};
+use super::{Figure, Regularisation};
 use crate::features::{self, FitData, RowValues, StoredFeatures};
 use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
@@ -35,7 +35,7 @@ pub(super) struct HeldOutScores<T> {
 
 /// The chosen regularisation parameter, and the out-of-fold scores on which the choice is based.
 pub(super) struct ChosenPenalty<T> {
-    pub(super) penalty: Penalty,
+    pub(super) penalty: Regularisation,
     /// Out-of-fold scores of all rows at the chosen parameter; empty if there are no folds.
     pub(super) scores: Vec<T>,
     pub(super) figures: Vec<Figure>,
@@ -71,14 +71,15 @@ impl<T: Real> HeldOutScores<T> {
         let weight = |i: usize| T::from_f64(functions[i % count].0[i / count]);
         let weights: Vec<T> = (0..features.p * count).map(weight).collect();
         let mut out = Vec::new();
-        let RowValues(scores) = features.fold("held-out rows", observer, &RowValues::<T>::default, |found, tile| {
-            out.resize(tile.rows() * count, T::ZERO);
-            tile.times(&weights, &mut out, features.workers());
-            let rows = out.chunks_exact(count).enumerate();
-            let fold_rows = rows.filter(|(i, _)| features.folds[tile.first + i] == fold);
-            fold_rows.for_each(|(_, values)| found.0.extend_from_slice(values));
-            Ok(())
-        })?;
+        let RowValues(scores) =
+            features.reduce("held-out rows", observer, &RowValues::<T>::default, |found, tile| {
+                out.resize(tile.rows() * count, T::ZERO);
+                tile.times(&weights, &mut out, features.workers());
+                let rows = out.chunks_exact(count).enumerate();
+                let fold_rows = rows.filter(|(i, _)| features.folds[tile.first + i] == fold);
+                fold_rows.for_each(|(_, values)| found.0.extend_from_slice(values));
+                Ok(())
+            })?;
         let fold_rows = (0..features.n).filter(|row| features.folds[*row] == fold);
         for (row, values) in fold_rows.zip(scores.chunks_exact(count)) {
             let to = &mut self.scores[penalty][row * t + first_column..][..count];
@@ -115,7 +116,7 @@ impl<T: Real> HeldOutScores<T> {
 pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     features: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
-    (penalties, steps): (&[Penalty], usize),
+    (penalties, steps): (&[Regularisation], usize),
     (k, moments): (usize, &FoldGram),
     observer: &dyn Observer,
     loss: impl Fn(u16) -> Result<(L, f64)>,
@@ -140,7 +141,7 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
 /// are no folds, returns the first parameter. `error` receives the position of a row and the scores
 /// of the row.
 pub(super) fn cross_validate<T: Real>(
-    penalties: &[Penalty],
+    penalties: &[Regularisation],
     data: &FitData<'_, T>,
     weights: &RowWeights,
     error_name: &'static str,
@@ -160,7 +161,7 @@ pub(super) fn cross_validate<T: Real>(
 /// entries: the parameters and their errors. If several parameters have the smallest error, the
 /// first of them wins: it is the strongest. NaN is worse than any number.
 pub(super) fn choose_penalty(
-    penalties: &[Penalty],
+    penalties: &[Regularisation],
     weight: f64,
     errors: Vec<f64>,
     error_name: &'static str,
@@ -168,7 +169,7 @@ pub(super) fn choose_penalty(
     let error = |index: usize| if errors[index].is_nan() { f64::INFINITY } else { errors[index] };
     let index = (0..errors.len()).fold(0, |best, i| if error(i) < error(best) { i } else { best });
     let (name, values) = match penalties.first() {
-        Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
+        Some(Regularisation::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
         _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
     };
     (index, [Figure { name, values }, Figure { name: error_name, values: errors }])

@@ -1,7 +1,7 @@
 //! Cross-validated error rates of classifiers that are fitted from moments.
 
 use crate::bins::Bins;
-use crate::feature_fold::BinFold;
+use crate::feature_reduction::BinReduction;
 use crate::linalg::strips::{Pool, for_each_strip};
 use crate::{FoldCoefficients, LinearHead, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
@@ -12,12 +12,13 @@ use kstore::Workers;
 const STRIP_ROWS: usize = 256;
 
 /// A pass that counts the classification errors on held-out rows for
-/// [`Cell::cv_error`](crate::Cell). [`FeatureFold`](crate::FeatureFold) provides the features of
-/// every row. The coefficients that classify a row were fitted without the fold of the row.
+/// [`Cell::cv_error`](crate::Cell). [`FeatureReduction`](crate::FeatureReduction) provides the
+/// features of every row. The coefficients that classify a row were fitted without the fold of the
+/// row.
 ///
 /// *Cost per row*: the map, and 2rt flops for each cell of rank r and t targets.
 #[derive(Debug)]
-pub struct CvErrorFold<'a>(pub &'a FoldCoefficients);
+pub struct CvErrorReduction<'a>(pub &'a FoldCoefficients);
 
 /// Buffers that a worker lane reuses from block to block.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl CvErrorState {
 
 kstore::summed!(CvErrorState { fill "rows": rows, fill "wrong": errors });
 
-impl<T: Real> BinFold<T> for CvErrorFold<'_> {
+impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
     type State = CvErrorState;
     type Scratch = CvErrorScratch;
 
@@ -58,7 +59,7 @@ impl<T: Real> BinFold<T> for CvErrorFold<'_> {
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let (filled, heads, buffers) = (bins.filled_bin(fold), &self.0.heads[fold], &*wide);
+        let (filled, heads, buffers) = (bins.mapped_bin(fold), &self.0.heads[fold], &*wide);
         let rows = filled.phi.nrows();
         let mut wrong = vec![0u64; rows.div_ceil(STRIP_ROWS) * heads.len()];
         for_each_strip(workers, &mut wrong, heads.len().max(1), |strip, wrong| {

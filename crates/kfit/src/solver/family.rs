@@ -7,7 +7,7 @@ use crate::request::{
 };
 use crate::{Error, Result, Task, features::FitData, prepare::stage_plans};
 use kapprox::{MapSpec, PrecisionPair, Real};
-use kstore::{MemoryPlan, Reading, SelectedTable, pass::Observer, registry::RegistryEntry};
+use kstore::{MemoryPlan, ReadSettings, SelectedTable, pass::Observer, registry::RegistryEntry};
 use std::{borrow::Cow, fmt::Debug};
 
 /// If a condition holds, returns [`Error::Option`] for the value of an option; the last argument
@@ -204,7 +204,8 @@ impl SolverFamily {
     /// or to learn probabilities.
     #[doc(hidden)]
     pub fn needs_validation(&self, settings: &Settings) -> bool {
-        self.reads(&parameter::FOLDS) && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
+        self.reads(&parameter::FOLDS)
+            && (settings.regularisations().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
 
     /// Returns the task under these settings: the parameter `task` of ridge regression selects
@@ -240,7 +241,7 @@ impl<'a> FitRequest<'a> {
             false => Cow::Borrowed(options),
         };
         let (moment_columns, classes) = (solver.moment_columns(&options, t), solver.moment_classes(t));
-        let source = selected.rows::<T>(Reading::default())?;
+        let source = selected.rows::<T>(ReadSettings::default())?;
         let size = ProblemSize::from_source(&source, &options, resources.workers.threads(), t, folds)?;
         let size =
             ProblemSize { stores_features: solver.properties().stores_features, moment_columns, classes, ..size };

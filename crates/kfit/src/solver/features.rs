@@ -12,7 +12,7 @@
 use super::{Solution, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{
-    Result, Task, certificate::CertificateFold, features::FitData, model::FEATURES_SOLVER, prepare::stage_plans,
+    Result, Task, certificate::CertificateReduction, features::FitData, model::FEATURES_SOLVER, prepare::stage_plans,
 };
 use faer::Mat;
 use kapprox::Real;
@@ -51,8 +51,9 @@ impl<T: Real> Solver<T> for MapFeatures {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
-        let residuals = CertificateFold { map: data.map, tile: data.pass_shape.tile };
-        let certificate = if residuals.has_certificate() { Some(data.fold("certificate", &residuals)?) } else { None };
+        let residuals = CertificateReduction { map: data.map, tile: data.pass_shape.tile };
+        let certificate =
+            if residuals.has_certificate() { Some(data.reduce("certificate", &residuals)?) } else { None };
         let (p, passes) = (data.map.dims().1, u64::from(certificate.is_some()));
         let (weights, intercept) = (Mat::identity(p, p), vec![0.0; p]);
         Ok(Solution { weights, intercept, certificate, passes, ..Solution::default() })

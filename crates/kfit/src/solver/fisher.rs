@@ -48,15 +48,15 @@
 //! approach", Neural Computation 12, 2000.
 
 use super::cross_validation;
-use super::cv_error::CvErrorFold;
+use super::cv_error::CvErrorReduction;
 use super::normal_equations::FoldCoefficients;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, ParameterKind, TOLERANCE};
-use super::{Figure, Penalty, Solution, Solver, SolverFamily, SolverProperties};
+use super::{Figure, Regularisation, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GRAM_PASS};
 use crate::gram::covariance;
 use crate::linalg::eigen::sign_of_largest;
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{Error, FeatureFold, FoldGram, FoldSpec, GramState, LinearHead, Result, Task};
+use crate::{Error, FeatureReduction, FoldGram, FoldSpec, GramState, LinearHead, Result, Task};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::MemoryPlan;
@@ -69,7 +69,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[LAMBDA_GRID, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
     |settings| {
         Ok(Box::new(Fisher {
-            penalties: settings.compared_penalties()?,
+            penalties: settings.compared_regularisations()?,
             components: settings.count(&COMPONENTS),
             equal_weights: settings.word(&WITHIN) == Some("equal"),
         }))
@@ -93,7 +93,7 @@ const NOISE: f64 = 1e3;
 struct Fisher {
     /// The values of lambda, the largest first. The solver adds lambda to the diagonal of the
     /// within-class scatter. If there are several values, cross-validation chooses one.
-    penalties: Vec<Penalty>,
+    penalties: Vec<Regularisation>,
     /// Number of discriminants in the model; `None` for the class scores only.
     components: Option<usize>,
     /// True if the within-class scatter weights classes equally, false if it weights rows equally.
@@ -137,9 +137,9 @@ impl Fisher {
         drop(stage);
         let cells = lambdas.iter().map(|lambda| (p, *lambda)).collect();
         let coefficients = FoldCoefficients { cells, heads };
-        let fold = FeatureFold::over(data.map, data.folds, data.targets, CvErrorFold(&coefficients))
+        let fold = FeatureReduction::over(data.map, data.folds, data.targets, CvErrorReduction(&coefficients))
             .with_bin_rows(data.pass_shape.tile);
-        let mistakes = data.fold("held-out classes", &fold)?;
+        let mistakes = data.reduce("held-out classes", &fold)?;
         let errors = (0..lambdas.len()).map(|cell| mistakes.error_rate(cell).unwrap_or(f64::NAN)).collect();
         Ok(Some(cross_validation::choose_penalty(
             &self.penalties,

@@ -6,7 +6,7 @@ use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef};
 use kapprox::{KernelFunction, Real};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, RowBlock, Workers};
+use kstore::{Reduction, RowBlock, Workers};
 use std::sync::Arc;
 
 /// Number of rows whose gradients are in memory at once.
@@ -131,7 +131,7 @@ pub struct GradientScratch {
     weights: Pool<Vec<f64>>,
 }
 
-impl<T: Real> Fold<T> for OuterProducts<'_> {
+impl<T: Real> Reduction<T> for OuterProducts<'_> {
     type State = OuterProductSums;
     type Scratch = GradientScratch;
     type Error = Error;
@@ -219,7 +219,7 @@ mod tests {
         let rows = MemoryRows::new(x, d).unwrap().with_weights(Some(weights.clone())).unwrap();
         let sums = |threads, segment| {
             let workers = Workers::new(threads);
-            Pass::new(900, segment, &workers).fold(&rows, &fold).unwrap().0
+            Pass::new(900, segment, &workers).reduce(&rows, &fold).unwrap().0
         };
         let products = sums(1, 100_000);
         assert!((products.sums() - &expected).norm_max() < 1e-10 * expected.norm_max());
@@ -238,7 +238,7 @@ mod tests {
             let workers = Workers::new(threads);
             let fold = OuterProducts::new(kernel.clone(), &z, MatRef::from_column_major_slice(&alpha, m, t));
             let fold = if some { fold.with_row_sample(n as u64, 3) } else { fold };
-            let products = Pass::new(900, 4000, &workers).fold(&rows, &fold).unwrap().0;
+            let products = Pass::new(900, 4000, &workers).reduce(&rows, &fold).unwrap().0;
             (products.sums() * faer::Scale(1.0 / products.weight), products.weight)
         };
         let ((all, every), (some, few)) = (mean(false, 2), mean(true, 2));

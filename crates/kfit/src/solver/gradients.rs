@@ -18,7 +18,7 @@ use kstore::MemoryPlan;
 use std::sync::Arc;
 
 pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
-    reject_if(request.options.map.is_without_rows(), "map", &request.options.map, NEEDS_LANDMARKS)
+    reject_if(request.options.map.is_data_independent(), "map", &request.options.map, NEEDS_LANDMARKS)
 }
 
 const NEEDS_LANDMARKS: &str = "gradients need kernel functions of landmarks; use a map with landmarks, such as nystrom";
@@ -58,7 +58,7 @@ pub(super) fn outer_products<T: Real>(
         return Err(Error::option("map", &data.options.map, NEEDS_LANDMARKS));
     };
     let points: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
-    data.fold("gradients", &OuterProducts::new(kernel, &points, coefficients.as_ref()))
+    data.reduce("gradients", &OuterProducts::new(kernel, &points, coefficients.as_ref()))
 }
 
 pub(super) fn slopes(products: &OuterProductSums) -> Vec<f64> {

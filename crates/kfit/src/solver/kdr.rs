@@ -34,7 +34,8 @@
 use super::parameter::{COMPONENTS, EMBEDDING_COMPONENTS, LAMBDA, TASK, TOLERANCE};
 use super::target_features::{self, TARGET_KERNEL};
 use super::{
-    Figure, Penalty, Projection, Settings, Solution, Solver, SolverFamily, SolverProperties, gradients, reject_if,
+    Figure, Projection, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, gradients,
+    reject_if,
 };
 use crate::features::FitData;
 use crate::linalg::eigen::sign_of_largest;
@@ -66,7 +67,7 @@ struct KernelDimensionReduction {
     /// Kernel on the targets. `None` for classes: their ±1 codes are equivalent to `delta()`.
     target_kernel: Option<Kernel>,
     /// Regularisation of the regression.
-    penalty: Penalty,
+    penalty: Regularisation,
 }
 
 impl KernelDimensionReduction {

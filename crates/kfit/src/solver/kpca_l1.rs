@@ -198,7 +198,7 @@ struct ComponentSearch<'s, 'a, T: Real> {
 }
 
 impl<T: Real> ComponentSearch<'_, '_, T> {
-    fn fold<S: Merge + Persist>(
+    fn reduce<S: Merge + Persist>(
         &mut self,
         name: &str,
         init: &(dyn Fn() -> S + Sync),
@@ -206,7 +206,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     ) -> Result<S> {
         self.passes += 1;
         let stage = self.data.resources.stage_observer.stage(name, Some(self.data.rows));
-        self.features.fold(name, &*stage, init, step)
+        self.features.reduce(name, &*stage, init, step)
     }
 
     fn components(&self) -> std::slice::ChunksExact<'_, f64> {
@@ -244,7 +244,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         self.passes += 1;
         let name = "distances from the centre";
         let stage = self.data.resources.stage_observer.stage(name, Some(self.data.rows));
-        let Sums(totals) = self.features.widened().fold(name, &*stage, &|| Sums::new(q), |totals, tile| {
+        let Sums(totals) = self.features.widened().reduce(name, &*stage, &|| Sums::new(q), |totals, tile| {
             scores.resize(tile.rows() * q, 0.0);
             tile.times(&weights, &mut scores, workers);
             for row in scores.chunks_exact(q) {
@@ -279,7 +279,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         let weights: Vec<T> = (0..p * q).map(|i| T::from_f64(columns[i % q][i / q])).collect();
         let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
         let farthest = || Farthest { outside: f64::NEG_INFINITY, row: vec![0.0; p] };
-        let Farthest { mut row, .. } = self.fold("farthest row", &farthest, |best, tile| {
+        let Farthest { mut row, .. } = self.reduce("farthest row", &farthest, |best, tile| {
             let mut products = vec![T::ZERO; tile.rows() * q];
             tile.times(&weights, &mut products, workers);
             for (i, products) in products.chunks_exact(q).enumerate() {
@@ -353,7 +353,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
         let workers = self.features.workers();
         let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
         let mean_score = dot(&self.mean, v.iter());
-        self.fold_signs(|tile, [_, total, on_plane], signs| {
+        self.reduce_signs(|tile, [_, total, on_plane], signs| {
             tile.times(&weights, signs, workers);
             for sign in signs {
                 let score = sign.to_f64() - mean_score;
@@ -369,7 +369,7 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
     fn random_start(&mut self, start: usize) -> Result<Option<Vec<f64>>> {
         let round = self.components().len() as u64 + ((start as u64) << 32);
         let stream = Stream::new(self.data.options.seed, Purpose::Perturbations, round);
-        let (sums, [balance, ..]) = self.fold_signs(|tile, _, signs| {
+        let (sums, [balance, ..]) = self.reduce_signs(|tile, _, signs| {
             for (i, sign) in signs.iter_mut().enumerate() {
                 let is_up = stream.word((tile.first + i) as u64) & 1 == 0;
                 *sign = T::from_f64(if is_up { 1.0 } else { -1.0 });
@@ -380,14 +380,14 @@ impl<T: Real> ComponentSearch<'_, '_, T> {
 
     /// Computes Σ sign φ over the rows, with signs that `write` sets, and three sums. The first of
     /// these is Σ sign.
-    fn fold_signs(
+    fn reduce_signs(
         &mut self,
         mut write: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
     ) -> Result<(Vec<f64>, [f64; 3])> {
         let (workers, p) = (self.features.workers(), self.features.p);
         let name = format!("component {}", self.components().len() + 1);
         let init = || (Sums::new(p), Sums::new(3));
-        let (Sums(sums), Sums(totals)) = self.fold(&name, &init, |(sums, totals), tile| {
+        let (Sums(sums), Sums(totals)) = self.reduce(&name, &init, |(sums, totals), tile| {
             let (mut signs, mut tile_totals) = (vec![T::ZERO; tile.rows()], [0.0; 3]);
             write(tile, &mut tile_totals, &mut signs);
             tile_totals[0] += signs.iter().map(|sign| sign.to_f64()).sum::<f64>();

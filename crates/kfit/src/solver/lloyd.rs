@@ -99,7 +99,7 @@ impl PointSpace<'_> {
     /// Computes the points of some rows of p features, b x q row-major.
     fn points<T: Real>(&self, phi: &[T], p: usize, phi_f64: &mut Vec<f64>, points: &mut Vec<f64>) {
         let (b, q) = (phi.len() / p, self.dims(p));
-        let numbers = phi.iter().map(|v| kstore::Real::to_f64(*v));
+        let numbers = phi.iter().map(|v| kstore::Float::to_f64(*v));
         points.clear();
         match self.projection {
             None => points.extend(numbers),
@@ -227,7 +227,7 @@ pub(super) fn cluster<T: Real>(
         let assign = Assignment::new(space, &state.centroids, q);
         let stage = data.resources.stage_observer.stage("clusters", Some(data.rows));
         let folded =
-            features.fold("clusters", &*stage, &|| ClusterSums::new(k, q, FAR_CANDIDATES), |cluster_sums, tile| {
+            features.reduce("clusters", &*stage, &|| ClusterSums::new(k, q, FAR_CANDIDATES), |cluster_sums, tile| {
                 assign.add_tile(features, tile, cluster_sums, &buffers);
                 Ok(())
             });

@@ -73,7 +73,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let mut distances = gathered.squares;
         let observer = data.resources.stage_observer.stage("distances", Some(data.rows));
         let RowValues(projections) =
-            features.fold("distances", &*observer, &RowValues::<f64>::default, |values, tile| {
+            features.reduce("distances", &*observer, &RowValues::<f64>::default, |values, tile| {
                 let projection =
                     |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
                 values.0.extend((0..tile.rows()).map(projection));

@@ -47,7 +47,7 @@ impl NormalisedMoments {
         let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
         let stage = stage_observer.stage("normalised moments", Some(data.rows));
         let init = || (GramState::new(p, 0, 1), Sums::new(1));
-        let (gram, below_floor) = features.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
+        let (gram, below_floor) = features.reduce("normalised moments", &*stage, &init, |(gram, lifted), tile| {
             let b = tile.rows();
             let mut degrees = vec![T::ZERO; b];
             tile.times(&narrow_sums, &mut degrees, workers);

@@ -158,13 +158,13 @@ impl Online {
         let mut squared_errors = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
             let squared_norm =
-                phi.iter().map(|v| kstore::Real::to_f64(*v).powi(2)).sum::<f64>() + self.constant_feature;
+                phi.iter().map(|v| kstore::Float::to_f64(*v).powi(2)).sum::<f64>() + self.constant_feature;
             let step = self.rate / (squared_norm + self.lambda);
             for (w, y) in w.chunks_exact_mut(p + 1).zip(y) {
                 let error = y - score(w, phi);
                 squared_errors += error * error;
                 let update =
-                    |(w, v): (&mut f64, &T)| *w += step * (error * kstore::Real::to_f64(*v) - self.lambda * *w);
+                    |(w, v): (&mut f64, &T)| *w += step * (error * kstore::Float::to_f64(*v) - self.lambda * *w);
                 w.iter_mut().zip(phi).for_each(update);
                 w[p] += step * error * self.constant_feature;
             }

@@ -153,7 +153,7 @@ impl PerceptronState {
         let (q, late) = (self.p + 1, sign * self.rows_seen as f64);
         let (w, sum) = (&mut self.w[j * q..(j + 1) * q], &mut self.weighted_changes[j * q..(j + 1) * q]);
         for ((w, sum), v) in w.iter_mut().zip(sum.iter_mut()).zip(phi) {
-            let v = kstore::Real::to_f64(*v);
+            let v = kstore::Float::to_f64(*v);
             *w += sign * v;
             *sum += late * v;
         }

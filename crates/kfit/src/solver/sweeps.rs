@@ -54,7 +54,7 @@ pub(super) fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
     vectorised!({
         for (w, phi) in w.chunks(8).zip(phi.chunks(8)) {
             for ((sum, w), v) in sums.iter_mut().zip(w).zip(phi) {
-                *sum += w * kstore::Real::to_f64(*v);
+                *sum += w * kstore::Float::to_f64(*v);
             }
         }
     });

@@ -3,7 +3,7 @@
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, RowValues};
-use crate::prepare::fold_fn::FoldFn;
+use crate::prepare::reduction_fn::ReductionFn;
 use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::reject_if};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, KernelFunction};
@@ -78,11 +78,11 @@ pub(super) fn plan(plan: MemoryPlan, size: &ProblemSize) -> MemoryPlan {
 pub(super) fn fit_map<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let fraction = (SAMPLE_SIZE as f64 / data.rows.max(1) as f64).min(1.0);
-    let sample_fold = FoldFn::new(|RowValues(sample): &mut RowValues<f64>, block: &RowBlock<'_, T>| {
+    let sample_fold = ReductionFn::new(|RowValues(sample): &mut RowValues<f64>, block: &RowBlock<'_, T>| {
         let mut selected = (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) < fraction);
         selected.try_for_each(|i| data.targets.append_to(block, i, sample))
     });
-    let RowValues(sample) = data.fold("sample of the target", &sample_fold)?;
+    let RowValues(sample) = data.reduce("sample of the target", &sample_fold)?;
     let n = sample.len() / t.max(1);
     if n < 2 {
         return Err(Error::TooFewRowsFor { what: "features of the target", needed: 2, rows: n as u64 });

@@ -3,7 +3,7 @@
 use super::is_among;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use kstore::shown;
+use kstore::display;
 use std::ffi::{OsStr, OsString};
 
 /// Options of other programs, several per line, and the replies that name the option here.
@@ -105,10 +105,10 @@ pub(crate) fn reply_to(error: &clap::Error, command: &Command, subcommand: Optio
             });
             let command_name = subcommand.map_or_else(|| "kmill".to_string(), |verb| format!("kmill {verb}"));
             if let Some((_, _, reason)) = reason {
-                return Some(format!("{command_name} has no option {}: {reason}", shown::truncated(option)));
+                return Some(format!("{command_name} has no option {}: {reason}", display::truncated(option)));
             }
             let others = subcommands_with(command, &word).join(", ");
-            let option = shown::truncated(option);
+            let option = display::truncated(option);
             Some(match context(ContextKind::SuggestedArg) {
                 _ if !others.is_empty() => {
                     format!("{command_name} has no option {option} (an option of {others}); see {command_name} --help")

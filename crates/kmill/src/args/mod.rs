@@ -15,7 +15,7 @@ mod solver;
 
 pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TextArgs};
 pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
-pub(crate) use run::{DiskArgs, EngineArgs, RunArgs, RunSettings, ScratchArgs};
+pub(crate) use run::{EngineArgs, PersistenceArgs, RunArgs, RunSettings, ScratchArgs};
 pub(crate) use solver::SolverArgs;
 
 use crate::{Cli, error::with_option_names};

@@ -91,7 +91,7 @@ pub fn kernels(text: &str) -> Result<Kernels, String> {
 
 /// Checks `--factors`, a list or range of numbers, before work starts, and returns its text.
 pub fn factors(text: &str) -> Result<String, String> {
-    kmodel::lists::parse_factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    kmodel::grids::parse_factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
@@ -295,7 +295,7 @@ pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
 /// Checks `--lambda` of a curve and returns its text. A number outside the valid range fails later,
 /// in the run (exit code 1); anything else is a usage error.
 pub fn lambda(text: &str) -> Result<String, String> {
-    match kmodel::lists::parse_regularisation("lambda", text) {
+    match kmodel::grids::parse_regularisation("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }
@@ -303,7 +303,7 @@ pub fn lambda(text: &str) -> Result<String, String> {
 
 /// Checks that `--ranks` is a list or range of ranks, and returns its text.
 pub fn ranks(text: &str) -> Result<String, String> {
-    kmodel::lists::parse_ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    kmodel::grids::parse_ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 /// Parses `--kernel`, a kernel expression. The message points at the invalid character.

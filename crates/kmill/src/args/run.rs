@@ -6,7 +6,7 @@ use crate::{Result, interrupt};
 use clap::Args;
 use kreport::fit::ResourceReport;
 use ksolve::job;
-use kstore::{Workers, checkpoint::Resume, pass::SharedEngine, scratch::Scratch};
+use kstore::{Workers, checkpoint::ResumeMode, pass::SharedEngine, scratch::Scratch};
 use std::{path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
 /// share its passes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
-pub(crate) struct DiskArgs {
+pub(crate) struct PersistenceArgs {
     /// Continue from the checkpoint MODEL.checkpoint of an interrupted fit, and reject the
     /// checkpoint of another fit; without the option the same command continues too, and a
     /// different one replaces the checkpoint. The model is bit-identical to that of an
@@ -54,18 +54,18 @@ pub(crate) struct DiskArgs {
     pub(crate) engine: EngineArgs,
 }
 
-impl DiskArgs {
-    pub(crate) fn resume(&self) -> Resume {
-        resume(self.resume, self.fresh)
+impl PersistenceArgs {
+    pub(crate) fn resume_mode(&self) -> ResumeMode {
+        resume_mode(self.resume, self.fresh)
     }
 }
 
 /// Converts `--resume` and `--fresh`, which are mutually exclusive.
-pub(crate) fn resume(resume: bool, fresh: bool) -> Resume {
+pub(crate) fn resume_mode(resume: bool, fresh: bool) -> ResumeMode {
     match (resume, fresh) {
-        (true, _) => Resume::Required,
-        (_, true) => Resume::Never,
-        _ => Resume::IfSame,
+        (true, _) => ResumeMode::Required,
+        (_, true) => ResumeMode::Never,
+        _ => ResumeMode::IfSame,
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct EngineArgs {
 
 impl EngineArgs {
     pub(crate) fn open(&self) -> Result<Option<SharedEngine>> {
-        let open = |folder| Ok(SharedEngine::in_folder(folder)?.with_patience(self.patience));
+        let open = |folder| Ok(SharedEngine::in_folder(folder)?.with_heartbeat_timeout(self.patience));
         self.states.as_ref().map(open).transpose()
     }
 }
@@ -132,7 +132,8 @@ impl RunArgs {
         let verbosity = crate::progress::verbosity(self.quiet, self.verbose);
         let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::default_memory), Progress::new(verbosity));
         if let Some(available) = kstore::budget::available().filter(|bytes| memory > *bytes) {
-            let (requested, available_text) = (kstore::budget::bytes(memory), kstore::budget::bytes(available));
+            let (requested, available_text) =
+                (kstore::budget::format_bytes(memory), kstore::budget::format_bytes(available));
             progress.warn(format!(
                 "--memory {requested} exceeds the {available_text} available to this process, beyond which the system may end it; lower --memory"
             ));
@@ -146,7 +147,7 @@ impl RunSettings {
     /// Returns the resources of a job: the memory, the threads and the progress display of the run.
     pub(crate) fn job(&self) -> job::Run<'_> {
         let job = job::Run::new().memory(self.memory).with_workers(self.workers.clone());
-        job.cancel(interrupt::cancel_token()).watch(&self.progress)
+        job.cancel(interrupt::cancel_token()).observer(&self.progress)
     }
 
     /// Returns the resources that the run has used; `bytes_read` is counted by its tables.

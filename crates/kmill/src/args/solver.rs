@@ -75,7 +75,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
         ParameterKind::Number(_) => "NUMBER",
         ParameterKind::Word(_) => "WORD",
         ParameterKind::ClassWeights => "WEIGHTS",
-        ParameterKind::Penalties { .. } | ParameterKind::Ranks => "LIST",
+        ParameterKind::Regularisations { .. } | ParameterKind::Ranks => "LIST",
         ParameterKind::Folds => "FOLDS",
         ParameterKind::Column => "COLUMN",
         ParameterKind::Columns => "GLOBS",
@@ -93,7 +93,9 @@ fn check_value(parameter: &Parameter, text: &str) -> Result<String, String> {
     let is_accepted =
         solver::parameters().any(|candidate| candidate.name == parameter.name && candidate.parse(text).is_ok());
     match parameter.parse(text) {
-        Err(_) if matches!(parameter.kind, ParameterKind::Penalties { .. }) && are_numbers() => Ok(text.to_string()),
+        Err(_) if matches!(parameter.kind, ParameterKind::Regularisations { .. }) && are_numbers() => {
+            Ok(text.to_string())
+        }
         Err(error) if !is_accepted => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }

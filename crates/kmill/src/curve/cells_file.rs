@@ -3,7 +3,7 @@
 use crate::{Error, Result, progress::Progress};
 use ksolve::curve::{CurveCell, CurveRun};
 use kstore::AtomicFile;
-use kstore::checkpoint::{Manifest, Resume};
+use kstore::checkpoint::{Manifest, ResumeMode};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,12 @@ impl CellsFile {
 
     /// Opens the file next to an output, with its cells if the curve is resumed; without an output,
     /// no file is used.
-    pub(super) fn open(output: Option<&Path>, manifest: Manifest, resume: Resume, progress: &Progress) -> Result<Self> {
+    pub(super) fn open(
+        output: Option<&Path>,
+        manifest: Manifest,
+        resume: ResumeMode,
+        progress: &Progress,
+    ) -> Result<Self> {
         let Some(path) = output.map(Self::path) else {
             return Ok(Self { location: None, cells: Vec::new(), is_saved: false });
         };
@@ -41,7 +46,7 @@ impl CellsFile {
     }
 
     /// Returns the stored cells if the curve resumes from them; otherwise none.
-    fn load_cells(path: &Path, manifest: &Manifest, resume: Resume, progress: &Progress) -> Result<Vec<CurveCell>> {
+    fn load_cells(path: &Path, manifest: &Manifest, resume: ResumeMode, progress: &Progress) -> Result<Vec<CurveCell>> {
         let reject = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
         let move_remedy = "move it, or choose another name for -o";
         if path.is_symlink() {
@@ -50,7 +55,7 @@ impl CellsFile {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if resume == Resume::Required {
+                if resume == ResumeMode::Required {
                     progress.note(&format!("note: {} does not exist: starting from the beginning", path.display()));
                 }
                 return Ok(Vec::new());
@@ -65,10 +70,10 @@ impl CellsFile {
             (format, _) => Some(format!("it has format {format}, this version reads {FORMAT_VERSION}")),
         };
         match (difference, resume) {
-            (Some(difference), Resume::Required) => {
+            (Some(difference), ResumeMode::Required) => {
                 return reject(&difference, "use the command of that curve, or start from the beginning with --fresh");
             }
-            (None, Resume::IfSame | Resume::Required) => {}
+            (None, ResumeMode::IfSame | ResumeMode::Required) => {}
             (other, _) => {
                 let why = other.map_or(String::new(), |difference| format!(": {difference}"));
                 progress.note(&format!("note: {} of an earlier curve is replaced{why}", path.display()));

@@ -13,7 +13,7 @@ pub(crate) use request::CurveArgs;
 
 use crate::output::{self, FileKind, Outputs};
 use crate::{
-    Error, Result, args::RunSettings, args::run::resume, interrupt, pipeline::FirstStages, progress::Progress,
+    Error, Result, args::RunSettings, args::run::resume_mode, interrupt, pipeline::FirstStages, progress::Progress,
 };
 use cells_file::CellsFile;
 use kapprox::Real;
@@ -57,7 +57,7 @@ fn open_and_run<T: Real>(
 ) -> Result<CurveReport> {
     let first_output = outputs.paths().next();
     let cells =
-        CellsFile::open(first_output, request.manifest.clone(), resume(args.resume, args.fresh), &run.progress)?;
+        CellsFile::open(first_output, request.manifest.clone(), resume_mode(args.resume, args.fresh), &run.progress)?;
     let engine = args.engine.open()?;
     if let Some(engine) = &engine {
         engine.join(&request.shared_manifest(&remaining_runs(request, &cells)))?;

@@ -129,7 +129,7 @@ impl Request {
         let text = data.select.text.text_options();
         let (table, targets) = open::table(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = select_rows(args, job, &table, &targets, task)?;
-        let lambda = match kmodel::lists::parse_regularisation("lambda", &args.lambda)?[..] {
+        let lambda = match kmodel::grids::parse_regularisation("lambda", &args.lambda)?[..] {
             [one] => one,
             _ => {
                 return Err(Error::option(
@@ -142,7 +142,7 @@ impl Request {
         };
         let options = CurveOptions {
             methods: args.methods.clone(),
-            ranks: kmodel::lists::parse_ranks(&args.ranks)?,
+            ranks: kmodel::grids::parse_ranks(&args.ranks)?,
             repeats: args.repeats,
             landmarks: landmark_scheme(args)?,
             sample: args.sample,
@@ -199,7 +199,7 @@ impl Request {
 /// Returns the landmark scheme for maps with landmarks. Returns an error if `--landmarks` was given
 /// and no map uses landmarks.
 fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
-    let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
+    let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_data_independent());
     match args.landmarks {
         Some(scheme) if !args.methods.iter().any(needs_landmarks) => {
             let why = "no map among --methods uses landmarks of another scheme";

@@ -30,7 +30,7 @@ pub(super) static BLOBS: Generator = Generator::undescribed("blobs", 2, Target::
     }
     class as f64
 })
-.at_least_features(1)
+.with_min_features(1)
 .noise(1.0)
 .about("three classes: Gaussian clusters with centres uniform in (-10, 10)^d");
 

@@ -3,7 +3,7 @@
 //! Y. Chen, E. N. Epperly, J. A. Tropp, R. J. Webber, "Randomly pivoted Cholesky", arXiv
 //! 2207.06503, section 2.
 
-use super::{Generator, Recipe, Target, evenly_spaced};
+use super::{Generator, TableSpec, Target, evenly_spaced};
 use std::f64::consts::TAU;
 
 /// A face, with rows in the order left eye, right eye, mouth, outline; the target numbers these
@@ -22,24 +22,24 @@ pub(super) static SMILE: Generator = Generator {
 };
 
 /// Returns the number of points of one eye and of the mouth, for n points in total.
-fn part_sizes(n: u64) -> (u64, u64) {
+fn eye_and_mouth_rows(n: u64) -> (u64, u64) {
     let root = n.isqrt();
     (root + u64::from(root * root < n), n.div_ceil(10))
 }
 
-fn smile(recipe: &Recipe, row: u64, x: &mut [f64]) -> f64 {
-    let (eye, mouth) = part_sizes(recipe.rows);
-    let (point, part) = if row < 2 * eye {
-        let is_left = row < eye;
+fn smile(recipe: &TableSpec, row: u64, x: &mut [f64]) -> f64 {
+    let (eye_rows, mouth_rows) = eye_and_mouth_rows(recipe.rows);
+    let (point, part) = if row < 2 * eye_rows {
+        let is_left = row < eye_rows;
         // the square root makes the density uniform over the disc
         let (radius, angle) = (recipe.uniform(0, row).sqrt(), TAU * recipe.uniform(1, row));
         let centre = if is_left { -4.0 } else { 4.0 };
         ([centre + radius * angle.cos(), 4.0 + radius * angle.sin()], if is_left { 0.0 } else { 1.0 })
-    } else if row < 2 * eye + mouth {
-        let position = evenly_spaced(row - 2 * eye, mouth, -5.0, 5.0);
-        ([position, position * position / 16.0 - 5.0], 2.0)
+    } else if row < 2 * eye_rows + mouth_rows {
+        let mouth_x = evenly_spaced(row - 2 * eye_rows, mouth_rows, -5.0, 5.0);
+        ([mouth_x, mouth_x * mouth_x / 16.0 - 5.0], 2.0)
     } else {
-        let angle = evenly_spaced(row - 2 * eye - mouth, recipe.rows - 2 * eye - mouth, 0.0, TAU);
+        let angle = evenly_spaced(row - 2 * eye_rows - mouth_rows, recipe.rows - 2 * eye_rows - mouth_rows, 0.0, TAU);
         ([10.0 * angle.cos(), 10.0 * angle.sin()], 3.0)
     };
     x.copy_from_slice(&point);
@@ -73,7 +73,7 @@ mod tests {
             assert_eq!(counted, sizes);
             assert!(y.is_sorted());
         }
-        assert!((7..5000).all(|n| 2 * part_sizes(n).0 + part_sizes(n).1 <= n));
+        assert!((7..5000).all(|n| 2 * eye_and_mouth_rows(n).0 + eye_and_mouth_rows(n).1 <= n));
     }
 
     #[test]

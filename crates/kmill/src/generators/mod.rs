@@ -8,9 +8,9 @@ mod imbalanced;
 mod numeric;
 
 use crate::{Error, Result};
+use kstore::display::format_number;
 use kstore::key::{Purpose, Stream};
 use kstore::registry::{Registry, RegistryEntry};
-use kstore::shown::number;
 
 pub(crate) use numeric::FRIEDMAN1;
 
@@ -63,7 +63,7 @@ pub enum Target {
 
 /// The size, seed and noise of a generated table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recipe {
+pub struct TableSpec {
     /// Number of rows of the table.
     pub rows: u64,
     /// Number of features per row.
@@ -92,7 +92,7 @@ pub struct Generator {
     /// Kind of the target column.
     pub target: Target,
     /// Function that writes the features of a row, given its number, and returns its target.
-    pub row: fn(&Recipe, u64, &mut [f64]) -> f64,
+    pub row: fn(&TableSpec, u64, &mut [f64]) -> f64,
 }
 
 impl Generator {
@@ -102,7 +102,7 @@ impl Generator {
         about: &'static str,
         features: usize,
         target: Target,
-        row: fn(&Recipe, u64, &mut [f64]) -> f64,
+        row: fn(&TableSpec, u64, &mut [f64]) -> f64,
     ) -> Self {
         Self { name, about, features, min_features: None, noise: None, min_rows: 1, target, row }
     }
@@ -112,7 +112,7 @@ impl Generator {
         name: &'static str,
         features: usize,
         target: Target,
-        row: fn(&Recipe, u64, &mut [f64]) -> f64,
+        row: fn(&TableSpec, u64, &mut [f64]) -> f64,
     ) -> Self {
         Self::new(name, "", features, target, row)
     }
@@ -126,12 +126,12 @@ impl Generator {
         Self { noise: Some(noise), ..self }
     }
 
-    const fn at_least_features(self, features: usize) -> Self {
+    const fn with_min_features(self, features: usize) -> Self {
         Self { min_features: Some(features), ..self }
     }
 }
 
-impl Recipe {
+impl TableSpec {
     /// Returns a recipe for `generator`. If the number of features or the noise is not given, it is
     /// the default of the generator. Rejects too few rows or features, and options that the
     /// generator does not support.
@@ -165,11 +165,16 @@ impl Recipe {
             (Some(noise), Some(_)) if noise >= 0.0 && noise.is_finite() => noise,
             (Some(noise), Some(_)) => {
                 let why = "noise is a standard deviation";
-                return Err(Error::option("--noise", number(noise), why, "choose a number that is zero or positive"));
+                return Err(Error::option(
+                    "--noise",
+                    format_number(noise),
+                    why,
+                    "choose a number that is zero or positive",
+                ));
             }
             (Some(noise), None) => {
                 let why = format!("{name} does not support noise");
-                return Err(Error::option("--noise", number(noise), why, "omit this option"));
+                return Err(Error::option("--noise", format_number(noise), why, "omit this option"));
             }
         };
         Ok(Self { rows, features, seed, noise })
@@ -190,7 +195,7 @@ impl Recipe {
     /// Returns a standard normal number for draw `draw` of row `row` (Box and Muller).
     ///
     /// The normal number is computed from two uniform numbers. Their draw indices are far above the
-    /// indices that callers pass to [`Recipe::uniform`].
+    /// indices that callers pass to [`TableSpec::uniform`].
     fn normal(&self, draw: u64, row: u64) -> f64 {
         const FIRST_NORMAL_DRAW: u64 = 1 << 32;
         let radius = (-2.0 * self.uniform(FIRST_NORMAL_DRAW + 2 * draw, row).ln()).sqrt();
@@ -204,7 +209,7 @@ fn evenly_spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
 }
 
 /// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
-pub(crate) fn fill_rows(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
+pub(crate) fn fill_rows(generator: &Generator, recipe: &TableSpec, first: u64, x: &mut [f64], y: &mut [f64]) {
     for ((row, x), y) in (first..).zip(x.chunks_exact_mut(recipe.features)).zip(y) {
         *y = (generator.row)(recipe, row, x);
     }
@@ -215,7 +220,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn table(generator: &Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
-        let recipe = Recipe::new(generator, rows, 3, None, noise).unwrap();
+        let recipe = TableSpec::new(generator, rows, 3, None, noise).unwrap();
         let (mut x, mut y) = (vec![0.0; rows as usize * recipe.features], vec![0.0; rows as usize]);
         fill_rows(generator, &recipe, 0, &mut x, &mut y);
         (x, y)
@@ -225,7 +230,7 @@ pub(crate) mod tests {
     fn every_chunking_gives_the_same_rows() {
         for generator in all() {
             let (whole_x, whole_y) = table(generator, 1000, None);
-            let recipe = Recipe::new(generator, 1000, 3, None, None).unwrap();
+            let recipe = TableSpec::new(generator, 1000, 3, None, None).unwrap();
             for chunk in [1usize, 7, 333] {
                 let (mut x, mut y) = (vec![0.0; whole_x.len()], vec![0.0; 1000]);
                 let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
@@ -243,7 +248,7 @@ pub(crate) mod tests {
         for generator in all() {
             let mut row = [vec![0.0; generator.features], vec![0.0; generator.features]];
             for (seed, x) in row.iter_mut().enumerate() {
-                let recipe = Recipe::new(generator, 1000, seed as u64, None, None).unwrap();
+                let recipe = TableSpec::new(generator, 1000, seed as u64, None, None).unwrap();
                 (generator.row)(&recipe, 0, x);
             }
             assert_eq!(row[0] == row[1], generator.name == "robspiral", "{}", generator.name);
@@ -260,7 +265,7 @@ pub(crate) mod tests {
 
     #[test]
     fn normal_draws_have_mean_zero_and_variance_one() {
-        let recipe = Recipe { rows: 0, features: 1, seed: 1, noise: 1.0 };
+        let recipe = TableSpec { rows: 0, features: 1, seed: 1, noise: 1.0 };
         let n = 100_000u64;
         let draws: Vec<f64> = (0..n).map(|row| recipe.normal(0, row)).collect();
         let mean = draws.iter().sum::<f64>() / n as f64;

@@ -1,7 +1,7 @@
 //! Generators with numeric targets: smooth functions of features in a cube, and the position
 //! along a curved surface in three dimensions, with noise in all coordinates.
 
-use super::{Generator, Recipe, Target};
+use super::{Generator, TableSpec, Target};
 use std::f64::consts::PI;
 
 /// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, with every feature uniform in (0, 1).
@@ -14,7 +14,7 @@ pub(crate) static FRIEDMAN1: Generator = Generator::undescribed("friedman1", 10,
     let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];
     y + recipe.noise * recipe.normal(0, row)
 })
-.at_least_features(5)
+.with_min_features(5)
 .noise(1.0)
 .about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
@@ -27,7 +27,7 @@ pub(super) static HIDDEN: Generator = Generator::undescribed("hidden", 32, Targe
     let y = (1.5 * (x[0] + x[1])).cos() + (1.5 * (x[2] - x[3])).cos();
     y + recipe.noise * recipe.normal(0, row)
 })
-.at_least_features(4)
+.with_min_features(4)
 .noise(0.2)
 .about(
     "regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 irrelevant features; \
@@ -58,7 +58,7 @@ pub(super) static SCURVE: Generator = Generator::undescribed("scurve", 3, Target
     position along the S",
 );
 
-impl Recipe {
+impl TableSpec {
     /// Writes features that are uniform in (0, 1).
     fn fill_uniform(&self, row: u64, x: &mut [f64]) {
         (0..).zip(x).for_each(|(column, x)| *x = self.uniform(column, row));

@@ -4,12 +4,12 @@
 mod search_stages;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, DiskArgs, MapArgs, RunArgs, RunSettings, SolverArgs, parse};
+use crate::args::{DataArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, parse};
 use crate::output::{self, FileKind, Outputs};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Kernel;
-use kreport::table::{count, join_with_commas};
+use kreport::table::{format_count, join_with_commas};
 use kreport::tune::{COLUMNS, TuneReport};
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::tune::{
@@ -80,7 +80,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) disk: DiskArgs,
+    pub(crate) disk: PersistenceArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
@@ -187,7 +187,7 @@ fn search_and_fit<T: kapprox::Real>(
         run.progress.note(&format!(
             "{} features are too many to learn a metric: kernels are compared without one, on dense rows; fit svm, logistic and \
              ridge keep sparse rows sparse",
-            count(features as u64)
+            format_count(features as u64)
         ));
     }
     options.fit = search.for_features(options.fit, features);
@@ -198,7 +198,7 @@ fn search_and_fit<T: kapprox::Real>(
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
         interval: args.disk.checkpoint_every,
-        resume: args.disk.resume(),
+        resume: args.disk.resume_mode(),
         listener: &run.progress,
         notes: vec![("search".to_string(), search_identity(args, &tune_options, &options))],
     });
@@ -209,7 +209,7 @@ fn search_and_fit<T: kapprox::Real>(
         .transpose()?;
     let mut search_journal = SearchJournal::open(journal.as_ref())?;
     let search_stages = SearchStages::new(run, &time_budget);
-    let job = run.job().watch(&search_stages);
+    let job = run.job().observer(&search_stages);
     let (open_files, repeat_options) = (|fit: Fit| fit.opened(&selected, &options.text_options), OnceCell::new());
     let final_fit = |selection_result: &SelectionResult| {
         let fit_budget = outputs.model().map(|_| &time_budget);

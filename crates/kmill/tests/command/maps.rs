@@ -35,7 +35,11 @@ fn every_map_learns_and_its_model_predicts_what_the_fit_saw() {
         // the variance of the target is about 25, the variance of the noise 1
         let train = fit["train"]["mse"].as_f64().unwrap();
         assert!(train < 8.0, "{map}: {train}");
-        assert_eq!(fit["certificate"].is_null(), map.parse::<kapprox::MapSpec>().unwrap().is_without_rows(), "{map}");
+        assert_eq!(
+            fit["certificate"].is_null(),
+            map.parse::<kapprox::MapSpec>().unwrap().is_data_independent(),
+            "{map}"
+        );
         // the Gram matrix and the model file agree: basis, coefficients, scaler, probe
         let scores = ok(at, &format!("evaluate {map} train.parquet --json"));
         let again = scores["mse"].as_f64().unwrap();
@@ -80,7 +84,7 @@ fn landmarks_that_nothing_reads_are_refused() {
     ok(at, "convert t.parquet --rows ..40 -o few.parquet -q");
     let fit = "fit ridge t.parquet --target y --lambda 1e-6 --rank 20 -q -o refused";
     for family in kapprox::map::registry() {
-        if !family.name.parse::<kapprox::MapSpec>().unwrap().is_without_rows() {
+        if !family.name.parse::<kapprox::MapSpec>().unwrap().is_data_independent() {
             continue;
         }
         let why = format!("--map {} has no landmarks; leave it out", family.name);

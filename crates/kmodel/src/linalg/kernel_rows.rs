@@ -38,7 +38,7 @@ const TRANSPOSE_SIDE: usize = 16;
 
 /// Computes `k` (b x m row-major), the kernel between rows and landmarks. Strips of rows are
 /// distributed over the threads. The values of a row depend only on the row and the landmarks.
-pub fn kernel_rows<T: Real>(
+pub fn compute_kernel_rows<T: Real>(
     kernel: &dyn KernelFunction<T>,
     x: MatRef<'_, T>,
     z: MatRef<'_, T>,
@@ -78,7 +78,7 @@ fn transpose<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
 
 impl<T: Real> KernelBlock<'_, T> {
     /// Returns the bytes of the sums of a tile's strips, for t targets.
-    pub fn bytes(tile: usize, m: usize, t: usize) -> usize {
+    pub fn sum_bytes(tile: usize, m: usize, t: usize) -> usize {
         8 * (tile.div_ceil(STRIP_ROWS) * m * t + tile * t)
     }
 
@@ -95,7 +95,7 @@ impl<T: Real> KernelBlock<'_, T> {
             // be compiled for the oldest supported CPU, without AVX
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
-                    dots(k, v, s);
+                    multiply_rows(k, v, s);
                 }
             });
         });
@@ -105,7 +105,7 @@ impl<T: Real> KernelBlock<'_, T> {
     /// same pass over K first sets `s` to K v − 1 shiftᵀ. Each product takes 2bmt flops.
     pub fn add_transposed(
         &self,
-        product: Option<(MatRef<'_, f64>, &[f64])>,
+        residual_operands: Option<(MatRef<'_, f64>, &[f64])>,
         s: &mut [f64],
         mut out: MatMut<'_, f64>,
         workers: &Workers,
@@ -116,13 +116,13 @@ impl<T: Real> KernelBlock<'_, T> {
         workers.for_each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP_ROWS * m).zip(s.chunks_mut(GROUP_ROWS * t)) {
-                    if let Some((v, shift)) = product {
-                        dots(k, v, s);
+                    if let Some((v, shift)) = residual_operands {
+                        multiply_rows(k, v, s);
                         for s in s.chunks_exact_mut(t) {
                             s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
                         }
                     }
-                    add(k, s, sums.as_mut());
+                    add_transposed_rows(k, s, sums.as_mut());
                 }
             });
         });
@@ -137,7 +137,7 @@ impl<T: Real> KernelBlock<'_, T> {
 /// Computes `s` (row-major) = K v for a few rows. The result of a row does not depend on the other
 /// rows.
 #[inline(always)]
-fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
+fn multiply_rows<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     let (m, t) = v.shape();
     for (j, column) in v.col_iter().enumerate() {
         let column = contiguous(column);
@@ -192,8 +192,8 @@ fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
 
 #[inline(always)]
 fn add_products<T: Real>(sums: &mut [f64; PARTIAL_SUMS], k: &[T; PARTIAL_SUMS], v: &[f64; PARTIAL_SUMS]) {
-    for lane in 0..PARTIAL_SUMS {
-        sums[lane] = k[lane].to_f64().mul_add(v[lane], sums[lane]);
+    for i in 0..PARTIAL_SUMS {
+        sums[i] = k[i].to_f64().mul_add(v[i], sums[i]);
     }
 }
 
@@ -206,7 +206,7 @@ fn finish_sum<T: Real>(sums: &[f64; PARTIAL_SUMS], row: &[T], v: &[f64]) -> f64 
 
 /// Computes `sums` (m x t) += Kᵀ s for a few rows.
 #[inline(always)]
-fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
+fn add_transposed_rows<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     let (m, t) = sums.shape();
     for j in 0..t {
         let column = contiguous_mut(sums.rb_mut().col_mut(j));

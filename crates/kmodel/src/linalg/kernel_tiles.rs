@@ -187,7 +187,7 @@ fn multiply_symmetric<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: Ma
         for j in 0..height {
             let (column, below, v_j) = (contiguous(k.col(j)), j + 1..height, right[j]);
             let across = axpy_and_dot(&column[below.clone()], &right[below.clone()], v_j, &mut sums[below]);
-            sums[j] += kstore::Real::to_f64(column[j]) * v_j + across;
+            sums[j] += kstore::Float::to_f64(column[j]) * v_j + across;
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{BasisFunctions, Model, ModelMetadata};
 use crate::{Error, Result, stacked_maps::StackedMaps};
 use faer::{Mat, MatRef};
-use kapprox::map::{Expansion, KernelSections, MapConstructor, MapSpec, RowFreeInputs};
+use kapprox::map::{DataIndependentMapArgs, Expansion, KernelSections, MapConstructor, MapSpec};
 use kapprox::{AnyKernel, FeatureMap, Kernel, KernelFunction, Real, landmark::LandmarkSet};
 use kstore::Workers;
 use std::{ops::Range, sync::Arc};
@@ -55,7 +55,7 @@ impl<T: Real> Basis<T> {
     pub(super) fn into_f64(self) -> Basis<f64> {
         match self {
             Self::Landmarks { points, rows } => {
-                Basis::Landmarks { points: points.into_iter().map(kstore::Real::to_f64).collect(), rows }
+                Basis::Landmarks { points: points.into_iter().map(kstore::Float::to_f64).collect(), rows }
             }
             Self::Features { probe } => Basis::Features { probe },
         }
@@ -124,10 +124,10 @@ impl<T: Real> Model<T> {
             Basis::Features { probe } => probe,
         };
         let spec: MapSpec = map.parse()?;
-        let MapConstructor::WithoutRows(build) = spec.constructor::<T>() else {
+        let MapConstructor::DataIndependent(build) = spec.constructor::<T>() else {
             return Err(Error::MapNotRebuilt { map: map.clone(), why: "it needs landmarks and the model has none" });
         };
-        let rebuilt = build(&RowFreeInputs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
+        let rebuilt = build(&DataIndependentMapArgs { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
         let largest = stored_probe.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
         let new_probe = probe(&*rebuilt);
         let is_same = new_probe.len() == stored_probe.len()

@@ -73,7 +73,7 @@ impl<'a> Tensor<'a> {
         Self { dtype: N::DTYPE, shape, is_finite, data: TensorData::Bytes(bytes) }
     }
 
-    fn reals<V: kstore::Real>(values: impl Into<Cow<'a, [V]>>, shape: Vec<usize>) -> Self {
+    fn reals<V: kstore::Float>(values: impl Into<Cow<'a, [V]>>, shape: Vec<usize>) -> Self {
         let values = values.into();
         Self::array(shape, V::all_finite(&values), values)
     }

@@ -58,7 +58,7 @@ impl<T: Real> Leaves<T> {
 
     pub(super) fn into_f64(self) -> Leaves<f64> {
         let Self { splits, widths, counts, points, coefficients } = self;
-        let points = points.into_iter().map(kstore::Real::to_f64).collect();
+        let points = points.into_iter().map(kstore::Float::to_f64).collect();
         Leaves { splits, widths, counts, points, coefficients }
     }
 

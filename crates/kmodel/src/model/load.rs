@@ -210,7 +210,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
         let entries = self.stored_shape(values).iter().product();
         let (starts, indices) = (self.sizes(starts, count + 1)?, self.sizes(indices, entries)?);
-        let values: Vec<f64> = self.numbers::<T>(values, &[entries])?.into_iter().map(kstore::Real::to_f64).collect();
+        let values: Vec<f64> = self.numbers::<T>(values, &[entries])?.into_iter().map(kstore::Float::to_f64).collect();
         let invalid = || self.damaged("the entries of its sparse landmarks are not a valid CSR matrix");
         let covers_all = (starts.first(), starts.last()) == (Some(&0), Some(&entries));
         let is_valid_row = |row: &[usize]| {
@@ -340,7 +340,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         self.header.info(name).map_or(Vec::new(), |info| info.shape.clone())
     }
 
-    fn numbers<V: kstore::Real>(&mut self, name: &str, shape: &[usize]) -> Result<Vec<V>> {
+    fn numbers<V: kstore::Float>(&mut self, name: &str, shape: &[usize]) -> Result<Vec<V>> {
         self.seek_to_tensor(name, V::DTYPE, shape)?;
         self.finite_values(name, shape.iter().product())
     }
@@ -420,7 +420,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
     }
 
     /// Reads the next numbers of a tensor, which must be finite.
-    fn finite_values<V: kstore::Real>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
+    fn finite_values<V: kstore::Float>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = self.values(count)?;
         match values.iter().position(|v| !v.is_finite()) {
             Some(index) => Err(self.damaged(format!(

@@ -175,7 +175,7 @@ impl<T: Real> Model<T> {
     /// Returns true for a fit in f32 that predicts in f64. Rows are then rounded to f32 first, as
     /// in the fit, so that categories equal to a landmark's category stay equal.
     pub(crate) fn rounds_to_f32(&self) -> bool {
-        let f32_name = <f32 as kstore::Real>::NAME;
+        let f32_name = <f32 as kstore::Float>::NAME;
         self.metadata.precision != f32_name && self.metadata.options["precision"] == f32_name
     }
 
@@ -232,7 +232,7 @@ impl<T: Real> Model<T> {
     ) -> Result<()> {
         self.check_shapes(basis, x, &out)?;
         if let Some(few_rows) = basis.few_rows()
-            && x.nrows() <= predict::MAX_ROWS_AT_ONCE
+            && x.nrows() <= predict::MAX_GROUPED_ROWS
             && self.quadratic_in_scores().is_none()
             && self.leaves.is_none()
         {

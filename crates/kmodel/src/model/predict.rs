@@ -5,7 +5,7 @@ use super::{BasisFunctions, Model};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef, prelude::*};
 use kapprox::Real;
-use kapprox::kernel::{FewRows, MAX_FEW_ROWS};
+use kapprox::kernel::{LandmarkSections, MAX_FEW_ROWS};
 use kstore::Workers;
 
 /// Number of scores summed in turn: two additions to one sum cannot overlap.
@@ -17,7 +17,7 @@ const CHUNK_FUNCTIONS: usize = 64;
 /// Largest number of rows that [`Model::predict`] predicts in groups of a few rows. A group takes
 /// 3.4 µs per row, a block of 32 rows 4.1 µs, and a block of 64 rows 2.7 µs (f32 Gaussian, 1,000
 /// landmarks of 10 features).
-pub(super) const MAX_ROWS_AT_ONCE: usize = 32;
+pub(super) const MAX_GROUPED_ROWS: usize = 32;
 
 /// Returns true if a kernel value has overflowed.
 ///
@@ -32,15 +32,18 @@ pub(super) fn has_overflow<T: Real>(values: impl Iterator<Item = T>) -> bool {
 /// Buffers for [`Model::predict_with`]: kernel values of a few rows, and the scratch of the kernel.
 #[derive(Clone, Debug)]
 pub struct PredictScratch<T> {
-    values: Vec<T>,
-    kernel: Vec<T>,
+    kernel_values: Vec<T>,
+    kernel_scratch: Vec<T>,
 }
 
 impl<T: Real> PredictScratch<T> {
     /// Allocates the buffers for the functions of [`Model::functions`].
     pub fn new(basis: &BasisFunctions<T>) -> Self {
-        let (m, kernel) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
-        Self { values: vec![T::default(); MAX_FEW_ROWS * m], kernel: vec![T::default(); kernel] }
+        let (m, kernel_scratch_len) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
+        Self {
+            kernel_values: vec![T::default(); MAX_FEW_ROWS * m],
+            kernel_scratch: vec![T::default(); kernel_scratch_len],
+        }
     }
 }
 
@@ -62,25 +65,27 @@ impl<T: Real> Model<T> {
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let Some(rows) = basis.few_rows().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
+        let Some(sections) = basis.few_rows().filter(|_| self.quadratic_in_scores().is_none() && self.leaves.is_none())
         else {
             return self.predict(basis, x, out, &Workers::sequential());
         };
         self.check_shapes(basis, x, &out)?;
-        let required_lengths = [MAX_FEW_ROWS * basis.dims().1, rows.scratch()];
-        for (expected, got) in required_lengths.into_iter().zip([scratch.values.len(), scratch.kernel.len()]) {
+        let required_lengths = [MAX_FEW_ROWS * basis.dims().1, sections.scratch()];
+        for (expected, got) in
+            required_lengths.into_iter().zip([scratch.kernel_values.len(), scratch.kernel_scratch.len()])
+        {
             if got < expected {
                 return Err(Error::Shape { what: "numbers of scratch for predictions", expected, got });
             }
         }
-        self.predict_few(rows, x, out, scratch);
+        self.predict_few(sections, x, out, scratch);
         Ok(())
     }
 
     /// Predicts as [`predict_with`](Self::predict_with) does, without checking shapes.
     pub(super) fn predict_few(
         &self,
-        rows: FewRows<'_, T>,
+        sections: LandmarkSections<'_, T>,
         x: MatRef<'_, T>,
         mut out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
@@ -88,16 +93,16 @@ impl<T: Real> Model<T> {
         let m = self.coefficients.nrows();
         for first in (0..x.nrows()).step_by(MAX_FEW_ROWS) {
             let count = MAX_FEW_ROWS.min(x.nrows() - first);
-            let values = &mut scratch.values[..count * m];
-            rows.fill(x.subrows(first, count), values, &mut scratch.kernel);
+            let values = &mut scratch.kernel_values[..count * m];
+            sections.fill(x.subrows(first, count), values, &mut scratch.kernel_scratch);
             let out = out.rb_mut().subrows_mut(first, count);
-            kapprox::vectorised!(self.few_scores(values, out));
+            kapprox::vectorised!(self.write_scores(values, out));
         }
     }
 
     /// Computes `out` (b x t) = k·α + c for the basis values of a few rows, row-major.
     #[inline(always)]
-    fn few_scores(&self, values: &[T], mut out: MatMut<'_, f64>) {
+    fn write_scores(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {
             1 => self.interleaved_scores::<1>(values, out.rb_mut()),
             _ => self.interleaved_scores::<INTERLEAVED_SCORES>(values, out.rb_mut()),
@@ -109,28 +114,29 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes scores as [`few_scores`](Self::few_scores) does, `COUNT` scores at a time. If fewer
-    /// scores remain, the last score is repeated.
+    /// Computes scores as [`write_scores`](Self::write_scores) does, `COUNT` scores at a time. If
+    /// fewer scores remain, the last score is repeated.
     #[inline(always)]
     fn interleaved_scores<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();
-        let pairs = out.nrows() * t;
-        for first in (0..pairs).step_by(COUNT) {
-            let row_and_output = |c: usize| ((first + c).min(pairs - 1) / t, (first + c).min(pairs - 1) % t);
+        let score_count = out.nrows() * t;
+        for first in (0..score_count).step_by(COUNT) {
+            let row_and_output =
+                |c: usize| ((first + c).min(score_count - 1) / t, (first + c).min(score_count - 1) % t);
             let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[row_and_output(c).1] + 0.0);
-            for from in (0..m).step_by(CHUNK_FUNCTIONS) {
+            for first_function in (0..m).step_by(CHUNK_FUNCTIONS) {
                 let mut products = [[0.0; CHUNK_FUNCTIONS]; COUNT];
                 for (c, products) in products.iter_mut().enumerate() {
                     let (row, output) = row_and_output(c);
-                    let values = &values[row * m..][..m][from..];
-                    let alpha = &self.coefficients.col_as_slice(output)[from..];
+                    let values = &values[row * m..][..m][first_function..];
+                    let alpha = &self.coefficients.col_as_slice(output)[first_function..];
                     for ((product, value), alpha) in products.iter_mut().zip(values).zip(alpha) {
                         *product = value.to_f64() * alpha;
                     }
                 }
                 // the loop adds one term to every score in turn. The order of each sum is then
                 // fixed, and an addition need not wait for the previous addition to the same score
-                for l in 0..CHUNK_FUNCTIONS.min(m - from) {
+                for l in 0..CHUNK_FUNCTIONS.min(m - first_function) {
                     for (score, products) in scores.iter_mut().zip(&products) {
                         *score += products[l];
                     }

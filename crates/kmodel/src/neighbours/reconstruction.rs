@@ -18,7 +18,7 @@
 
 use super::{Neighbour, Nodes};
 
-/// Penalty r as a fraction of tr C.
+/// Regularisation r as a fraction of tr C.
 const RIDGE_FRACTION: f64 = 1e-3;
 
 /// A neighbour counts as much nearer than the others if its squared distance to the point is below

@@ -3,11 +3,11 @@
 use super::explanation::{self, FeatureContribution};
 use super::kept_columns::{self, KeptColumnReader};
 use super::writer::{PredictionWriter, WriterSetup};
-use super::{AnyTypedModel, Extras, Predictor, Scores, decision::ColumnGroup, typed_model::TypedModel};
+use super::{AnyPreparedModel, Extras, Predictor, Scores, decision::ColumnGroup, typed_model::PreparedModel};
 use crate::{Error, Result, Task, linalg::strips::lock, model::either, run::Run};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
-use kstore::{KeptColumn, Reading, SelectedTable, Workers, budget::MemoryTerm};
+use kstore::{KeptColumn, ReadSettings, SelectedTable, Workers, budget::MemoryTerm};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::BinaryHeap, path::Path};
 
@@ -121,7 +121,7 @@ impl Predictor {
             source.map_or(Ok(Vec::new()), |source| read_all(&mut KeptColumnReader::new(&source)?, &rows))?;
         let explained_rows: Vec<u64> = ranked.iter().take(MAX_EXPLAINED_ROWS).map(|(_, row)| *row).collect();
         let mut reasons =
-            either!(AnyTypedModel: &self.0, typed => explain_rows(typed, selected, &explained_rows, run.workers()))?;
+            either!(AnyPreparedModel: &self.0, typed => explain_rows(typed, selected, &explained_rows, run.workers()))?;
         reasons.resize(ranked.len(), Vec::new());
         let ranked_reasons = ranked.iter().zip(reasons);
         let anomalies = ranked_reasons.map(|((score, row), reasons)| AnomalousRow {
@@ -147,7 +147,7 @@ impl Predictor {
 }
 
 fn explain_rows<T: Real>(
-    typed: &TypedModel<T>,
+    typed: &PreparedModel<T>,
     selected: &SelectedTable,
     rows: &[u64],
     workers: &Workers,
@@ -155,7 +155,7 @@ fn explain_rows<T: Real>(
     let (search, d) = (explanation::ExplanationSearch::new(typed)?, typed.model.scaler.inputs());
     // missing values are imputed in scaled units
     let scaler = Some(Arc::new(typed.model.scaler.clone()));
-    let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
+    let gathered = selected.rows::<f64>(ReadSettings { scaler, ..ReadSettings::default() })?.gather(rows)?;
     let results: Mutex<Result<Vec<Vec<FeatureContribution>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
     workers.for_each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
         let scaler = &typed.model.scaler;

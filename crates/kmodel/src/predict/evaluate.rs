@@ -11,7 +11,7 @@ use crate::{
     run::{Run, StageObserver},
 };
 use kstore::key::{Purpose, Stream};
-use kstore::{SelectedTable, budget::MemoryTerm, shown};
+use kstore::{SelectedTable, budget::MemoryTerm, display};
 use std::collections::HashMap;
 
 /// Scores of a model on rows with true values.
@@ -295,11 +295,11 @@ impl Predictor {
 fn warn_worst_rows(worst_rows: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
     let worst_squares = worst_rows.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
     if rows >= MIN_ROWS_TO_WARN && squares > 0.0 && worst_squares >= MIN_ERROR_FRACTION * squares {
-        let row_numbers: Vec<String> = worst_rows.iter().map(|(_, row)| shown::count(*row)).collect();
+        let row_numbers: Vec<String> = worst_rows.iter().map(|(_, row)| display::format_count(*row)).collect();
         run.stage_recorder().warn(format!(
             "{} of {} rows cause {:.0} % of the squared error: rows {}; check them for wrong values",
             worst_rows.len(),
-            shown::count(rows),
+            display::format_count(rows),
             100.0 * (worst_squares / squares),
             row_numbers.join(", ")
         ));

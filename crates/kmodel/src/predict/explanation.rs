@@ -13,7 +13,7 @@
 //! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black
 //! box", 2017: the nearest row with another decision.
 
-use super::typed_model::{BasisRows, TILE_ROWS, TypedModel};
+use super::typed_model::{InputBuffers, PreparedModel, TILE_ROWS};
 use crate::{Result, Task};
 use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
@@ -72,14 +72,14 @@ pub(super) fn explanation_text(reasons: &[FeatureContribution]) -> String {
 }
 
 pub(super) struct ExplanationSearch<'a, T: Real> {
-    typed: &'a TypedModel<T>,
+    typed: &'a PreparedModel<T>,
     kernel: Arc<dyn KernelFunction<T>>,
     /// Trial values of each column.
     values: Vec<Vec<f64>>,
 }
 
 impl<'a, T: Real> ExplanationSearch<'a, T> {
-    pub(super) fn new(typed: &'a TypedModel<T>) -> Result<Self> {
+    pub(super) fn new(typed: &'a PreparedModel<T>) -> Result<Self> {
         let (scaler, d) = (&typed.model.scaler, typed.model.scaler.inputs());
         let landmarks = typed.model.basis.landmarks().filter(|_| typed.model.metric.is_none());
         let values = |j: usize| {
@@ -106,7 +106,7 @@ impl<'a, T: Real> ExplanationSearch<'a, T> {
             typed.predict(x, &mut out)?;
             return Ok(out);
         }
-        typed.for_each_tile(x, TILE_ROWS, &mut BasisRows::default(), |rows, first| {
+        typed.for_each_tile(x, TILE_ROWS, &mut InputBuffers::default(), |rows, first| {
             let out = &mut out[first..first + rows.nrows()];
             let workers = kstore::Workers::sequential();
             typed.model.predict_quadratic(&typed.functions, &*self.kernel, rows, out, &workers)

@@ -5,7 +5,7 @@
 //! the kept columns when the scores are written.
 
 use crate::{Error, Result};
-use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};
+use kstore::{KeptColumn, ReadSettings, RowBuf, RowCursor, RowSource, SelectedTable, TableRows, TextLimit};
 
 pub(crate) const TILE_ROWS: usize = 1024;
 
@@ -19,7 +19,7 @@ pub(crate) struct KeptColumnReader<'a> {
 }
 
 pub(crate) fn kept_rows(kept_table: &SelectedTable, texts: TextLimit) -> Result<TableRows<f64>> {
-    Ok(kept_table.rows::<f64>(Reading { texts, ..Reading::default() })?)
+    Ok(kept_table.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })?)
 }
 
 impl<'a> KeptColumnReader<'a> {

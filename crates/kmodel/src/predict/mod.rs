@@ -42,7 +42,7 @@ use decision::DecisionRule;
 use kstore::{Encoding, Label, MemoryPlan, Missing, SelectedTable, Selection, Table, TextOptions, budget::MemoryTerm};
 use std::{path::Path, sync::Arc};
 use table_scorer::TableScorer;
-use typed_model::{BasisRows, TypedModel};
+use typed_model::{InputBuffers, PreparedModel};
 
 /// A model that predicts, in either precision; clones share the model, and threads can use it
 /// concurrently.
@@ -66,12 +66,12 @@ use typed_model::{BasisRows, TypedModel};
 /// # Ok::<(), ksolve::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Predictor(AnyTypedModel, DecisionRule);
+pub struct Predictor(AnyPreparedModel, DecisionRule);
 
 #[derive(Clone, Debug)]
-enum AnyTypedModel {
-    F32(Arc<TypedModel<f32>>),
-    F64(Arc<TypedModel<f64>>),
+enum AnyPreparedModel {
+    F32(Arc<PreparedModel<f32>>),
+    F64(Arc<PreparedModel<f64>>),
 }
 
 /// The quantity that differs between precisions, for [`Error::Shape`].
@@ -83,8 +83,8 @@ pub struct RowScratch(AnyRowScratch);
 
 #[derive(Clone, Debug)]
 enum AnyRowScratch {
-    F32((BasisRows<f32>, PredictScratch<f32>)),
-    F64((BasisRows<f64>, PredictScratch<f64>)),
+    F32((InputBuffers<f32>, PredictScratch<f32>)),
+    F64((InputBuffers<f64>, PredictScratch<f64>)),
 }
 
 impl Predictor {
@@ -93,7 +93,7 @@ impl Predictor {
     /// # Errors
     /// An unknown kernel or map.
     pub fn new(model: AnyModel) -> Result<Self> {
-        let inner = either!(AnyModel to AnyTypedModel: model, model => Arc::new(TypedModel::new(model)?));
+        let inner = either!(AnyModel to AnyPreparedModel: model, model => Arc::new(PreparedModel::new(model)?));
         Ok(Self(inner, DecisionRule { positive_class: 1, threshold: 0.0, costs: None }))
     }
 
@@ -203,7 +203,7 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        either!(AnyTypedModel: &self.0, typed => typed.model.to_bytes())
+        either!(AnyPreparedModel: &self.0, typed => typed.model.to_bytes())
     }
 
     /// Writes the model to a file atomically.
@@ -211,12 +211,12 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        either!(AnyTypedModel: &self.0, typed => typed.model.save(path))
+        either!(AnyPreparedModel: &self.0, typed => typed.model.save(path))
     }
 
     /// Returns the metadata of the model: options, names and classes.
     pub fn metadata(&self) -> &ModelMetadata {
-        either!(AnyTypedModel: &self.0, typed => &typed.model.metadata)
+        either!(AnyPreparedModel: &self.0, typed => &typed.model.metadata)
     }
 
     /// Returns the options for text files with rows of the model: numbers, dates and missing values
@@ -231,7 +231,7 @@ impl Predictor {
     /// Returns the metric before the kernel, and the importance of each feature in it; `None` if
     /// the model has no metric.
     pub fn metric(&self) -> Option<MetricReport> {
-        let metric = either!(AnyTypedModel: &self.0, typed => typed.model.metric.as_ref())?;
+        let metric = either!(AnyPreparedModel: &self.0, typed => typed.model.metric.as_ref())?;
         let metadata = self.metadata();
         // without the option, the metric consists of directions that the solver learned
         let source = metadata.options["metric"].as_str().unwrap_or(&metadata.solver).to_string();
@@ -243,7 +243,7 @@ impl Predictor {
     /// other models.
     #[doc(hidden)]
     pub fn graph_size(&self) -> Option<(usize, usize)> {
-        either!(AnyTypedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbours()?)))
+        either!(AnyPreparedModel: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.transform.neighbours()?)))
     }
 
     /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
@@ -251,7 +251,7 @@ impl Predictor {
     #[doc(hidden)]
     pub fn leaf_counts(&self) -> Option<(usize, usize)> {
         let counts =
-            either!(AnyTypedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
+            either!(AnyPreparedModel: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
         Some((counts.len(), counts.iter().sum()))
     }
 
@@ -263,18 +263,18 @@ impl Predictor {
     /// Returns the number of outputs t of a row: targets, scores of classes or pairs, components,
     /// clusters.
     pub fn outputs(&self) -> usize {
-        either!(AnyTypedModel: &self.0, typed => typed.model.dims().2)
+        either!(AnyPreparedModel: &self.0, typed => typed.model.dims().2)
     }
 
     /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
     /// for most models.
     pub fn components(&self) -> usize {
-        either!(AnyTypedModel: &self.0, typed => typed.model.component_count())
+        either!(AnyPreparedModel: &self.0, typed => typed.model.component_count())
     }
 
     /// Allocates buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
-        RowScratch(either!(AnyTypedModel to AnyRowScratch: &self.0, typed => typed.scratch()))
+        RowScratch(either!(AnyPreparedModel to AnyRowScratch: &self.0, typed => typed.scratch()))
     }
 
     /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).
@@ -282,8 +282,8 @@ impl Predictor {
     /// # Errors
     /// [`Error::Shape`] for slices of other lengths; [`Error::NotFiniteRow`] for a value or a
     /// prediction that is not finite.
-    pub fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        either!(AnyTypedModel: &self.0, typed => typed.predict(x, out))
+    pub fn predict<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
+        either!(AnyPreparedModel: &self.0, typed => typed.predict(x, out))
     }
 
     /// Writes the scores of one row `x` (length d) to `out` (length t). Does not allocate if the
@@ -292,14 +292,14 @@ impl Predictor {
     /// # Errors
     /// The errors of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another
     /// predictor.
-    pub fn predict_with<V: kstore::Real>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
+    pub fn predict_with<V: kstore::Float>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
         match (&self.0, &mut scratch.0) {
-            (AnyTypedModel::F32(typed), AnyRowScratch::F32(scratch)) => typed.predict_row(x, out, scratch),
-            (AnyTypedModel::F64(typed), AnyRowScratch::F64(scratch)) => typed.predict_row(x, out, scratch),
-            (AnyTypedModel::F32(_), AnyRowScratch::F64(_)) => {
+            (AnyPreparedModel::F32(typed), AnyRowScratch::F32(scratch)) => typed.predict_row(x, out, scratch),
+            (AnyPreparedModel::F64(typed), AnyRowScratch::F64(scratch)) => typed.predict_row(x, out, scratch),
+            (AnyPreparedModel::F32(_), AnyRowScratch::F64(_)) => {
                 Err(Error::Shape { what: ELEMENT_BYTES, expected: 4, got: 8 })
             }
-            (AnyTypedModel::F64(_), AnyRowScratch::F32(_)) => {
+            (AnyPreparedModel::F64(_), AnyRowScratch::F32(_)) => {
                 Err(Error::Shape { what: ELEMENT_BYTES, expected: 8, got: 4 })
             }
         }
@@ -349,24 +349,24 @@ impl Predictor {
     /// Returns the term of a memory plan for the loaded model, plus `extra_bytes` bytes.
     #[doc(hidden)]
     pub fn plan_term(&self, extra_bytes: usize) -> MemoryTerm {
-        either!(AnyTypedModel: &self.0, typed => typed.plan_term(extra_bytes))
+        either!(AnyPreparedModel: &self.0, typed => typed.plan_term(extra_bytes))
     }
 
     /// Returns the bytes that [`Predictor::predict`] needs in addition to its slices.
     #[doc(hidden)]
     pub fn scratch_bytes(&self) -> usize {
-        either!(AnyTypedModel: &self.0, typed => typed.scratch_bytes())
+        either!(AnyPreparedModel: &self.0, typed => typed.scratch_bytes())
     }
 
     /// Returns the mean of each feature over the training rows, in the units of the table.
     #[doc(hidden)]
     pub fn means(&self) -> &[f64] {
-        either!(AnyTypedModel: &self.0, typed => &typed.model.scaler.mean)
+        either!(AnyPreparedModel: &self.0, typed => &typed.model.scaler.mean)
     }
 
     /// Returns the classes of the model; `None` for a model without classes.
     pub fn classes(&self) -> Option<&Classes> {
-        either!(AnyTypedModel: &self.0, typed => typed.classes.as_ref())
+        either!(AnyPreparedModel: &self.0, typed => typed.classes.as_ref())
     }
 
     /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
@@ -389,7 +389,7 @@ impl Predictor {
     ) -> Result<u64> {
         self.check_extras(extras)?;
         let lanes = run.workers().threads();
-        either!(AnyTypedModel: &self.0, typed => typed.scores(selected, (extras, lanes), other_terms, run, deliver))
+        either!(AnyPreparedModel: &self.0, typed => typed.scores(selected, (extras, lanes), other_terms, run, deliver))
     }
 
     /// Runs [`Predictor::scores`] in one lane, for a `visit` that uses all threads for each
@@ -401,7 +401,7 @@ impl Predictor {
         run: &Run<'_>,
         visit: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        either!(AnyTypedModel: &self.0, typed => typed.scores(selected, (Extras::default(), 1), other_terms, run, visit))
+        either!(AnyPreparedModel: &self.0, typed => typed.scores(selected, (Extras::default(), 1), other_terms, run, visit))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
@@ -464,11 +464,11 @@ impl Predictor {
     }
 
     fn quadratic(&self) -> Option<&Quadratic> {
-        either!(AnyTypedModel: &self.0, typed => typed.model.quadratic.as_ref())
+        either!(AnyPreparedModel: &self.0, typed => typed.model.quadratic.as_ref())
     }
 
     fn intercept(&self) -> &[f64] {
-        either!(AnyTypedModel: &self.0, typed => &typed.model.intercept)
+        either!(AnyPreparedModel: &self.0, typed => &typed.model.intercept)
     }
 
     /// Returns the bytes of the budget that remain after a pass over the rows and `other_terms`.
@@ -480,7 +480,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<usize> {
         let (memory, threads) = (run.memory_budget(), run.workers().threads());
-        let lanes = either!(AnyTypedModel: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, other_terms));
+        let lanes = either!(AnyPreparedModel: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, other_terms));
         Ok(lanes?.0.spare_bytes)
     }
 }

@@ -11,7 +11,7 @@
 //! *Flops*: for every row, the features and 3r²; once, 2mr² for the QR factorisation. *Bytes*: as
 //! [`Predictor::scores`] for r outputs, plus about 40mr.
 
-use super::{AnyTypedModel, Predictor, typed_model::TypedModel};
+use super::{AnyPreparedModel, Predictor, typed_model::PreparedModel};
 use crate::model::{FEATURES_SOLVER, Intercept, either};
 use crate::quadratic::Quadratic;
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
@@ -75,10 +75,10 @@ impl Predictor {
             return Err(Error::option("target", targets.join(","), why));
         }
         let (features, mut recursion) = match &self.0 {
-            AnyTypedModel::F32(typed) => {
+            AnyPreparedModel::F32(typed) => {
                 typed.start_recursion().map(|(model, recursion)| (AnyModel::F32(model), recursion))
             }
-            AnyTypedModel::F64(typed) => {
+            AnyPreparedModel::F64(typed) => {
                 typed.start_recursion().map(|(model, recursion)| (AnyModel::F64(model), recursion))
             }
         }?;
@@ -121,7 +121,7 @@ impl Predictor {
         if !phi.is_empty() {
             learn_block(&phi, &y)?;
         }
-        let mut model = either!(AnyTypedModel to AnyModel: &self.0, typed => typed.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
+        let mut model = either!(AnyPreparedModel to AnyModel: &self.0, typed => typed.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
         let metadata = either!(AnyModel: &mut model, model => &mut model.metadata);
         if !metadata.ranges.is_empty() {
             let learned = run.statistics(selected)?.inputs;
@@ -132,7 +132,7 @@ impl Predictor {
     }
 }
 
-impl<T: Real> TypedModel<T> {
+impl<T: Real> PreparedModel<T> {
     /// Returns a model whose outputs are the features, and the recursion that continues the fit.
     fn start_recursion(&self) -> Result<(Model<T>, RecursiveLeastSquares)> {
         let Self { model, .. } = self;

@@ -1,7 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment (ranges of consecutive rows),
 //! in row order.
 
-use super::typed_model::{BasisRows, TypedModel, is_far};
+use super::typed_model::{InputBuffers, PreparedModel, is_far};
 use crate::row_weights::{self, RowWeights};
 use crate::{
     Error, PreImages, Result,
@@ -13,7 +13,8 @@ use kapprox::{KernelFunction, Real};
 use kstore::budget::MemoryTerm;
 use kstore::pass::lanes::{self, FittingLanes, LaneMemory};
 use kstore::{
-    Fold, Label, LabelCodes, Missing, Pass, Reading, RowBlock, RowSource, SelectedTable, TableRows, Workers, shown,
+    Label, LabelCodes, Missing, Pass, ReadSettings, Reduction, RowBlock, RowSource, SelectedTable, TableRows, Workers,
+    display,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -90,7 +91,7 @@ pub struct Scores {
 const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
 
 pub(super) struct TableScorer<'a, T: Real> {
-    typed: &'a TypedModel<T>,
+    typed: &'a PreparedModel<T>,
     selected: &'a SelectedTable,
     extras: Extras,
     /// Number of components to compute.
@@ -106,7 +107,7 @@ pub(super) struct TableScorer<'a, T: Real> {
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
-    pub(super) fn new(typed: &'a TypedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
+    pub(super) fn new(typed: &'a PreparedModel<T>, selected: &'a SelectedTable, extras: Extras) -> Result<Self> {
         let model = &typed.model;
         let squares = extras.has_quadratic() || extras.needs_diagonal() || model.quadratic_in_scores().is_some();
         let kernel = if squares { Some(model.kernel()?) } else { None };
@@ -190,7 +191,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let labels = &self.typed.model.metadata.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
         let scaler = Some(Arc::new(self.typed.model.scaler.clone()));
-        Ok(self.selected.rows::<T>(Reading { scaler, classes, ..Reading::default() })?)
+        Ok(self.selected.rows::<T>(ReadSettings { scaler, classes, ..ReadSettings::default() })?)
     }
 
     /// Scores every selected row, hands the segments to `deliver` in row order, and returns the
@@ -234,8 +235,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         // the first of equal counts
         let most = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
         let Some((most, name)) = most else { return };
-        let outside = shown::count(self.outside_counts.0.load(Ordering::Relaxed));
-        let (most, rows) = (shown::count(most), shown::count(rows));
+        let outside = display::format_count(self.outside_counts.0.load(Ordering::Relaxed));
+        let (most, rows) = (display::format_count(most), display::format_count(rows));
         stage_observer.warn(format!(
             "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
              of the fit predicts them unclipped)"
@@ -244,7 +245,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
 
     fn warn_about_rows(&self, rows: u64, without_target: u64, stage_observer: &dyn StageObserver) {
         if without_target > 0 {
-            let count = shown::count(without_target);
+            let count = display::format_count(without_target);
             stage_observer
                 .warn(format!("{count} rows without a target are skipped (`missing_target` error rejects them)"));
         }
@@ -279,7 +280,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 }
 
-impl<T: Real> TypedModel<T> {
+impl<T: Real> PreparedModel<T> {
     pub(super) fn scores(
         &self,
         selected: &SelectedTable,
@@ -295,27 +296,27 @@ impl<T: Real> TypedModel<T> {
     }
 }
 
-impl<T: Real> Fold<T> for TableScorer<'_, T> {
+impl<T: Real> Reduction<T> for TableScorer<'_, T> {
     type State = Scores;
-    type Scratch = BasisRows<T>;
+    type Scratch = InputBuffers<T>;
     type Error = Error;
 
     fn init(&self) -> Scores {
         Scores::default()
     }
 
-    fn scratch(&self) -> BasisRows<T> {
-        BasisRows::default()
+    fn scratch(&self) -> InputBuffers<T> {
+        InputBuffers::default()
     }
 
     fn step(
         &self,
         state: &mut Scores,
-        BasisRows { scaled, after_metric: behind }: &mut BasisRows<T>,
+        InputBuffers { scaled, after_metric }: &mut InputBuffers<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let TypedModel { model, functions, ranges, .. } = self.typed;
+        let PreparedModel { model, functions, ranges, .. } = self.typed;
         let (b, (_, d, t)) = (block.len(), model.dims());
         let mut x = block.x;
         let first = state.incomplete.len();
@@ -336,7 +337,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             self.typed.round_and_clip(scaled, |row, ranges| self.count_outside(row, ranges));
             x = scaled;
         }
-        let x = MatRef::from_row_major_slice(self.typed.basis_rows(x, behind), b, d);
+        let x = MatRef::from_row_major_slice(self.typed.basis_rows(x, after_metric), b, d);
         let scores = append_zeros(&mut state.scores, b * t);
         let components = append_zeros(&mut state.components, b * self.components);
         let quadratic = append_zeros(&mut state.quadratic, if self.extras.has_quadratic() { b } else { 0 });

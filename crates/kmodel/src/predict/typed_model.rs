@@ -1,6 +1,6 @@
 //! A model of one precision, applied to slices of rows.
 
-use super::{AnyTypedModel, Predictor};
+use super::{AnyPreparedModel, Predictor};
 use crate::model::{BasisFunctions, PredictScratch, either};
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
@@ -14,7 +14,7 @@ pub(super) const TILE_ROWS: usize = 1024;
 
 /// A model with its basis functions.
 #[derive(Debug)]
-pub(super) struct TypedModel<T: Real> {
+pub(super) struct PreparedModel<T: Real> {
     pub(super) model: Model<T>,
     pub(super) functions: BasisFunctions<T>,
     pub(super) classes: Option<Classes>,
@@ -50,12 +50,12 @@ fn clip<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
 
 /// Scaled rows, and the same rows after the metric.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BasisRows<T> {
+pub(super) struct InputBuffers<T> {
     pub(super) scaled: Vec<T>,
     pub(super) after_metric: Vec<T>,
 }
 
-impl<T: Real> TypedModel<T> {
+impl<T: Real> PreparedModel<T> {
     pub(super) fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
         let (metadata, scaler) = (&model.metadata, &model.scaler);
@@ -81,9 +81,9 @@ impl<T: Real> TypedModel<T> {
         TILE_ROWS * size_of::<T>() * (self.model.dims().1 + metric) + self.model.scratch_bytes(1)
     }
 
-    pub(super) fn scratch(&self) -> (BasisRows<T>, PredictScratch<T>) {
+    pub(super) fn scratch(&self) -> (InputBuffers<T>, PredictScratch<T>) {
         let (d, basis_inputs) = (self.model.scaler.inputs(), self.model.dims().1);
-        let rows = BasisRows { scaled: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
+        let rows = InputBuffers { scaled: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
         (rows, PredictScratch::new(&self.functions))
     }
 
@@ -93,14 +93,14 @@ impl<T: Real> TypedModel<T> {
         let Some(metric) = &self.model.metric else { return x };
         after_metric.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
         metric.apply(x, after_metric);
-        self.round(after_metric);
+        self.round_as_in_fit(after_metric);
         after_metric
     }
 
     /// Rounds scaled rows as in the fit, calls `on_outside` for rows outside the ranges of the
     /// model, and clips them.
     pub(super) fn round_and_clip(&self, rows: &mut [T], mut on_outside: impl FnMut(&[T], &[[T; 2]])) {
-        self.round(rows);
+        self.round_as_in_fit(rows);
         let Some(ranges) = &self.ranges else { return };
         let is_outside = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| clip(*value, *range) != *value);
         for row in rows.chunks_exact_mut(ranges.len()).filter(|row| is_outside(row)) {
@@ -109,7 +109,7 @@ impl<T: Real> TypedModel<T> {
         }
     }
 
-    fn round(&self, values: &mut [T]) {
+    fn round_as_in_fit(&self, values: &mut [T]) {
         if self.model.rounds_to_f32() {
             values.iter_mut().for_each(|value| *value = T::from_f64(round_to_f32(value.to_f64())));
         }
@@ -117,7 +117,7 @@ impl<T: Real> TypedModel<T> {
 
     /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first` is their offset in
     /// messages.
-    fn scale<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
+    fn scale<V: kstore::Float>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
         out.clear();
         for (row, values) in x.chunks_exact(self.model.scaler.inputs()).enumerate() {
             for (j, value) in values.iter().enumerate() {
@@ -147,52 +147,55 @@ impl<T: Real> TypedModel<T> {
         }
     }
 
-    pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
+    pub(super) fn predict<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
         let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
             self.model.predict(&self.functions, x, out, &Workers::sequential())
         };
-        self.predict_tiles(x, out, TILE_ROWS, &mut BasisRows::default(), score)
+        self.predict_tiles(x, out, TILE_ROWS, &mut InputBuffers::default(), score)
     }
 
-    pub(super) fn predict_row<V: kstore::Real>(
+    pub(super) fn predict_row<V: kstore::Float>(
         &self,
         x: &[V],
         out: &mut [f64],
-        (rows, scratch): &mut (BasisRows<T>, PredictScratch<T>),
+        (rows, scratch): &mut (InputBuffers<T>, PredictScratch<T>),
     ) -> Result<()> {
         self.predict_tiles(x, out, 1, rows, |x, out| self.model.predict_with(&self.functions, x, out, scratch))
     }
 
     /// Calls `on_outside` with the inputs of the basis for `tile` rows of `x` at a time, and the
     /// position of the first row.
-    pub(super) fn for_each_tile<V: kstore::Real>(
+    pub(super) fn for_each_tile<V: kstore::Float>(
         &self,
         x: &[V],
         tile: usize,
-        BasisRows { scaled, after_metric: behind }: &mut BasisRows<T>,
+        InputBuffers { scaled, after_metric }: &mut InputBuffers<T>,
         mut visit: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
     ) -> Result<()> {
         let (d, basis_inputs) = (self.model.scaler.inputs(), self.model.dims().1);
         for (i, x) in x.chunks(tile * d.max(1)).enumerate() {
             self.scale(x, i * tile, scaled)?;
-            visit(MatRef::from_row_major_slice(self.basis_rows(scaled, behind), x.len() / d, basis_inputs), i * tile)?;
+            visit(
+                MatRef::from_row_major_slice(self.basis_rows(scaled, after_metric), x.len() / d, basis_inputs),
+                i * tile,
+            )?;
         }
         Ok(())
     }
 
-    fn predict_tiles<V: kstore::Real>(
+    fn predict_tiles<V: kstore::Float>(
         &self,
         x: &[V],
         out: &mut [f64],
         tile: usize,
-        rows: &mut BasisRows<T>,
+        buffers: &mut InputBuffers<T>,
         mut score: impl FnMut(MatRef<'_, T>, MatMut<'_, f64>) -> Result<()>,
     ) -> Result<()> {
         let t = self.model.dims().2;
         self.check_lengths(x, out)?;
-        self.for_each_tile(x, tile, rows, |seen, first| {
-            let out = &mut out[first * t..(first + seen.nrows()) * t];
-            score(seen, MatMut::from_row_major_slice_mut(out, seen.nrows(), t))?;
+        self.for_each_tile(x, tile, buffers, |tile_inputs, first| {
+            let out = &mut out[first * t..(first + tile_inputs.nrows()) * t];
+            score(tile_inputs, MatMut::from_row_major_slice_mut(out, tile_inputs.nrows(), t))?;
             match out.iter().position(|value| !value.is_finite()) {
                 Some(index) => Err(self.not_finite_error(first + index / t, "the prediction", out[index])),
                 None => Ok(()),
@@ -208,7 +211,7 @@ impl Predictor {
     /// # Errors
     /// The errors of [`Predictor::new`].
     #[doc(hidden)]
-    pub fn with_room_for(self, table: &Table) -> Result<Self> {
+    pub fn with_capacity_for(self, table: &Table) -> Result<Self> {
         let Some((encoding, fitted_shape)) = self.metadata().encoding.as_ref().zip(self.metadata().sparse()) else {
             return Ok(self);
         };
@@ -217,7 +220,7 @@ impl Predictor {
         if enlarged.sparse().is_none_or(|shape| shape.longest <= fitted_shape.longest) {
             return Ok(self);
         }
-        let inner = either!(AnyTypedModel to AnyTypedModel: &self.0, typed => Arc::new(TypedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));
+        let inner = either!(AnyPreparedModel to AnyPreparedModel: &self.0, typed => Arc::new(PreparedModel::new(typed.model.clone().with_sparse_shapes(&shapes))?));
         Ok(Self(inner, self.1))
     }
 }

@@ -7,8 +7,8 @@ use kstore::budget::MemoryTerm;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::search::Search;
 use kstore::{
-    Fold, Label, MemoryPlan, Merge, Reading, SelectedTable, Statistics, StatisticsFold, TILE_TEXT_BYTES, TableRows,
-    TextLimit, Workers,
+    Label, MemoryPlan, Merge, ReadSettings, Reduction, SelectedTable, Statistics, StatisticsReduction, TILE_TEXT_BYTES,
+    TableRows, TextLimit, Workers,
 };
 use std::sync::Arc;
 
@@ -141,12 +141,14 @@ impl Run<'_> {
     /// Returns the statistics of the rows of a table, in a separate pass.
     #[doc(hidden)]
     pub fn statistics(&self, table: &SelectedTable) -> Result<Statistics> {
-        let fold = StatisticsFold::new(table.shape());
-        self.scan_rows(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))
+        let fold = StatisticsReduction::new(table.shape());
+        self.scan_rows(table, fold.state_bytes(), &fold, &|texts| {
+            table.rows(ReadSettings { texts, ..ReadSettings::default() })
+        })
     }
 
     /// Runs a fold over rows whose texts are limited, in a separate pass.
-    fn scan_rows<F: Fold<f64, Error = kstore::Error>>(
+    fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
         &self,
         table: &SelectedTable,
         bytes: usize,
@@ -169,6 +171,6 @@ impl Run<'_> {
         let source = rows(TextLimit::new(self.memory_budget(), lanes.spare_bytes, TEXT_COPIES))?;
         let (recorder, workers) = (self.stage_recorder(), Workers::sequential());
         let stage = recorder.stage("categories", table.row_count_if_known());
-        Ok(lanes::scan(lanes.count, &workers, &*stage).fold(&source, fold)?.0)
+        Ok(lanes::scan(lanes.count, &workers, &*stage).reduce(&source, fold)?.0)
     }
 }

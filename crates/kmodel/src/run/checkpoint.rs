@@ -1,7 +1,7 @@
 //! The checkpoint of a run: its folder, and how often it is saved.
 
 use crate::Error;
-use kstore::checkpoint::{Journal, Listener, Resume};
+use kstore::checkpoint::{Journal, Listener, ResumeMode};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Checkpoint<'a> {
     pub interval: Duration,
     /// Whether the run resumes from the checkpoint of an earlier run; without one it starts from
     /// the beginning.
-    pub resume: Resume,
+    pub resume: ResumeMode,
     /// Listener for messages about the checkpoint.
     pub listener: &'a dyn Listener,
     /// Further names and values that identify the run, in addition to its files and the options in

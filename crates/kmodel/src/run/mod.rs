@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
 
     /// Sets the observer of stages, rows and warnings.
     #[must_use]
-    pub fn watch(self, stage_observer: &'a dyn StageObserver) -> Self {
+    pub fn observer(self, stage_observer: &'a dyn StageObserver) -> Self {
         Self { stage_observer, ..self }
     }
 

@@ -5,7 +5,7 @@ mod machine;
 
 pub use machine::{address_limit, allowed_threads, available, default_memory, peak_rss, rss};
 
-pub use crate::shown::bytes;
+pub use crate::display::format_bytes;
 use crate::{Error, Result};
 
 /// Bytes that a consumer needs: `fixed`, plus `per_row` for each row of a tile (the rows that a

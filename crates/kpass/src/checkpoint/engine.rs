@@ -4,11 +4,11 @@
 //! Every process runs the same job, with the same options on the same rows, as in an allreduce. The
 //! computation between passes is pure, and every process repeats it with the same bits. In a pass
 //! that has a name ([`Pass::resume`](crate::Pass::resume)) a process claims lots (work units,
-//! ranges of segments) from the [`Engine`] until none are left, folds them, and passes their states
-//! to the engine. Then it reads the states of all segments in order and merges them along the fixed
-//! [tree](crate::pass::STRETCH_SEGMENTS). Only states are exchanged, never folds, and every process
-//! gets the total that a single process would compute, bit for bit. Processes may join and leave:
-//! another process claims the lots of a process that has left.
+//! ranges of segments) from the [`Engine`] until none are left, reduces them, and passes their
+//! states to the engine. Then it reads the states of all segments in order and merges them along
+//! the fixed [tree](crate::pass::STRETCH_SEGMENTS). Only states are exchanged, never reductions,
+//! and every process gets the total that a single process would compute, bit for bit. Processes may
+//! join and leave: another process claims the lots of a process that has left.
 //!
 //! A **node** is a range of segments with a common state. If a lot contains the beginning of a
 //! stretch (a reduction block), the part of the stretch that is in the lot is one node. If a lot
@@ -114,10 +114,10 @@ pub struct Node {
 
 /// How a pass is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoldMode {
-    /// This process folds all rows, and only passes the total to the engine.
+pub enum ReductionMode {
+    /// This process reduces all rows, and only passes the total to the engine.
     Whole,
-    /// Each process folds the lots that it claims.
+    /// Each process reduces the lots that it claims.
     Lots,
 }
 
@@ -130,7 +130,7 @@ pub enum NodeOutcome {
     /// The process that claimed these segments has left: this process must fold them now.
     Lost(Range<u64>),
     /// The [`PartialRows`] of this process have the rows of these segments, which begin with the
-    /// requested segment. The process folds the rows, and does not pass the states to the engine.
+    /// requested segment. The process reduces the rows, and does not pass the states to the engine.
     Local(Range<u64>),
 }
 
@@ -150,7 +150,7 @@ pub trait Engine: Sync {
     ///
     /// # Errors
     /// If the run has no such pass.
-    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)>;
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)>;
     /// Claims segments that no process has claimed; returns `None` if no segment is left. The call
     /// may wait, so that a process can claim again the segments that it folded in an earlier pass.
     ///

@@ -5,7 +5,7 @@
 
 use crate::digest::Digest;
 use crate::real::Number;
-use crate::{AtomicFile, Error, Result, shown};
+use crate::{AtomicFile, Error, Result, display};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -245,7 +245,7 @@ impl<'a> Stored<'a> {
         let mut json = vec![0; size as usize];
         input.read_exact(&mut json).map_err(failed)?;
         let metadata: Metadata =
-            serde_json::from_slice(&json).map_err(|error| damaged(path, shown::json_error(&error)))?;
+            serde_json::from_slice(&json).map_err(|error| damaged(path, display::json_error(&error)))?;
         let base = size + 8;
         if base.checked_add(metadata.data_len() as u64) != Some(length) {
             let expected = metadata.data_len();
@@ -256,7 +256,7 @@ impl<'a> Stored<'a> {
         }
         let described = metadata.metadata().as_ref().and_then(|keys| keys.get(METADATA_KEY));
         let described = described.ok_or_else(|| damaged(path, "its metadata has no entry named kmill"))?;
-        let described = serde_json::from_str(described).map_err(|error| damaged(path, shown::json_error(&error)))?;
+        let described = serde_json::from_str(described).map_err(|error| damaged(path, display::json_error(&error)))?;
         Ok(Self {
             path: path.to_path_buf(),
             input,
@@ -269,7 +269,7 @@ impl<'a> Stored<'a> {
 
     /// Returns the writer's description from the metadata of the file.
     pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
-        H::deserialize(&self.file_metadata.head).map_err(|error| self.damaged(shown::json_error(&error)))
+        H::deserialize(&self.file_metadata.head).map_err(|error| self.damaged(display::json_error(&error)))
     }
 
     /// Returns a digest of the description and of the arrays.

@@ -82,10 +82,10 @@ impl Folder {
     fn path(&self, name: &str) -> Result<PathBuf> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
         if name.is_empty() || matches!(name, "." | "..") || !name.bytes().all(is_allowed) {
-            let got = crate::shown::truncated(name);
+            let got = crate::display::truncated(name);
             let why = format!(
                 "the item name \"{}\" is not valid: expected letters, digits, - and .",
-                crate::shown::line(&got)
+                crate::display::line(&got)
             );
             return Err(Error::Engine { folder: self.0.clone(), why });
         }

@@ -21,8 +21,8 @@
 //!
 //! A save is due after [`SAVE_INTERVAL`], or later if saves would otherwise take more than a
 //! twentieth of the time. A state is written directly from its arrays to a temporary file, which is
-//! then renamed. It is read back into the arrays that [`crate::Fold::init`] made. Neither writing
-//! nor reading needs memory for a second copy of the state.
+//! then renamed. It is read back into the arrays that [`crate::Reduction::init`] made. Neither
+//! writing nor reading needs memory for a second copy of the state.
 
 mod engine;
 mod entry;
@@ -34,7 +34,9 @@ mod states;
 mod steps;
 
 pub use crate::real::Number;
-pub use engine::{Engine, FoldMode, LotRows, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey, RowsKey};
+pub use engine::{
+    Engine, LotRows, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey, ReductionMode, RowsKey,
+};
 pub(crate) use entry::Entry;
 pub use file::{Arrays, Cut, METADATA_KEY, Stored, safetensors_header};
 pub use manifest::Manifest;
@@ -46,7 +48,7 @@ pub use steps::Steps;
 
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
-use crate::{AtomicFile, Error, Result, shown};
+use crate::{AtomicFile, Error, Result, display};
 use entry::{restore, verify};
 use file::EntryHeader;
 use serde::{Deserialize, Serialize};
@@ -81,7 +83,7 @@ const MANIFEST_SUFFIX: &str = ".json";
 
 /// The use of an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Resume {
+pub enum ResumeMode {
     /// Continues from a checkpoint of the same run, and replaces a checkpoint of another run.
     #[default]
     IfSame,
@@ -151,35 +153,35 @@ impl<'a> Journal<'a> {
     /// written yet.
     ///
     /// # Errors
-    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run;
+    /// [`Error::OtherCheckpoint`] if [`ResumeMode::Required`] finds the entries of another run;
     /// [`Error::NotACheckpoint`] for a folder that contains other files; [`Error::Io`].
     pub fn open(
         folder: impl Into<PathBuf>,
         manifest: &Manifest,
         save_interval: Duration,
-        resume: Resume,
+        resume: ResumeMode,
         listener: &'a dyn Listener,
     ) -> Result<Self> {
         let folder = folder.into();
         let page = manifest_json(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
         let (run, parts) = (run_digest(manifest), checkpoint_files(&folder)?);
         let same = match resume {
-            Resume::Never => Ok(false),
+            ResumeMode::Never => Ok(false),
             _ if !parts.is_empty() => is_same_run(&folder, &run, &parts, manifest, listener),
-            Resume::Required => {
+            ResumeMode::Required => {
                 listener.note(format!("the checkpoint {} does not exist: starting over", folder.display()));
                 Ok(false)
             }
-            Resume::IfSame => Ok(false),
+            ResumeMode::IfSame => Ok(false),
         };
         let resumed = match same {
-            Err(Error::OtherCheckpoint { difference, .. }) if resume == Resume::IfSame => {
+            Err(Error::OtherCheckpoint { difference, .. }) if resume == ResumeMode::IfSame => {
                 listener.note(format!("{} is the checkpoint of another run: {difference}", folder.display()));
                 false
             }
             same => same?,
         };
-        if resumed && resume == Resume::IfSame {
+        if resumed && resume == ResumeMode::IfSame {
             let folder = folder.display();
             listener.note(format!("the same run was stopped before: continuing from {folder} (`fresh` starts over)"));
         }
@@ -393,7 +395,7 @@ fn is_same_run(
     let text = std::fs::read(path).map_err(Error::io("read", path))?;
     let value: serde_json::Value = match serde_json::from_slice(&text) {
         Ok(value) => value,
-        Err(error) => return damaged(shown::json_error(&error).to_string()),
+        Err(error) => return damaged(display::json_error(&error).to_string()),
     };
     match value["format"].as_u64() {
         Some(FORMAT_VERSION) => {}
@@ -404,7 +406,7 @@ fn is_same_run(
     }
     match serde_json::from_value::<ManifestFile>(value) {
         Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),
-        Err(error) => damaged(shown::json_error(&error).to_string()),
+        Err(error) => damaged(display::json_error(&error).to_string()),
     }
 }
 

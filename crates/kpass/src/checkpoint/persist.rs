@@ -21,7 +21,7 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
 
 /// A state whose arrays can be saved and loaded, so that a stopped pass can continue.
 ///
-/// Contract: a state made by [`crate::Fold::init`] into which the arrays of another state were
+/// Contract: a state made by [`crate::Reduction::init`] into which the arrays of another state were
 /// loaded is equivalent to that state, bit for bit, in `step`, in `merge` and in all results.
 ///
 /// ```

@@ -121,7 +121,7 @@ impl<'j> Steps<'j> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{Listener, Manifest, Resume};
+    use crate::checkpoint::{Listener, Manifest, ResumeMode};
     use std::path::Path;
     use std::sync::Mutex;
     use std::time::Duration;
@@ -152,7 +152,7 @@ mod tests {
             folder.join("checkpoint"),
             &manifest,
             Duration::ZERO,
-            if resume { Resume::Required } else { Resume::Never },
+            if resume { ResumeMode::Required } else { ResumeMode::Never },
             warnings,
         )
         .unwrap()

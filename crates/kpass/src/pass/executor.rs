@@ -1,12 +1,12 @@
 //! The implementation of a pass: feeders decode, lanes fold, and states are delivered in order.
 //!
-//! This code is large, and there are many types of folds. It therefore uses folds only as trait
-//! objects ([`LaneFold`]), so that it is compiled once per element type instead of once per type of
-//! fold.
+//! This code is large, and there are many types of reductions. It therefore uses reductions only as
+//! trait objects ([`LaneReduction`]), so that it is compiled once per element type instead of once
+//! per type of fold.
 
-use super::{Fold, Pass, PassReport, Workers};
+use super::{Pass, PassReport, Reduction, Workers};
 use crate::checkpoint::Cut;
-use crate::{Error, Real, RowBlock, RowBuf, RowSource, TableShape};
+use crate::{Error, Float, RowBlock, RowBuf, RowSource, TableShape};
 use std::any::Any;
 use std::cell::Cell;
 use std::ops::Range;
@@ -28,17 +28,17 @@ pub(super) struct Delivery<S> {
 
 /// Folds the segments of the pass at the given positions, and passes each state to
 /// `deliver`, in order.
-pub(super) fn run_pass<T: Real, F: Fold<T>>(
+pub(super) fn run_pass<T: Float, F: Reduction<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
-    fold: &F,
+    reduction: &F,
     positions: Range<u64>,
     deliver: impl FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 ) -> Result<PassReport, F::Error> {
     let deliver = Mutex::new(deliver);
     let lane = || {
-        let lane_state = LaneState { fold, deliver: &deliver, state: None, rows: 0, scratch: fold.scratch() };
-        Box::new(lane_state) as Box<dyn LaneFold<T> + '_>
+        let lane_state = LaneState { reduction, deliver: &deliver, state: None, rows: 0, scratch: reduction.scratch() };
+        Box::new(lane_state) as Box<dyn LaneReduction<T> + '_>
     };
     run_lanes(pass, source, positions, &lane).map_err(|failure| match failure.downcast::<F::Error>() {
         Ok(error) => *error,
@@ -47,11 +47,11 @@ pub(super) fn run_pass<T: Real, F: Fold<T>>(
     })
 }
 
-/// An error of a fold or of the source, whose type the caller knows.
+/// An error of a reduction or of the source, whose type the caller knows.
 type Failure = Box<dyn Any + Send>;
 
 /// A fold and its state in one lane, as a trait object.
-trait LaneFold<T> {
+trait LaneReduction<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
     /// Delivers the state of a segment, if it had rows. `segment` is its number among all stored
@@ -60,34 +60,34 @@ trait LaneFold<T> {
 }
 
 /// A fold and the state of the lane's current segment; `None` before the first row.
-struct LaneState<'a, T: Real, F: Fold<T>, D> {
-    fold: &'a F,
+struct LaneState<'a, T: Float, F: Reduction<T>, D> {
+    reduction: &'a F,
     deliver: &'a Mutex<D>,
     state: Option<F::State>,
     rows: u64,
     scratch: F::Scratch,
 }
 
-impl<T: Real, F: Fold<T>, D> LaneFold<T> for LaneState<'_, T, F, D>
+impl<T: Float, F: Reduction<T>, D> LaneReduction<T> for LaneState<'_, T, F, D>
 where
     D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure> {
-        let state = self.state.get_or_insert_with(|| self.fold.init());
+        let state = self.state.get_or_insert_with(|| self.reduction.init());
         self.rows += block.len() as u64;
-        self.fold.step(state, &mut self.scratch, block, workers).map_err(into_failure)
+        self.reduction.step(state, &mut self.scratch, block, workers).map_err(into_failure)
     }
 
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure> {
         let Some(state) = &mut self.state else { return Ok(()) };
-        self.fold.flush(state, &mut self.scratch, workers).map_err(into_failure)
+        self.reduction.flush(state, &mut self.scratch, workers).map_err(into_failure)
     }
 
     fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure> {
-        let (state, folded) = (self.state.take(), std::mem::take(&mut self.rows));
+        let (state, reduced_rows) = (self.state.take(), std::mem::take(&mut self.rows));
         let Some(state) = state else { return Ok(()) };
         let mut deliver = self.deliver.lock().unwrap_or_else(PoisonError::into_inner);
-        (*deliver)(Delivery { segments_done: done, segment, rows: folded, state }).map_err(into_failure)
+        (*deliver)(Delivery { segments_done: done, segment, rows: reduced_rows, state }).map_err(into_failure)
     }
 }
 
@@ -95,9 +95,9 @@ fn into_failure<E: Send + 'static>(error: E) -> Failure {
     Box::new(error)
 }
 
-type MakeLane<'a, T> = &'a (dyn Fn() -> Box<dyn LaneFold<T> + 'a> + Sync);
+type MakeLane<'a, T> = &'a (dyn Fn() -> Box<dyn LaneReduction<T> + 'a> + Sync);
 
-fn run_lanes<T: Real>(
+fn run_lanes<T: Float>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     positions: Range<u64>,
@@ -116,17 +116,17 @@ fn run_lanes<T: Real>(
         workers: if lanes > 1 { &sequential } else { pass.workers },
         shape: source.shape(),
         cut,
-        next_to_fold: AtomicU64::new(first),
+        next_to_reduce: AtomicU64::new(first),
         end,
         order: Mutex::new(DeliveryOrder { next_to_deliver: first, first_failure: None }),
         delivered: Condvar::new(),
         has_failed: AtomicBool::new(false),
-        rows_folded: AtomicU64::new(0),
+        rows_reduced: AtomicU64::new(0),
         starved_nanoseconds: AtomicU64::new(0),
     };
     pass.workers.run_lanes(lanes, || if pass.prefetch == 0 { run.run_without_feeder() } else { run.run_with_feeder() });
     let report = PassReport {
-        rows: run.rows_folded.load(Ordering::Relaxed),
+        rows: run.rows_reduced.load(Ordering::Relaxed),
         decoder_wait: Duration::from_nanos(run.starved_nanoseconds.load(Ordering::Relaxed)),
     };
     let order = run.order.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -157,17 +157,17 @@ struct PassRun<'a, 'f, T> {
     workers: &'a Workers,
     shape: TableShape,
     cut: Cut,
-    next_to_fold: AtomicU64,
+    next_to_reduce: AtomicU64,
     /// Position after the last segment to fold.
     end: u64,
     order: Mutex<DeliveryOrder>,
     delivered: Condvar,
     has_failed: AtomicBool,
-    rows_folded: AtomicU64,
+    rows_reduced: AtomicU64,
     starved_nanoseconds: AtomicU64,
 }
 
-impl<T: Real> PassRun<'_, '_, T> {
+impl<T: Float> PassRun<'_, '_, T> {
     /// Returns the stored rows of a segment, by its position in the pass.
     fn segment_rows(&self, segment: u64) -> Range<u64> {
         let number = self.cut.segments().start + segment;
@@ -211,12 +211,12 @@ impl<T: Real> PassRun<'_, '_, T> {
             }
             // both ends are dropped with the lane, which also ends a feeder that waits for them
             let (tiles, free) = (tiles, free);
-            self.fold_items(&tiles, &free);
+            self.reduce_items(&tiles, &free);
         });
     }
 
     /// Folds the tiles that the feeder sends, and delivers each segment in its turn.
-    fn fold_items(&self, tiles: &Receiver<Item<T>>, free: &Sender<RowBuf<T>>) {
+    fn reduce_items(&self, tiles: &Receiver<Item<T>>, free: &Sender<RowBuf<T>>) {
         let alarm = PanicAlarm(self);
         let mut lane = (self.make_lane)();
         loop {
@@ -231,7 +231,7 @@ impl<T: Real> PassRun<'_, '_, T> {
         std::mem::forget(alarm);
     }
 
-    /// Decodes and folds segment after segment with one buffer: a lane without a feeder.
+    /// Decodes and reduces segment after segment with one buffer: a lane without a feeder.
     fn run_without_feeder(&self) {
         let alarm = PanicAlarm(self);
         let (mut lane, spare) = ((self.make_lane)(), Cell::new(Some(RowBuf::new(self.pass.tile))));
@@ -244,7 +244,7 @@ impl<T: Real> PassRun<'_, '_, T> {
     fn feed(&self, send: &mut dyn FnMut(Item<T>) -> bool, buffers: &mut dyn FnMut() -> Option<RowBuf<T>>) {
         let mut spare = None;
         loop {
-            let segment = self.next_to_fold.fetch_add(1, Ordering::Relaxed);
+            let segment = self.next_to_reduce.fetch_add(1, Ordering::Relaxed);
             if segment >= self.end || self.is_discarded(segment) {
                 return;
             }
@@ -286,7 +286,7 @@ impl<T: Real> PassRun<'_, '_, T> {
 
     /// Passes a decoded item to the lane, and frees its buffer; returns false if the lane has
     /// nothing more to do.
-    fn process(&self, item: Item<T>, lane: &mut (dyn LaneFold<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
+    fn process(&self, item: Item<T>, lane: &mut (dyn LaneReduction<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
         let (segment, outcome) = match item {
             Item::Tile(segment, buffer) => {
                 let outcome = self.step(lane, &buffer);
@@ -305,7 +305,7 @@ impl<T: Real> PassRun<'_, '_, T> {
         }
     }
 
-    fn step(&self, lane: &mut (dyn LaneFold<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
+    fn step(&self, lane: &mut (dyn LaneReduction<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
         debug_assert!(buffer.rows.len() <= buffer.capacity, "a cursor forgets what was in the buffer");
         let block = buffer.block(&self.shape);
         if block.is_empty() {
@@ -313,13 +313,13 @@ impl<T: Real> PassRun<'_, '_, T> {
         }
         lane.step(&block, self.workers)?;
         self.workers.check().map_err(into_failure)?;
-        self.rows_folded.fetch_add(block.len() as u64, Ordering::Relaxed);
+        self.rows_reduced.fetch_add(block.len() as u64, Ordering::Relaxed);
         self.pass.observer.advance(block.len() as u64);
         Ok(())
     }
 
     /// Waits for the segment's turn and delivers its state.
-    fn finish_segment(&self, segment: u64, lane: &mut (dyn LaneFold<T> + '_)) -> Result<(), Failure> {
+    fn finish_segment(&self, segment: u64, lane: &mut (dyn LaneReduction<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
         // the state of a step that ended early is invalid
         self.workers.check().map_err(into_failure)?;
@@ -341,9 +341,9 @@ impl<T: Real> PassRun<'_, '_, T> {
 
 /// A guard that wakes the other lanes if this one panics: otherwise they would wait forever for its
 /// segment.
-struct PanicAlarm<'r, 'a, 'f, T: Real>(&'r PassRun<'a, 'f, T>);
+struct PanicAlarm<'r, 'a, 'f, T: Float>(&'r PassRun<'a, 'f, T>);
 
-impl<T: Real> Drop for PanicAlarm<'_, '_, '_, T> {
+impl<T: Float> Drop for PanicAlarm<'_, '_, '_, T> {
     fn drop(&mut self) {
         self.0.fail(0, into_failure(Error::WorkerPanicked));
     }

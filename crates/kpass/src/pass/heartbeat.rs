@@ -106,14 +106,14 @@ impl HeartbeatWriter {
 /// The heartbeats of the other processes, as this process last read them.
 pub(super) struct HeartbeatMonitor {
     medium: Arc<dyn Medium>,
-    pub(super) patience: Duration,
+    pub(super) heartbeat_timeout: Duration,
     /// Last heartbeat of each process, and the time at which it was first read.
     latest: Mutex<BTreeMap<String, (Option<Heartbeat>, Instant)>>,
 }
 
 impl HeartbeatMonitor {
-    pub(super) fn new(medium: Arc<dyn Medium>, patience: Duration) -> Self {
-        Self { medium, patience, latest: Mutex::default() }
+    pub(super) fn new(medium: Arc<dyn Medium>, heartbeat_timeout: Duration) -> Self {
+        Self { medium, heartbeat_timeout, latest: Mutex::default() }
     }
 
     fn read_latest(&self, process: &str) -> Result<(Option<Heartbeat>, Instant)> {
@@ -132,7 +132,7 @@ impl HeartbeatMonitor {
     pub(super) fn has_left(&self, process: &str) -> Result<bool> {
         let (heartbeat, since) = self.read_latest(process)?;
         let ended = heartbeat.is_some_and(|life| life.ended);
-        Ok(ended || since.elapsed() > self.patience)
+        Ok(ended || since.elapsed() > self.heartbeat_timeout)
     }
 
     /// Returns true if one of the processes is running: watches for a few intervals whether a

@@ -3,7 +3,7 @@
 
 use super::{Observer, Pass, Workers};
 use crate::budget::{MemoryPlan, MemoryTerm};
-use crate::{Real, Result, RowSource};
+use crate::{Float, Result, RowSource};
 
 /// Number of rows per tile: enough for an efficient matrix product, few enough to stay near the
 /// cache.
@@ -42,7 +42,7 @@ pub struct FittingLanes {
 ///
 /// # Errors
 /// [`crate::Error::OverBudget`] if not even one lane fits.
-pub fn fitting_lanes<T: Real>(
+pub fn fitting_lanes<T: Float>(
     stage: &str,
     source: &dyn RowSource<T>,
     lane: &LaneMemory,

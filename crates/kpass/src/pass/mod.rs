@@ -7,15 +7,15 @@
 //!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
-//! A [`Fold`] computes a state, such as a sum, from rows. A **tile** is the set of rows that a fold
-//! receives at once. A **segment** is a range of stored rows for which one partial state is
-//! computed. A **lane** is a worker thread with its own state. A **stretch** is a reduction block
-//! of 32 segments. If several processes share a pass, a **lot** is a work unit of some segments
-//! that one process claims. How rows are cut into tiles and segments depends only on the sizes of
-//! the problem, not on the machine. Every segment starts from [`Fold::init`], and segment states
-//! are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). The number of lanes and of
-//! prefetched tiles therefore changes when a number is computed, but not its value: the result has
-//! the same bits for every number of threads and every memory budget.
+//! A [`Reduction`] computes a state, such as a sum, from rows. A **tile** is the set of rows that a
+//! reduction receives at once. A **segment** is a range of stored rows for which one partial state
+//! is computed. A **lane** is a worker thread with its own state. A **stretch** is a reduction
+//! block of 32 segments. If several processes share a pass, a **lot** is a work unit of some
+//! segments that one process claims. How rows are cut into tiles and segments depends only on the
+//! sizes of the problem, not on the machine. Every segment starts from [`Reduction::init`], and
+//! segment states are merged in segment order along a fixed [tree](STRETCH_SEGMENTS). The number of
+//! lanes and of prefetched tiles therefore changes when a number is computed, but not its value:
+//! the result has the same bits for every number of threads and every memory budget.
 
 mod executor;
 mod heartbeat;
@@ -29,26 +29,26 @@ mod visit;
 mod workers;
 
 pub use crate::checkpoint::{
-    Engine, FoldMode, Folder, LotRows, Medium, MediumFile, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows,
-    PassKey,
+    Engine, Folder, LotRows, Medium, MediumFile, Merge, NoObserver, Node, NodeOutcome, Observer, PartialRows, PassKey,
+    ReductionMode,
 };
 pub use shared_engine::SharedEngine;
-pub use shared_pass::{Deliver, FoldLot, fold_lots};
+pub use shared_pass::{Deliver, LotReduction, reduce_lots};
 pub use tree::{STRETCH_SEGMENTS, state_count};
 pub use workers::{CancelToken, Pool, Workers};
 
 use crate::checkpoint::{Cut, Journal, Persist};
-use crate::{Error, Real, RowBlock, RowSource};
+use crate::{Error, Float, RowBlock, RowSource};
 use executor::{Delivery, run_pass};
 use std::ops::Range;
 use std::time::Duration;
 use tree::Tree;
 
 /// The computation that a pass does on its rows.
-pub trait Fold<T: Real>: Sync {
+pub trait Reduction<T: Float>: Sync {
     /// The result for the rows of a segment, which is merged with the results of other segments.
     type State: Send;
-    /// Buffers of a lane, reused over its segments; empty between [`Fold::flush`] and the next
+    /// Buffers of a lane, reused over its segments; empty between [`Reduction::flush`] and the next
     /// `step`.
     type Scratch: Send;
     /// The error of a step.
@@ -135,24 +135,24 @@ impl<'a> Pass<'a> {
         Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
     }
 
-    /// Folds every selected row and merges the segments' states; returns [`Fold::init`] for a
-    /// source without rows.
+    /// Reduces every selected row and merges the segments' states; returns [`Reduction::init`] for
+    /// a source without rows.
     ///
     /// Holds [`state_count`] states at once.
     ///
     /// # Errors
-    /// The first error, in row order, of the source or the fold, or [`Error::Interrupted`].
-    pub fn fold<T: Real, F: Fold<T, State: Merge>>(
+    /// The first error, in row order, of the source or the reduction, or [`Error::Interrupted`].
+    pub fn reduce<T: Float, F: Reduction<T, State: Merge>>(
         &self,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
         let mut tree = Tree::default();
-        let report = run_pass(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
+        let report = run_pass(self, source, reduction, 0..u64::MAX, |Delivery { segment, state, .. }| {
             tree.add(segment, state);
             Ok(())
         })?;
-        Ok((tree.finish().unwrap_or_else(|| fold.init()), report))
+        Ok((tree.finish().unwrap_or_else(|| reduction.init()), report))
     }
 
     /// Folds like [`Pass::fold`], but continues where the journal's entry ends: a complete pass is
@@ -167,40 +167,40 @@ impl<'a> Pass<'a> {
     /// The errors of [`Pass::fold`]. The state before an error is first saved in the journal. A
     /// checkpoint that cannot be written or read is not an error: the journal's listener gets a
     /// warning, and the rows are folded again.
-    pub fn resume<T: Real, F: Fold<T, State: Merge + Persist>>(
+    pub fn resume<T: Float, F: Reduction<T, State: Merge + Persist>>(
         &self,
         name: &str,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
-        let Some(journal) = self.journal else { return self.fold(source, fold) };
+        let Some(journal) = self.journal else { return self.reduce(source, reduction) };
         if let Some(engine) = journal.engine() {
-            return self.fold_shared(engine, name, source, fold);
+            return self.fold_shared(engine, name, source, reduction);
         }
         let cut = self.cut(&source.range());
-        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::for_loading(|| fold.init()));
+        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::for_loading(|| reduction.init()));
         let mut tree = tree.unwrap_or_default();
         let restored = entry.rows();
         self.observer.report_restored(restored);
         if entry.is_complete() {
             let report = PassReport { rows: restored, ..PassReport::default() };
-            return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));
+            return Ok((tree.finish().unwrap_or_else(|| reduction.init()), report));
         }
         let outcome = run_pass(
             self,
             source,
-            fold,
+            reduction,
             entry.done()..u64::MAX,
-            |Delivery { segments_done: done, segment, rows: folded, state, .. }| {
+            |Delivery { segments_done: done, segment, rows: reduced_rows, state, .. }| {
                 tree.add(segment, state);
-                entry.record_segment(done, folded, &tree);
+                entry.record_segment(done, reduced_rows, &tree);
                 Ok(())
             },
         );
         match outcome {
             Ok(report) => {
                 entry.complete(&tree);
-                let total = tree.finish().unwrap_or_else(|| fold.init());
+                let total = tree.finish().unwrap_or_else(|| reduction.init());
                 Ok((total, PassReport { rows: restored + report.rows, ..report }))
             }
             Err(error) => {
@@ -216,12 +216,12 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The errors of [`Pass::fold`] and of `deliver`.
-    pub fn for_each_segment<T: Real, F: Fold<T>>(
+    pub fn for_each_segment<T: Float, F: Reduction<T>>(
         &self,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
         mut deliver: impl FnMut(F::State) -> Result<(), F::Error> + Send,
     ) -> Result<PassReport, F::Error> {
-        run_pass(self, source, fold, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
+        run_pass(self, source, reduction, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
     }
 }

@@ -2,28 +2,30 @@
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
 //! rows, tile by tile from the first. A process that has only a part of a segment cannot fold the
-//! segment. It stores the rows of this part as the fold would see them, and the process with the
-//! other part does the same. The process that merges the states then folds all rows of the segment,
-//! which gives the same bits as reading the whole segment. A process stores less than one segment
-//! at each end of its range of rows, and has at most one tile of stored rows in memory.
+//! segment. It stores the rows of this part as the reduction would see them, and the process with
+//! the other part does the same. The process that merges the states then reduces all rows of the
+//! segment, which gives the same bits as reading the whole segment. A process stores less than one
+//! segment at each end of its range of rows, and has at most one tile of stored rows in memory.
 
-use super::{Fold, Pass, executor::run_pass};
+use super::{Pass, Reduction, executor::run_pass};
 use crate::checkpoint::{Number, PartialRows, RowsKey};
-use crate::{Error, Footprint, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers, rows::Label};
+use crate::{
+    Error, Float, Footprint, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers, rows::Label,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, path::PathBuf};
 
-/// Stores the rows of the range `stored`, which lies in one segment. Also folds them, so that a row
-/// that the fold rejects is an error here.
-pub(super) fn store_rows<T: Real, F: Fold<T>>(
+/// Stores the rows of the range `stored`, which lies in one segment. Also reduces them, so that a
+/// row that the reduction rejects is an error here.
+pub(super) fn store_rows<T: Float, F: Reduction<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
-    fold: &F,
+    reduction: &F,
     rows: &dyn PartialRows,
     stored: Range<u64>,
 ) -> Result<(), F::Error> {
-    let storing_fold = StoringFold { fold, rows, end: AtomicU64::new(stored.start) };
+    let storing_fold = StoringReduction { reduction, rows, end: AtomicU64::new(stored.start) };
     let end = stored.end;
     run_pass(&Pass { lanes: 1, ..*pass }, &ClippedSource { source, stored }, &storing_fold, 0..u64::MAX, |_| Ok(()))?;
     let stored_end = storing_fold.end.into_inner();
@@ -39,7 +41,7 @@ struct ClippedSource<'a, T> {
     stored: Range<u64>,
 }
 
-impl<T: Real> RowSource<T> for ClippedSource<'_, T> {
+impl<T: Float> RowSource<T> for ClippedSource<'_, T> {
     fn shape(&self) -> TableShape {
         self.source.shape()
     }
@@ -55,23 +57,23 @@ impl<T: Real> RowSource<T> for ClippedSource<'_, T> {
 }
 
 /// A fold that also stores its rows.
-struct StoringFold<'a, F> {
-    fold: &'a F,
+struct StoringReduction<'a, F> {
+    reduction: &'a F,
     rows: &'a dyn PartialRows,
     /// Stored row after the last one that was written.
     end: AtomicU64,
 }
 
-impl<T: Real, F: Fold<T>> Fold<T> for StoringFold<'_, F> {
+impl<T: Float, F: Reduction<T>> Reduction<T> for StoringReduction<'_, F> {
     type State = F::State;
     type Scratch = F::Scratch;
     type Error = F::Error;
 
     fn init(&self) -> F::State {
-        self.fold.init()
+        self.reduction.init()
     }
     fn scratch(&self) -> F::Scratch {
-        self.fold.scratch()
+        self.reduction.scratch()
     }
     fn step(
         &self,
@@ -83,16 +85,16 @@ impl<T: Real, F: Fold<T>> Fold<T> for StoringFold<'_, F> {
         let Some(last) = block.rows.last() else { return Ok(()) };
         let start = self.end.swap(last + 1, Ordering::Relaxed);
         self.rows.store(RowsKey { stored: start..last + 1, rows: block.len() as u64 }, &block_bytes(block))?;
-        self.fold.step(state, scratch, block, workers)
+        self.reduction.step(state, scratch, block, workers)
     }
     fn flush(&self, state: &mut F::State, scratch: &mut F::Scratch, workers: &Workers) -> Result<(), F::Error> {
-        self.fold.flush(state, scratch, workers)
+        self.reduction.flush(state, scratch, workers)
     }
 }
 
 /// Returns the bytes of the arrays of a block, one after the other: row numbers, inputs, targets,
 /// weights, codes of classes and folds.
-fn block_bytes<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
+fn block_bytes<T: Float>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
     let parts: [&[u8]; 6] = [
         bytemuck::cast_slice(block.rows),
@@ -120,7 +122,7 @@ impl<T> std::fmt::Debug for StoredRows<'_, T> {
     }
 }
 
-impl<'a, T: Real> StoredRows<'a, T> {
+impl<'a, T: Float> StoredRows<'a, T> {
     /// Returns the stored rows of `tiles`, with the shape and the dictionaries of `source`.
     pub(super) fn new(
         source: &dyn RowSource<T>,
@@ -133,7 +135,7 @@ impl<'a, T: Real> StoredRows<'a, T> {
     }
 }
 
-impl<T: Real> RowSource<T> for StoredRows<'_, T> {
+impl<T: Float> RowSource<T> for StoredRows<'_, T> {
     fn shape(&self) -> TableShape {
         self.shape
     }
@@ -166,7 +168,7 @@ struct StoredRowsCursor<'a, T> {
     rows: usize,
 }
 
-impl<T: Real> RowCursor<T> for StoredRowsCursor<'_, T> {
+impl<T: Float> RowCursor<T> for StoredRowsCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         buf.clear();
         let empty = &self.source.empty;
@@ -185,7 +187,7 @@ impl<T: Real> RowCursor<T> for StoredRowsCursor<'_, T> {
     }
 }
 
-impl<T: Real> StoredRowsCursor<'_, T> {
+impl<T: Float> StoredRowsCursor<'_, T> {
     /// Reads the next tile with rows; returns false if there are no more.
     fn load_tile(&mut self) -> Result<bool> {
         let StoredRows { store: keeper, tiles, .. } = self.source;

@@ -18,7 +18,7 @@
 //! MARK-job                 the manifest: what all processes compute
 //! MARK-NAME.alive          the heartbeat of a process; NAME is unique
 //! MARK-000007.total        the total of pass 7
-//! MARK-000007-000000032.0  the process that folds the lot of pass 7 that begins at segment 32;
+//! MARK-000007-000000032.0  the process that reduces the lot of pass 7 that begins at segment 32;
 //!                          .1 is the claim of the process that took the lot over from a process
 //!                          that had left
 //! MARK-000007-000000032    the state of the node that begins there
@@ -30,7 +30,7 @@ use super::member::{Member, segment_name};
 use super::shared_pass::nodes;
 use super::{Observer, STRETCH_SEGMENTS};
 use crate::checkpoint::{
-    Cut, Engine, FoldMode, Manifest, Node, NodeOutcome, PassKey, Persist, StateFile, StateKey, put_state,
+    Cut, Engine, Manifest, Node, NodeOutcome, PassKey, Persist, ReductionMode, StateFile, StateKey, put_state,
 };
 use crate::checkpoint::{Folder, Medium};
 use crate::{Error, Result};
@@ -76,7 +76,7 @@ struct LotSchedule {
     cut: Option<Cut>,
     /// First segments of the lots that this process folded in the previous pass, if that pass had
     /// the same cut: the process may have cached values of their rows.
-    folded_before: BTreeSet<u64>,
+    reduced_before: BTreeSet<u64>,
     /// First segments of the lots that this process has claimed in this pass.
     claimed: BTreeSet<u64>,
     /// First segments of the lots that this process has not tried to claim yet. The lots of
@@ -118,13 +118,13 @@ impl LotSchedule {
     /// Returns true if a lot is still left to the process that folded it before. After it has
     /// folded its own lots, this process waits as long as these lots took in this pass or in a
     /// previous pass, whichever is longer, but at most `patience`.
-    fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
-        if self.folded_before.is_empty() || self.folded_before.contains(&start) {
+    fn is_left_to_others(&mut self, start: u64, heartbeat_timeout: Duration) -> bool {
+        if self.reduced_before.is_empty() || self.reduced_before.contains(&start) {
             return false;
         }
         let elapsed = self.pass_start.map_or(Duration::ZERO, |began| began.elapsed());
         let own_time = *self.own_time.get_or_insert(elapsed);
-        elapsed < own_time + own_time.max(self.longest_own_time).min(patience)
+        elapsed < own_time + own_time.max(self.longest_own_time).min(heartbeat_timeout)
     }
 }
 
@@ -154,8 +154,8 @@ impl SharedEngine {
 
     /// Sets the time after which a process without a heartbeat counts as having left.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.heartbeats = HeartbeatMonitor::new(Arc::clone(&self.medium), patience);
+    pub fn with_heartbeat_timeout(mut self, heartbeat_timeout: Duration) -> Self {
+        self.heartbeats = HeartbeatMonitor::new(Arc::clone(&self.medium), heartbeat_timeout);
         self
     }
 
@@ -279,7 +279,7 @@ impl Engine for SharedEngine {
             .map_err(|_| self.engine_error("this engine has joined a job already; create another engine"))
     }
 
-    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)> {
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
         let number = self.next_pass.fetch_add(1, Ordering::Relaxed);
         let mut lots = self.lots();
         let previous = std::mem::take(&mut *lots);
@@ -291,14 +291,14 @@ impl Engine for SharedEngine {
         let open = mine.into_iter().chain(others).collect();
         *lots = LotSchedule {
             cut: Some(cut),
-            folded_before,
+            reduced_before: folded_before,
             unclaimed: open,
             pass_start: Some(Instant::now()),
             longest_own_time: longest,
             ..LotSchedule::default()
         };
         drop(lots);
-        Ok((PassKey { number, name: name.to_string(), cut }, FoldMode::Lots))
+        Ok((PassKey { number, name: name.to_string(), cut }, ReductionMode::Lots))
     }
 
     fn claim_lot(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>> {
@@ -306,7 +306,9 @@ impl Engine for SharedEngine {
         while !self.medium.contains(&member.total_name(pass))? {
             let Some(start) = self.lots().unclaimed.front().copied() else { break };
             let name = member.claim_name(pass, &segment_name(start), 0);
-            if self.lots().is_left_to_others(start, self.heartbeats.patience) && !self.medium.contains(&name)? {
+            if self.lots().is_left_to_others(start, self.heartbeats.heartbeat_timeout)
+                && !self.medium.contains(&name)?
+            {
                 if observer.should_stop() {
                     return Err(Error::Interrupted);
                 }

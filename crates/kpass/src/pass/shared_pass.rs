@@ -3,9 +3,9 @@
 use super::executor::{Delivery, run_pass};
 use super::partial_rows::{self, StoredRows};
 use super::tree::{Tree, merge_into};
-use super::{Fold, Merge, Observer, Pass, PassReport, STRETCH_SEGMENTS};
-use crate::checkpoint::{Cut, Engine, FoldMode, LotRows, Node, NodeOutcome, PassKey, Persist};
-use crate::{Error, Real, Result, RowSource};
+use super::{Merge, Observer, Pass, PassReport, Reduction, STRETCH_SEGMENTS};
+use crate::checkpoint::{Cut, Engine, LotRows, Node, NodeOutcome, PassKey, Persist, ReductionMode};
+use crate::{Error, Float, Result, RowSource};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 /// Returns the nodes of a lot in a pass over the segments `all`: each stretch that begins in the
@@ -24,12 +24,12 @@ pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
 
 impl Pass<'_> {
     /// Folds the rows with other processes.
-    pub(super) fn fold_shared<T: Real, F: Fold<T, State: Merge + Persist>>(
+    pub(super) fn fold_shared<T: Float, F: Reduction<T, State: Merge + Persist>>(
         &self,
         engine: &dyn Engine,
         name: &str,
         source: &dyn RowSource<T>,
-        fold: &F,
+        reduction: &F,
     ) -> Result<(F::State, PassReport), F::Error> {
         let cut = self.cut(&source.range());
         let (all, mut starved) = (cut.segments(), Duration::ZERO);
@@ -38,7 +38,7 @@ impl Pass<'_> {
             let (source, positions): (&dyn RowSource<T>, _) =
                 match engine.partial_rows().map(|rows| (rows, rows.lot_rows(&lot))) {
                     Some((rows, LotRows::Partial(stored))) => {
-                        return partial_rows::store_rows(self, source, fold, rows, stored);
+                        return partial_rows::store_rows(self, source, reduction, rows, stored);
                     }
                     Some((rows, LotRows::Stored(tiles))) => {
                         stored_rows = StoredRows::new(source, rows, tiles)?;
@@ -46,14 +46,17 @@ impl Pass<'_> {
                     }
                     Some((_, LotRows::Whole)) | None => (source, lot.start - all.start..lot.end - all.start),
                 };
-            let report =
-                run_pass(self, source, fold, positions, |Delivery { segment, rows: folded, state, .. }| {
-                    deliver(segment, folded, state)
-                })?;
+            let report = run_pass(
+                self,
+                source,
+                reduction,
+                positions,
+                |Delivery { segment, rows: reduced_rows, state, .. }| deliver(segment, reduced_rows, state),
+            )?;
             starved += report.decoder_wait;
             Ok(())
         };
-        let (state, rows) = fold_lots(Some(engine), (name, cut), self.observer, &|| fold.init(), &mut fold_lot)?;
+        let (state, rows) = reduce_lots(Some(engine), (name, cut), self.observer, &|| reduction.init(), &mut fold_lot)?;
         Ok((state, PassReport { rows, decoder_wait: starved }))
     }
 }
@@ -61,9 +64,9 @@ impl Pass<'_> {
 /// A receiver of segment states: the number of the segment, its number of rows, and its state.
 pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + Send);
 
-/// A function that folds the segments of a lot and delivers their states in order. It may skip
+/// A function that reduces the segments of a lot and delivers their states in order. It may skip
 /// segments without rows.
-pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
+pub type LotReduction<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
 /// Folds segments into one state along the fixed [tree](STRETCH_SEGMENTS), together with other
 /// processes if there is an engine. Returns the state and the number of rows.
@@ -71,22 +74,22 @@ pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) ->
 /// Use this function for passes over values that the process has computed from the rows.
 ///
 /// # Errors
-/// Errors of the fold and of the engine.
-pub fn fold_lots<S: Merge + Persist, E: From<Error>>(
+/// Errors of the reduction and of the engine.
+pub fn reduce_lots<S: Merge + Persist, E: From<Error>>(
     engine: Option<&dyn Engine>,
     (name, cut): (&str, Cut),
     observer: &dyn Observer,
     init: &dyn Fn() -> S,
-    fold: FoldLot<'_, S, E>,
+    reduction: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let begun_pass = engine.map(|engine| Ok::<_, E>((engine, engine.begin_pass(name, cut)?))).transpose()?;
-    if let Some((engine, (key, FoldMode::Lots))) = &begun_pass {
-        return fold_with_others(*engine, key, observer, init, fold);
+    if let Some((engine, (key, ReductionMode::Lots))) = &begun_pass {
+        return reduce_with_others(*engine, key, observer, init, reduction);
     }
     let (mut tree, mut rows) = (Tree::default(), 0);
-    fold(cut.segments(), &mut |segment, folded, state| {
+    reduction(cut.segments(), &mut |segment, reduced_rows, state| {
         tree.add(segment, state);
-        rows += folded;
+        rows += reduced_rows;
         Ok(())
     })?;
     let state = tree.finish().unwrap_or_else(init);
@@ -97,26 +100,26 @@ pub fn fold_lots<S: Merge + Persist, E: From<Error>>(
 }
 
 /// Folds the lots that this process claims, and merges the states of all lots.
-fn fold_with_others<S: Merge + Persist, E: From<Error>>(
+fn reduce_with_others<S: Merge + Persist, E: From<Error>>(
     engine: &dyn Engine,
     key: &PassKey,
     observer: &dyn Observer,
     init: &dyn Fn() -> S,
-    fold: FoldLot<'_, S, E>,
+    reduction: LotReduction<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let all = key.cut.segments();
     // rows already reported to the observer
     let mut reported_rows = 0;
-    let fold_lot = |fold: FoldLot<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
+    let fold_lot = |reduction: LotReduction<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all.start)..lot.end.min(all.end);
         if lot.is_empty() {
             return Ok(0);
         }
         let mut sender = NodeSender { engine, key, nodes: nodes(&lot, &all).into(), rows: 0, state: None };
         let mut rows = 0;
-        fold(lot, &mut |segment, folded, state| {
-            rows += folded;
-            Ok(sender.add_segment(segment, folded, state)?)
+        reduction(lot, &mut |segment, reduced_rows, state| {
+            rows += reduced_rows;
+            Ok(sender.add_segment(segment, reduced_rows, state)?)
         })?;
         while !sender.nodes.is_empty() {
             sender.send_node()?;
@@ -124,7 +127,7 @@ fn fold_with_others<S: Merge + Persist, E: From<Error>>(
         Ok(rows)
     };
     while let Some(lot) = engine.claim_lot(key, observer)? {
-        reported_rows += fold_lot(fold, lot)?;
+        reported_rows += fold_lot(reduction, lot)?;
     }
     let (mut tree, mut next_segment, mut rows) = (Tree::default(), all.start, 0);
     while next_segment < all.end {
@@ -132,15 +135,15 @@ fn fold_with_others<S: Merge + Persist, E: From<Error>>(
         let node = match engine.wait_for_node(key, next_segment, &mut state, observer)? {
             NodeOutcome::Lost(lot) => {
                 drop(state);
-                reported_rows += fold_lot(fold, lot)?;
+                reported_rows += fold_lot(reduction, lot)?;
                 continue;
             }
             NodeOutcome::Local(lot) => {
                 drop(state);
                 next_segment = lot.end.max(next_segment + 1);
-                fold(lot, &mut |segment, folded, state| {
+                reduction(lot, &mut |segment, reduced_rows, state| {
                     tree.add(segment, state);
-                    (rows, reported_rows) = (rows + folded, reported_rows + folded);
+                    (rows, reported_rows) = (rows + reduced_rows, reported_rows + reduced_rows);
                     Ok(())
                 })?;
                 continue;

@@ -1,7 +1,7 @@
 //! Passes without a state: they write rows to a file or to memory, or only check the rows.
 
-use super::{Fold, Pass, PassReport, executor::run_pass};
-use crate::{Error, Real, RowBlock, RowSource, Workers};
+use super::{Pass, PassReport, Reduction, executor::run_pass};
+use crate::{Error, Float, RowBlock, RowSource, Workers};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ impl Pass<'_> {
     ///
     /// # Errors
     /// The first error, in row order, of the source or of `visitor`, or [`Error::Interrupted`].
-    pub fn visit<T: Real, E: From<Error> + Send + 'static>(
+    pub fn visit<T: Float, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
         mut visitor: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
@@ -37,7 +37,7 @@ impl Pass<'_> {
     ///
     /// # Errors
     /// The errors of [`Pass::visit`].
-    pub fn visit_lot<T: Real, E: From<Error> + Send + 'static>(
+    pub fn visit_lot<T: Float, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
         lot: &Range<u64>,
@@ -49,7 +49,7 @@ impl Pass<'_> {
 
     /// Visits a part of the segments. The visitor is a trait object, so that this code is compiled
     /// once.
-    fn visit_segments<T: Real, E: From<Error> + Send + 'static>(
+    fn visit_segments<T: Float, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
         positions: Range<u64>,
@@ -62,7 +62,7 @@ impl Pass<'_> {
         run_pass(
             &Pass { lanes: 1, ..*self },
             source,
-            &VisitFold { buffers: || (), visitor: one },
+            &VisitReduction { buffers: || (), visitor: one },
             positions,
             |_| Ok(()),
         )
@@ -73,24 +73,24 @@ impl Pass<'_> {
     ///
     /// # Errors
     /// The errors of [`Pass::visit`].
-    pub fn for_each_tile<T: Real, E: From<Error> + Send + 'static, B: Send>(
+    pub fn for_each_tile<T: Float, E: From<Error> + Send + 'static, B: Send>(
         &self,
         source: &dyn RowSource<T>,
         buffers: impl Fn() -> B + Sync,
         visitor: impl Fn(&mut B, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
     ) -> Result<PassReport, E> {
-        run_pass(self, source, &VisitFold { buffers, visitor }, 0..u64::MAX, |_| Ok(()))
+        run_pass(self, source, &VisitReduction { buffers, visitor }, 0..u64::MAX, |_| Ok(()))
     }
 }
 
 type Visitor<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send);
 
-struct VisitFold<B, W> {
+struct VisitReduction<B, W> {
     buffers: B,
     visitor: W,
 }
 
-impl<T: Real, E: From<Error> + Send + 'static, S: Send, B, W> Fold<T> for VisitFold<B, W>
+impl<T: Float, E: From<Error> + Send + 'static, S: Send, B, W> Reduction<T> for VisitReduction<B, W>
 where
     B: Fn() -> S + Sync,
     W: Fn(&mut S, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,

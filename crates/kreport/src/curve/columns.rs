@@ -1,7 +1,7 @@
 //! The columns of the table of cells: one list for JSON, CSV, Parquet and the HTML page.
 
 use crate::output::Column::{self, Integer, Number, Text};
-use crate::table::{MISSING_VALUE, count, optional_number};
+use crate::table::{MISSING_VALUE, format_count, optional_number};
 use ksolve::curve::CurveCell;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -33,7 +33,7 @@ pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
 pub(super) fn cell_texts(cell: &CurveCell) -> Vec<String> {
     let value = |(_, column): &(&str, Column<CurveCell>)| match column {
         Text(getter) => getter(cell).unwrap_or(MISSING_VALUE).to_string(),
-        Integer(getter) => count(getter(cell)),
+        Integer(getter) => format_count(getter(cell)),
         Number(getter) => optional_number(getter(cell)),
     };
     COLUMNS.iter().map(value).collect()

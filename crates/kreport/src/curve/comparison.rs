@@ -2,7 +2,7 @@
 //! the text of a curve for the terminal.
 
 use super::CurveReport;
-use crate::table::{Grid, MISSING_VALUE, count, facts, number, rounded_kernel, seconds, shortest_number};
+use crate::table::{Grid, MISSING_VALUE, facts, format_count, number, rounded_kernel, seconds, shortest_number};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, TestErrorKind};
 use std::fmt;
 
@@ -63,7 +63,9 @@ impl ErrorMeasure {
             Self::Frobenius if all => "exact, all pairs of rows".to_string(),
             Self::Frobenius => format!("estimated from {} columns of all rows", report.frobenius_columns),
             Self::Spectral if all => "block Krylov iterations on all rows".to_string(),
-            Self::Spectral => format!("estimated on {} rows, with bounds for all rows", count(SPECTRAL_ROWS as u64)),
+            Self::Spectral => {
+                format!("estimated on {} rows, with bounds for all rows", format_count(SPECTRAL_ROWS as u64))
+            }
             Self::Test => format!("ridge regression, lambda {}", shortest_number(report.lambda)),
         }
     }
@@ -243,7 +245,7 @@ impl CurveReport {
         let rows = self.floor.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {
             true => "all rows".to_string(),
-            false => format!("a sample of {} rows; too low at ranks near this number", count(rows)),
+            false => format!("a sample of {} rows; too low at ranks near this number", format_count(rows)),
         })
     }
 
@@ -254,10 +256,10 @@ impl CurveReport {
 
 impl fmt::Display for CurveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, features) = (count(self.approximated_rows), count(self.table.features.len() as u64));
+        let (rows, features) = (format_count(self.approximated_rows), format_count(self.table.features.len() as u64));
         let total_rows = match self.approximated_rows == self.table.selected_rows {
             true => String::new(),
-            false => format!(" of {}", count(self.table.selected_rows)),
+            false => format!(" of {}", format_count(self.table.selected_rows)),
         };
         let run_once_note = match &self.deterministic_methods()[..] {
             [] => String::new(),
@@ -267,7 +269,7 @@ impl fmt::Display for CurveReport {
             1 => "1 repeat".to_string(),
             repeats => format!("medians of {repeats} repeats{run_once_note}"),
         };
-        let cells = format!("{} ({repeats})", count(self.rows.len() as u64));
+        let cells = format!("{} ({repeats})", format_count(self.rows.len() as u64));
         writeln!(f, "error against rank on {rows} rows{total_rows}, {features} features\n")?;
         write!(f, "{}", facts([("kernel", rounded_kernel(&self.kernel)), ("cells", cells)]))?;
         let measure = self.comparison_measure();

@@ -5,7 +5,7 @@ use super::comparison::{Cost, ErrorMeasure};
 use super::{CurveReport, html};
 use crate::drawing::{self, Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
-use crate::table::{count, join_with_commas, rounded_kernel};
+use crate::table::{format_count, join_with_commas, rounded_kernel};
 use kstore::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,7 +66,7 @@ impl Figure {
 }
 
 fn caption(report: &CurveReport) -> Vec<String> {
-    let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
+    let (rows, features) = (format_count(report.approximated_rows), format_count(report.table.features.len() as u64));
     let spread_note = (report.repeats > 1)
         .then(|| format!("medians of {} repeats, bands from the lower to the upper quartile", report.repeats));
     let floor_note = report.floor.as_ref().map(|_| "dotted: no matrix of this rank has a smaller error".to_string());

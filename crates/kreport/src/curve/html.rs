@@ -5,13 +5,13 @@ use super::columns::{COLUMNS, cell_texts};
 use super::comparison::{Cost, CurvePoint, ErrorMeasure};
 use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
-use crate::table::{count, number, rounded_kernel, seconds, shortest_number};
-use kstore::budget::bytes;
+use crate::table::{format_count, number, rounded_kernel, seconds, shortest_number};
+use kstore::budget::format_bytes;
 
 impl CurveReport {
     /// Returns the report as an HTML page.
     pub fn page(&self) -> Page {
-        let (rows, features) = (count(self.approximated_rows), count(self.table.features.len() as u64));
+        let (rows, features) = (format_count(self.approximated_rows), format_count(self.table.features.len() as u64));
         Page {
             title: "Error against rank".to_string(),
             subtitle: format!("{}: {rows} rows, {features} features, {}", self.files(), rounded_kernel(&self.kernel)),
@@ -148,14 +148,14 @@ fn data_html(report: &CurveReport) -> String {
     let table = &report.table;
     let condition = table.selected_where.as_ref().map_or(String::new(), |text| format!(" ({text})"));
     let mut facts = vec![
-        ("files", format!("{} ({}, {})", report.files(), table.format, bytes(table.bytes as usize))),
-        ("rows stored", count(table.stored_rows)),
-        ("rows selected", format!("{}{condition}", count(table.selected_rows))),
-        ("rows approximated", count(report.approximated_rows)),
+        ("files", format!("{} ({}, {})", report.files(), table.format, format_bytes(table.bytes as usize))),
+        ("rows stored", format_count(table.stored_rows)),
+        ("rows selected", format!("{}{condition}", format_count(table.selected_rows))),
+        ("rows approximated", format_count(report.approximated_rows)),
     ];
     facts.extend(table.test_where.iter().map(|test| ("test rows", test.clone())));
     facts.extend((!table.target.is_empty()).then(|| ("target", table.target.join(", "))));
-    facts.push(("features", count(table.features.len() as u64)));
+    facts.push(("features", format_count(table.features.len() as u64)));
     facts.push(("scaling", table.scale.to_string()));
     facts.push(("kernel", rounded_kernel(&report.kernel)));
     let features = table.features.iter().map(|feature| {
@@ -180,8 +180,8 @@ fn run_section(report: &CurveReport) -> Section {
     facts.extend(report.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
     let mut section = page::run_section(true, facts, &report.spent.seconds);
     let stage = |stage: &super::StagePlan| {
-        let terms = stage.terms.iter().map(|(name, size)| vec![format!("\u{2003}{name}"), bytes(*size)]);
-        std::iter::once(vec![stage.stage.clone(), bytes(stage.bytes)]).chain(terms).collect::<Vec<_>>()
+        let terms = stage.terms.iter().map(|(name, size)| vec![format!("\u{2003}{name}"), format_bytes(*size)]);
+        std::iter::once(vec![stage.stage.clone(), format_bytes(stage.bytes)]).chain(terms).collect::<Vec<_>>()
     };
     let plan: Vec<Vec<String>> = report.plan.iter().flat_map(stage).collect();
     let title = report.plan.first().map_or(String::new(), |stage| format!("plan of {}", stage.method));
@@ -192,7 +192,7 @@ fn run_section(report: &CurveReport) -> Section {
 fn cells_html(report: &CurveReport) -> String {
     let rows: Vec<Vec<String>> = report.rows.iter().map(cell_texts).collect();
     let head: Vec<String> = COLUMNS.iter().map(|(name, _)| name.replace('_', " ")).collect();
-    page::details(&format!("all {} cells", count(rows.len() as u64)), &page::html_table(&head, &rows))
+    page::details(&format!("all {} cells", format_count(rows.len() as u64)), &page::html_table(&head, &rows))
 }
 
 #[cfg(test)]

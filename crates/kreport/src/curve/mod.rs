@@ -67,7 +67,7 @@ pub struct CurveReport {
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct TableReport {
     /// Files of the table.
-    #[serde(serialize_with = "kstore::shown::lossy_paths")]
+    #[serde(serialize_with = "kstore::display::lossy_paths")]
     pub files: Vec<PathBuf>,
     /// Size on disk, in bytes.
     pub bytes: u64,

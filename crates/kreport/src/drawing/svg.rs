@@ -1,7 +1,7 @@
 //! Drawings as SVG.
 
 use super::{Anchor, Canvas, Point};
-use kstore::shown::lines;
+use kstore::display::lines;
 use std::fmt::Write;
 
 /// Escapes text for HTML and SVG, including quoted attributes; control characters become escapes.

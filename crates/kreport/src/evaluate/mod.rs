@@ -2,7 +2,7 @@
 
 mod page;
 
-use crate::table::{Align, AlignedTable, Grid, count, facts, list, number, optional_number, percent};
+use crate::table::{Align, AlignedTable, Grid, facts, format_count, list, number, optional_number, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
@@ -41,10 +41,10 @@ impl fmt::Display for EvaluateReport {
 
 pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String)> {
     vec![
-        ("rows", count(scores.rows)),
-        ("groups", format!("{} with rows of different grades", count(scores.groups))),
+        ("rows", format_count(scores.rows)),
+        ("groups", format!("{} with rows of different grades", format_count(scores.groups))),
         ("ndcg", optional_number(scores.ndcg)),
-        ("first places", format!("{} ndcg of the first {}", optional_number(scores.ndcg_at), count(scores.top))),
+        ("first places", format!("{} ndcg of the first {}", optional_number(scores.ndcg_at), format_count(scores.top))),
         ("map", optional_number(scores.map)),
         ("kendall", optional_number(scores.kendall)),
         ("wrong pairs", optional_percent(scores.wrong_pairs)),

@@ -3,7 +3,7 @@
 
 use super::EvaluateReport;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
-use crate::table::{count, join_with_commas, list, number};
+use crate::table::{format_count, join_with_commas, list, number};
 use ksolve::predict::{
     CalibrationBin, ChartData, ClassificationScores, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
 };
@@ -24,7 +24,7 @@ impl EvaluateReport {
             }
             EvaluateReport::Novelty(report) => (novelty_sections(report, details), list(&[report.rows])),
             EvaluateReport::Ranking(report) => {
-                (vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))], count(report.rows))
+                (vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))], format_count(report.rows))
             }
         };
         sections.push(page::run_section(true, vec![("model", model.display().to_string())], &[]));
@@ -84,7 +84,7 @@ fn residual_charts(report: &RegressionScores, details: &ChartData) -> Option<Str
     )?;
     let drawn_rows = match points.len() as f64 == report.rows {
         true => "All rows".to_string(),
-        false => format!("{} random rows", count(points.len() as u64)),
+        false => format!("{} random rows", format_count(points.len() as u64)),
     };
     let target_note =
         report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", first.target));

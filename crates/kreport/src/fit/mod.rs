@@ -11,7 +11,7 @@ pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use crate::table::seconds;
 use ksolve::job;
 use ksolve::job::Combination;
-use kstore::{budget::bytes, shown};
+use kstore::{budget::format_bytes, display};
 use serde::Serializer;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -76,10 +76,10 @@ impl ResourceReport {
     /// Returns time, bytes read and memory as names and texts; `planned` is in bytes.
     pub fn facts(&self, passes: Option<u64>, planned: Option<usize>) -> [(&'static str, String); 3] {
         let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
-        let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
-        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
-        let planned = planned.map_or(String::new(), |planned| format!(", planned {}", bytes(planned)));
-        let memory = format!("peak {peak}{planned}, budget {}", bytes(self.memory_budget_bytes));
+        let read = format_bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
+        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), format_bytes);
+        let planned = planned.map_or(String::new(), |planned| format!(", planned {}", format_bytes(planned)));
+        let memory = format!("peak {peak}{planned}, budget {}", format_bytes(self.memory_budget_bytes));
         [("time", seconds(self.total_seconds())), ("read", format!("{read}{passes}")), ("memory", memory)]
     }
 }
@@ -88,7 +88,7 @@ impl ResourceReport {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelFile {
     /// Path of the model file.
-    #[serde(rename = "model", serialize_with = "kstore::shown::lossy_path")]
+    #[serde(rename = "model", serialize_with = "kstore::display::lossy_path")]
     pub path: PathBuf,
     /// Size of the model file, in bytes.
     #[serde(rename = "model_bytes")]
@@ -104,7 +104,7 @@ impl ModelFile {
 
 impl fmt::Display for ModelFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", shown::path(&self.path), bytes(self.bytes as usize))
+        write!(f, "{} ({})", display::path(&self.path), format_bytes(self.bytes as usize))
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) mod tests {
         let mut surface = Vec::new();
         for (rank, base) in [(250, 0.3), (1000, 0.2)] {
             for (i, lambda) in [1e-8, 1e-8 * 10f64.sqrt(), 1e-7].into_iter().enumerate() {
-                surface.push(ksolve::Cell {
+                surface.push(ksolve::SurfaceCell {
                     rank,
                     lambda,
                     cv_mse: Some(base - 0.01 * i as f64),

@@ -3,7 +3,7 @@
 use super::FitReport;
 use crate::importance;
 use crate::page::{self, Axis, Chart, MAX_FEATURES, Mark, Page, Scale, Section, Series};
-use crate::table::{count, join_with_commas, number, optional_number, rounded_kernel};
+use crate::table::{format_count, join_with_commas, number, optional_number, rounded_kernel};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 
@@ -23,7 +23,8 @@ impl FitReport {
         );
         sections.push(Section::new("Data", self.data_html()));
         sections.push(self.run_section());
-        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.target_suffix());
+        let (rows, features, targets) =
+            (format_count(fit.rows), format_count(fit.features as u64), self.target_suffix());
         Page {
             title: format!("{} fit", fit.solver),
             subtitle: format!("{rows} rows, {features} features{targets}, {}", rounded_kernel(&fit.kernel)),
@@ -62,7 +63,7 @@ impl FitReport {
 
     fn data_html(&self) -> String {
         let fit = &self.fit;
-        let mut facts = vec![("rows", count(fit.rows)), ("features", count(fit.features as u64))];
+        let mut facts = vec![("rows", format_count(fit.rows)), ("features", format_count(fit.features as u64))];
         facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
         facts.extend(fit.classes.as_ref().map(|classes| ("classes", join_with_commas(classes))));
         let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
@@ -87,7 +88,7 @@ fn metric_html(metric: &MetricReport, coded_columns: &[&str]) -> String {
     columns.truncate(MAX_FEATURES);
     let row = |round: &RoundReport| {
         let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional_number);
-        vec![round.form.clone(), rounded_kernel(&round.kernel), count(round.rows), mse, r2]
+        vec![round.form.clone(), rounded_kernel(&round.kernel), format_count(round.rows), mse, r2]
     };
     let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
     let features = page::bar_table(["column", "importance"], &columns);

@@ -1,8 +1,8 @@
 //! The plan of a fit as text and JSON.
 
-use crate::table::{Align, AlignedTable, MISSING_VALUE, count};
+use crate::table::{Align, AlignedTable, MISSING_VALUE, format_count};
 use ksolve::job::{Forecast, Stage};
-use kstore::budget::bytes;
+use kstore::budget::format_bytes;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt;
@@ -54,26 +54,29 @@ impl fmt::Display for PlanReport {
         let mut table = AlignedTable::new(heads.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         let pass_cells = |passes: u64| match passes {
             0 => [MISSING_VALUE, MISSING_VALUE].map(String::from),
-            _ => [count(passes), forecast.bytes_read(passes).map_or(String::new(), |read| bytes(read as usize))],
+            _ => [
+                format_count(passes),
+                forecast.bytes_read(passes).map_or(String::new(), |read| format_bytes(read as usize)),
+            ],
         };
         for Stage { plan, passes } in &forecast.stages {
-            let head = [plan.stage.clone(), "total".to_string(), bytes(plan.bytes())];
+            let head = [plan.stage.clone(), "total".to_string(), format_bytes(plan.bytes())];
             table.push_row(head.into_iter().chain(pass_cells(*passes)));
             let mut terms: Vec<_> = plan.terms.iter().filter(|term| term.bytes > 0).collect();
             terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
             for term in terms {
-                table.push_row([String::new(), format!("  {}", term.name), bytes(term.bytes)]);
+                table.push_row([String::new(), format!("  {}", term.name), format_bytes(term.bytes)]);
             }
         }
-        let head = ["run".to_string(), "largest stage".to_string(), bytes(forecast.bytes())];
+        let head = ["run".to_string(), "largest stage".to_string(), format_bytes(forecast.bytes())];
         table.push_row(head.into_iter().chain(pass_cells(forecast.passes())));
-        writeln!(f, "plan for {} rows\n\n{table}", count(forecast.rows))?;
+        writeln!(f, "plan for {} rows\n\n{table}", format_count(forecast.rows))?;
         let lanes = |n: usize| if n == 1 { "1 lane".to_string() } else { format!("{n} lanes") };
         writeln!(
             f,
             "  tiles of {} rows, segments of {}; {} for scans, {} for products, {} threads",
-            count(pass_shape.tile as u64),
-            count(pass_shape.segment),
+            format_count(pass_shape.tile as u64),
+            format_count(pass_shape.segment),
             lanes(pass_shape.scan_lanes),
             lanes(pass_shape.gram_lanes),
             forecast.threads
@@ -85,7 +88,7 @@ impl fmt::Display for PlanReport {
             )?;
         }
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
-        writeln!(f, "  {} of {}: {verdict}", bytes(forecast.bytes()), bytes(self.budget()))
+        writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.bytes()), format_bytes(self.budget()))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::FitReport;
 use crate::table::{Grid, optional_number, short_lambda};
-use ksolve::Cell;
+use ksolve::SurfaceCell;
 
 impl FitReport {
     /// Returns the surface with the best cell marked: the smallest `cv_error` if every cell has a
@@ -31,7 +31,7 @@ impl FitReport {
     /// Returns the values of the cells of [`Self::surface_grid`], lambda by lambda.
     pub(super) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
         let by_error = self.is_chosen_by_error();
-        let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
+        let score = |cell: &SurfaceCell| if by_error { cell.cv_error } else { cell.cv_mse };
         let cell = |rank: usize, lambda: f64| {
             self.fit.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda).and_then(score)
         };
@@ -46,14 +46,15 @@ impl FitReport {
         let best_cell = |rank: &usize| {
             let of_rank = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
             // the chosen cell represents its rank, whatever the criterion
-            let is_chosen = |cell: &Cell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
-            let key = |cell: &&Cell| (!is_chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
+            let is_chosen = |cell: &SurfaceCell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
+            let key = |cell: &&SurfaceCell| (!is_chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
             of_rank.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
         };
-        let cells: Vec<&Cell> = self.ranks().iter().filter_map(best_cell).collect();
+        let cells: Vec<&SurfaceCell> = self.ranks().iter().filter_map(best_cell).collect();
         let folds = cells.first()?.fold_mse.len();
-        let row =
-            |cell: &&Cell| (format!("{}, {}", cell.rank, short_lambda(cell.lambda)), format_scores(&cell.fold_mse));
+        let row = |cell: &&SurfaceCell| {
+            (format!("{}, {}", cell.rank, short_lambda(cell.lambda)), format_scores(&cell.fold_mse))
+        };
         let chosen_row = cells.iter().position(|cell| cell.rank == self.fit.rank);
         let grid = Grid {
             corner: "rank, lambda \\ fold".to_string(),
@@ -73,7 +74,7 @@ impl FitReport {
         self.fit.surface.iter().all(|cell| cell.cv_error.is_some())
     }
 
-    pub(super) fn chosen_cell(&self) -> Option<&Cell> {
+    pub(super) fn chosen_cell(&self) -> Option<&SurfaceCell> {
         self.fit.surface.iter().find(|cell| cell.rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda)
     }
 

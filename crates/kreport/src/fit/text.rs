@@ -4,12 +4,13 @@ use super::FitReport;
 use crate::fit::Verbosity;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
-    AlignedTable, Grid, count, facts, list, number, optional_number, percent, rounded_kernel, seconds, short_lambda,
+    AlignedTable, Grid, facts, format_count, list, number, optional_number, percent, rounded_kernel, seconds,
+    short_lambda,
 };
 use kfit::solver::by_name;
-use kfit::solver::parameter::{C, NODES, Penalty};
+use kfit::solver::parameter::{C, NODES, Regularisation};
 use ksolve::Certificate;
-use kstore::{budget::bytes, shown};
+use kstore::{budget::format_bytes, display};
 use std::fmt;
 
 /// Number of rows that are shown above and below the chosen row, if the surface has more than
@@ -32,7 +33,7 @@ pub const DISTANCE_DESCRIPTION: &str = "Euclidean, of the scaled features";
 
 /// Describes a neighbour graph by its number of neighbours.
 pub fn describe_neighbours(neighbours: usize) -> String {
-    format!("each connected to its {} nearest neighbours", count(neighbours as u64))
+    format!("each connected to its {} nearest neighbours", format_count(neighbours as u64))
 }
 
 /// Describes a certificate.
@@ -49,7 +50,7 @@ impl FitReport {
     pub(super) fn target_suffix(&self) -> String {
         match &self.fit.target_names[..] {
             [] => String::new(),
-            names => format!(", target {}", shown::line(&names.join(", "))),
+            names => format!(", target {}", display::line(&names.join(", "))),
         }
     }
 
@@ -77,10 +78,12 @@ impl FitReport {
         let important_columns = |metric| ("columns", most_important_line(&importance(metric, &self.coded_columns())));
         facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(important_columns));
         facts.extend(fit.landmarks.iter().map(|landmarks| {
-            let by = format!("by {} among {} rows", landmarks.scheme, count(landmarks.candidates));
+            let by = format!("by {} among {} rows", landmarks.scheme, format_count(landmarks.candidates));
             match (fit.neighbours, self.node_count()) {
-                (Some(k), Some(nodes)) => ("nodes", format!("{} {by}, {}", count(nodes), describe_neighbours(k))),
-                _ => ("landmarks", format!("{} {by}", count(landmarks.count as u64))),
+                (Some(k), Some(nodes)) => {
+                    ("nodes", format!("{} {by}, {}", format_count(nodes), describe_neighbours(k)))
+                }
+                _ => ("landmarks", format!("{} {by}", format_count(landmarks.count as u64))),
             }
         }));
         facts.extend(fit.method.iter().map(|method| ("method", method.why.clone())));
@@ -92,11 +95,13 @@ impl FitReport {
     pub(super) fn result_facts(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
         let mut facts = Vec::new();
-        facts.extend(fit.neighbours.is_none().then(|| ("rank", count(fit.rank as u64))));
+        facts.extend(fit.neighbours.is_none().then(|| ("rank", format_count(fit.rank as u64))));
         facts.extend(fit.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         let by_c = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
         facts.extend(
-            by_c.map(|lambda| ("C", number(Penalty::Lambda(lambda).c(fit.weight.unwrap_or(fit.rows as f64)), 4))),
+            by_c.map(|lambda| {
+                ("C", number(Regularisation::Lambda(lambda).c(fit.weight.unwrap_or(fit.rows as f64)), 4))
+            }),
         );
         if let Some(cell) = self.chosen_cell() {
             let [cv_note, gcv_note] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
@@ -127,8 +132,10 @@ impl FitReport {
     }
 
     fn total_cost(&self) -> String {
-        let peak =
-            self.spent.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
+        let peak = self
+            .spent
+            .peak_rss_bytes
+            .map_or(String::new(), |peak| format!(" and at most {} of memory", format_bytes(peak)));
         format!("{}{peak}", seconds(self.spent.total_seconds()))
     }
 }
@@ -136,7 +143,8 @@ impl FitReport {
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (fit, is_verbose) = (&self.fit, self.verbosity == Verbosity::Verbose);
-        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.target_suffix());
+        let (rows, features, targets) =
+            (format_count(fit.rows), format_count(fit.features as u64), self.target_suffix());
         let classes = fit.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(f, "{} on {rows} rows, {features} features{targets}{classes}\n", fit.solver)?;
         write!(f, "{}", facts(self.method_facts()))?;
@@ -157,7 +165,7 @@ impl fmt::Display for FitReport {
         }
         // otherwise they were already printed to stderr
         for warning in self.spent.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
-            writeln!(f, "warning: {}", shown::line(warning))?;
+            writeln!(f, "warning: {}", display::line(warning))?;
         }
         self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.total_cost()))
     }
@@ -210,7 +218,7 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
     #[test]
     fn a_report_has_twenty_lines_at_most() {
         let mut report = report();
-        let rank = |lambda: i32| ksolve::Cell { lambda: 10f64.powi(lambda), ..report.fit.surface[0].clone() };
+        let rank = |lambda: i32| ksolve::SurfaceCell { lambda: 10f64.powi(lambda), ..report.fit.surface[0].clone() };
         report.fit.surface = (-9..4).map(rank).collect();
         (report.fit.rank, report.fit.lambda) = (250, Some(1e-9));
         report.fit.kernel = "gaussian(sigma=5.80593116055527)".to_string();

@@ -155,7 +155,7 @@ pub(crate) fn tick_label(value: f64) -> String {
     }
     let plain = value.to_string();
     match plain.split_once('.') {
-        None if value >= 1e4 => crate::table::count(value as u64),
+        None if value >= 1e4 => crate::table::format_count(value as u64),
         _ => plain,
     }
 }

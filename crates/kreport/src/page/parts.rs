@@ -3,7 +3,7 @@
 use super::{Chart, PALETTE_SIZE, Scale, Section, axis::extent};
 use crate::drawing::{Canvas, Svg, escape_html};
 use crate::machine;
-use crate::table::{self, Grid, count};
+use crate::table::{self, Grid, format_count};
 
 /// Formats names and values as an HTML list.
 pub fn fact_list<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
@@ -162,7 +162,7 @@ pub(crate) fn data_html<const N: usize>(
 ) -> String {
     let more = match features.len().saturating_sub(MAX_FEATURES) {
         0 => String::new(),
-        more => note(&format!("and {} more", count(more as u64))),
+        more => note(&format!("and {} more", format_count(more as u64))),
     };
     let rows: Vec<Vec<String>> = features.take(MAX_FEATURES).map(|row| row.to_vec()).collect();
     side_by_side(&self::fact_list(facts), &details(title, &(html_table(&head, &rows) + &more)))

@@ -17,11 +17,11 @@ mod scatter;
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output;
 use crate::page::{self, Edges, Page, Section, extent};
-use crate::table::{count, rounded_kernel};
+use crate::table::{format_count, rounded_kernel};
 use contour::FunctionGrid;
 use ksolve::job::{Run, StageObserver};
 use ksolve::{Error, ModelMetadata, Result, Task, predict::Predictor};
-use kstore::{Condition, Missing, Selection, Table, TextOptions, budget::MemoryTerm, shown};
+use kstore::{Condition, Missing, Selection, Table, TextOptions, budget::MemoryTerm, display};
 use picture::Picture;
 use points::Points;
 use std::ops::Range;
@@ -78,7 +78,7 @@ pub struct PlotReport {
     /// Smallest and largest score on the grid, per output.
     pub scores: Vec<(f64, f64)>,
     /// File of the picture.
-    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    #[serde(serialize_with = "kstore::display::lossy_path")]
     pub output: PathBuf,
 }
 
@@ -91,8 +91,13 @@ impl PlotReport {
 impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
-        let (output, x, y) = (shown::path(output), shown::line(x), shown::line(y));
-        writeln!(f, "{output}: {y} against {x}, {} of {} rows", count(self.drawn as u64), count(self.rows))
+        let (output, x, y) = (display::path(output), display::line(x), display::line(y));
+        writeln!(
+            f,
+            "{output}: {y} against {x}, {} of {} rows",
+            format_count(self.drawn as u64),
+            format_count(self.rows)
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use ksolve::{Error, ModelMetadata, Result};
 use kstore::encoding::{CodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, LaneMemory};
-use kstore::{Kind, Label, LabelCodes, Missing, Reading, RowBlock, Selection, Table, Workers, budget::MemoryTerm};
+use kstore::{Kind, Label, LabelCodes, Missing, ReadSettings, RowBlock, Selection, Table, Workers, budget::MemoryTerm};
 use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -190,7 +190,7 @@ impl Points {
         let column_index = |column: &String| names.iter().position(|name| name == column);
         let columns_at: Vec<usize> = columns.coordinates.iter().filter_map(column_index).collect();
         let classes = columns.classes.map(|labels| Arc::new(labels.to_vec()));
-        let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
+        let source = selected.rows::<f64>(ReadSettings { classes, ..ReadSettings::default() })?;
         let sample_bytes = (MAX_DRAWN + lanes::TILE_ROWS) * size_of::<DrawnRow>();
         let lane = LaneMemory { tile: lanes::TILE_ROWS, name: "rows drawn", bytes: 2 * sample_bytes, shared: terms };
         // the picture does not depend on the number of lanes, and the pass is short

@@ -2,7 +2,7 @@
 //! errors at every rank.
 
 use super::cost::{Cost, Meter, Milestones, time_features};
-use super::error_folds::{MeasuredSums, MeasuringFold, TestErrorFold};
+use super::error_reductions::{MeasuredSums, MeasuringReduction, TestErrorReduction};
 use super::method::{CurveRun, Method};
 use super::run_plan::ridge;
 use super::setting::{Setting, pass};
@@ -10,9 +10,9 @@ use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::prepare::target_counts::check_plans;
 use crate::request::{PassShape, Resources};
 use crate::{Error, GramState, LinearHead, Result, fit};
-use kapprox::landmark::{LandmarkSet, Scan, Scheme};
-use kapprox::map::{LandmarkInputs, MapConstructor, MapRequest, MapShape, RowFreeInputs};
-use kapprox::quality::{Approximation, ColumnFold, Errors, Measure, NormPair, SpectralOptions};
+use kapprox::landmark::{LandmarkSet, Scheme, TableScan};
+use kapprox::map::{DataIndependentMapArgs, LandmarkMapArgs, MapConstructor, MapRequest, MapShape};
+use kapprox::quality::{Approximation, ColumnReduction, Errors, Measure, NormPair, SpectralOptions};
 use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
@@ -70,8 +70,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         pass(self.pass_shape, &self.resources, observer)
     }
 
-    fn data<'o>(&'o self, observer: &'o dyn Observer) -> Scan<'o, T> {
-        Scan { source: self.setting.source(), pass: self.pass(observer), count: self.setting.n }
+    fn data<'o>(&'o self, observer: &'o dyn Observer) -> TableScan<'o, T> {
+        TableScan { source: self.setting.source(), pass: self.pass(observer), count: self.setting.n }
     }
 
     fn cost_of_features(&self, map: &dyn FeatureMap<T>, landmarks: usize) -> Result<Cost> {
@@ -132,9 +132,9 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let MapShape { p: rank, landmarks, .. } = self.map_shape(spec, rank)?;
         match spec.constructor::<T>() {
             MapConstructor::Exact => Err(Method::exact_kernel_error(&spec.to_string())),
-            MapConstructor::WithoutRows(make) => {
+            MapConstructor::DataIndependent(make) => {
                 let meter = Meter::start(table);
-                let map = make(&RowFreeInputs { spec, kernel: self.setting.kernel(), d, rank, seed })?;
+                let map = make(&DataIndependentMapArgs { spec, kernel: self.setting.kernel(), d, rank, seed })?;
                 let costs = vec![meter.cost(0, 0)];
                 Ok(TimedMap { map, costs, full_ranks: 1, landmarks: 0 })
             }
@@ -143,7 +143,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
                 let (set, chosen) = self.choose(options.landmarks, landmarks.unwrap_or(rank), &milestones)?;
                 let (count, meter) = (set.len(), Meter::start(table));
                 let (data, workers) = (self.data(self.observer), resources.workers);
-                let map = make(LandmarkInputs { spec, kernel: any, landmarks: set, rank, data: &data, seed, workers })?;
+                let map =
+                    make(LandmarkMapArgs { spec, kernel: any, landmarks: set, rank, data: &data, seed, workers })?;
                 // every pass of the construction evaluates the kernel with all landmarks
                 let evaluations = count as u64 * (count as u64 + spec.passes() * self.setting.n);
                 let costs = vec![chosen.plus(meter.cost(spec.passes(), evaluations))];
@@ -159,7 +160,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         present.dedup();
         let approximation = Approximation { data: self.data(self.observer), kernel: any, map: &*timed_map.map };
         // the same columns for every cell, so that cells differ only by method
-        let fold = approximation.column_fold(&present, self.setting.columns(), options.seed)?;
+        let fold = approximation.column_reduction(&present, self.setting.columns(), options.seed)?;
         let (measured, feature_cost) = self.measure(&timed_map, &fold)?;
         timed_map.costs.iter_mut().rev().take(timed_map.full_ranks).for_each(|cost| *cost = cost.plus(feature_cost));
         let errors = fold.errors(&measured.columns);
@@ -190,11 +191,11 @@ impl<T: Real> RunSetting<'_, '_, T> {
 
     /// Runs the pass over the features of every row, and returns its result and the cost of these
     /// features.
-    fn measure(&self, timed_map: &TimedMap<T>, columns: &ColumnFold<'_, T>) -> Result<(MeasuredSums, Cost)> {
+    fn measure(&self, timed_map: &TimedMap<T>, columns: &ColumnReduction<'_, T>) -> Result<(MeasuredSums, Cost)> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*timed_map.map, test.as_ref().map(|_| targets));
         let meter = Meter::start(selected.table());
-        let fold = MeasuringFold { map, columns, targets, tile: self.pass_shape.tile };
+        let fold = MeasuringReduction { map, columns, targets, tile: self.pass_shape.tile };
         let (measured, report) = self.pass(self.observer).resume("errors of a method", self.setting.source(), &fold)?;
         if map.dims().1 < MIN_TIMED_FEATURES {
             return Ok((measured, self.cost_of_features(map, timed_map.landmarks)?));
@@ -219,7 +220,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         }
         let Some((kernel_norm, sample)) = &self.setting.spectral_sample else { return Ok(vec![None; ranks.len()]) };
         let sample_pass = Pass { journal: None, ..self.pass(self.observer) };
-        let data = Scan { source: sample, pass: sample_pass, count: sample.len() as u64 };
+        let data = TableScan { source: sample, pass: sample_pass, count: sample.len() as u64 };
         let on_sample = Approximation { data, ..*approximation };
         let sample_errors = on_sample.errors(ranks, sample.len(), seed)?;
         let norms = on_sample.spectral(&sample_errors, products, seed)?;
@@ -259,7 +260,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
             }
         }
         drop(gram);
-        let fold = TestErrorFold { map, heads: &heads, targets, tile: self.pass_shape.tile };
+        let fold = TestErrorReduction { map, heads: &heads, targets, tile: self.pass_shape.tile };
         let test: &dyn RowSource<T> = test;
         // test rows are rows of a table: their pass uses the journal even if the training rows are
         // a sample in memory

@@ -39,7 +39,7 @@
 //! Nyström method", JMLR 13, 2012; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
 
 mod cost;
-mod error_folds;
+mod error_reductions;
 mod execution;
 mod method;
 mod run_plan;

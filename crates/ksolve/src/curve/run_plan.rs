@@ -3,7 +3,7 @@
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::stage_plans::{self, LOWER_RANK, base_plan, choose_pass_shape};
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
-use crate::{GramScratch, GramState, Result, RidgeOptions, features::GRAM_PASS};
+use crate::{GramScratch, GramState, Result, RidgeGrid, features::GRAM_PASS};
 use kapprox::{Real, quality::SpectralOptions};
 use kstore::{MemoryPlan, SelectedTable};
 
@@ -24,8 +24,8 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
 }
 
 /// Returns the ridge options of the test error.
-pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeOptions {
-    RidgeOptions { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
+pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeGrid {
+    RidgeGrid { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
 }
 
 /// Returns the pass shape and the plans of a run at its largest rank; `t` is the number of test

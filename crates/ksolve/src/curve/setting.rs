@@ -10,8 +10,8 @@ use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Kernel};
-use kapprox::landmark::{LandmarkRule, RowSample, RpCholesky, Scan, uniform_sample};
-use kapprox::map::{MapConstructor, RowFreeInputs};
+use kapprox::landmark::{LandmarkRule, RowSample, RpCholesky, TableScan, uniform_sample};
+use kapprox::map::{DataIndependentMapArgs, MapConstructor};
 use kapprox::quality::{Approximation, Measure, SampleSpectrum, sample_spectrum};
 use kapprox::{NystromMap, Real};
 use kstore::key::Purpose;
@@ -225,10 +225,10 @@ impl SettingBuilder<'_> {
         name: &str,
         source: &dyn RowSource<T>,
         count: u64,
-        action: impl FnOnce(Scan<'_, T>) -> Result<R>,
+        action: impl FnOnce(TableScan<'_, T>) -> Result<R>,
     ) -> Result<R> {
         let observer = self.resources.stage_over(name, source.range());
-        action(Scan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
+        action(TableScan { source, pass: pass(self.pass_shape, self.resources, &*observer), count })
     }
 
     /// Returns a sample of the rows; `None` if all rows are used. If requested, the sample includes
@@ -266,8 +266,8 @@ impl SettingBuilder<'_> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
             let spec = method.map_spec();
-            if let MapConstructor::WithoutRows(make) = spec.constructor::<T>() {
-                make(&RowFreeInputs { spec: &spec, kernel, d, rank, seed })?;
+            if let MapConstructor::DataIndependent(make) = spec.constructor::<T>() {
+                make(&DataIndependentMapArgs { spec: &spec, kernel, d, rank, seed })?;
             }
         }
         Ok(())

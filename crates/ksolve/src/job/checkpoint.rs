@@ -5,7 +5,7 @@ use super::{Checkpoint, Run, fit::Fit};
 use crate::request::{MetricSource, TrainOptions};
 use crate::train::target_names;
 use crate::{Error, Result};
-use kstore::checkpoint::{Journal, Manifest, Resume};
+use kstore::checkpoint::{Journal, Manifest, ResumeMode};
 use kstore::{Digest, SelectedTable};
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub(super) fn open_journal<'a>(
             .map(|checkpoint| fit.open_checkpoint(checkpoint, selected, training))
             .transpose();
     };
-    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == Resume::Required) {
+    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == ResumeMode::Required) {
         let why = "processes that share a run always resume from the states in their folder; leave it out";
         return Err(Error::option("resume", "", why));
     }

@@ -8,7 +8,7 @@ use crate::solver::parameter::{FOLDS, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, 
 use crate::solver::{Settings, SolverProperties};
 use crate::{Error, Result};
 use kapprox::Kernel;
-use kapprox::landmark::Effort;
+use kapprox::landmark::SelectionCost;
 use kstore::condition::format_rows;
 use kstore::{Missing, SelectedTable, Selection, TextOptions};
 
@@ -40,7 +40,7 @@ impl Fit {
         if self.family.reads(&NODES) {
             return self.training_on_nodes(settings, rank, landmarks, selected);
         }
-        let folds = self.folds(settings, properties, ranks.len() * settings.penalties().len())?;
+        let folds = self.folds(settings, properties, ranks.len() * settings.regularisations().len())?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task: self.family.task(settings),
@@ -100,7 +100,7 @@ impl Fit {
             let why = format!("the landmarks are chosen among the {nodes} nodes; lower it, or raise `nodes`");
             return Err(Error::option("rank", rank, why));
         }
-        let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != Effort::Draw);
+        let uses_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != SelectionCost::Draw);
         if !uses_kernel && self.kernel != Kernel::default() {
             let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.family.name);
             return Err(Error::option("kernel", &self.kernel, why));
@@ -165,7 +165,7 @@ impl Fit {
         let by_distances = self
             .landmarks
             .as_ref()
-            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Distances));
+            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == SelectionCost::Distances));
         if self.metric != MetricSource::None {
             return refuse("metric", &self.metric, "sparse rows do not support a metric; leave it out");
         }
@@ -188,7 +188,7 @@ impl Fit {
     /// Rejects landmarks and candidates that no step of the fit reads.
     fn check_landmarks(&self, properties: SolverProperties) -> Result<()> {
         let exact = self.map.is_exact();
-        let why_no_landmarks = if self.map.is_without_rows() {
+        let why_no_landmarks = if self.map.is_data_independent() {
             Some(format!(
                 "`map` {} has no landmarks; leave it out, or use a map with landmarks, such as nystrom",
                 self.map.family().name

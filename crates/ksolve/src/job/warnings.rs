@@ -1,10 +1,10 @@
 //! Warnings about fits that can be improved, each with a remedy.
 
 use super::FitReport;
-use crate::Cell;
+use crate::SurfaceCell;
 use crate::solver::parameter::{C, GAP, LAMBDA};
 use crate::solver::{self, EACH_PENALTY_SUFFIX};
-use kstore::shown;
+use kstore::display;
 
 /// Explained fraction of the variance below which a model is hardly better than a constant.
 const MIN_EXPLAINED: f64 = 0.05;
@@ -33,7 +33,7 @@ pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
     warnings.into_iter().chain(edges).flatten().collect()
 }
 
-fn chosen_cell(report: &FitReport) -> Option<(&Cell, f64)> {
+fn chosen_cell(report: &FitReport) -> Option<(&SurfaceCell, f64)> {
     let lambda = report.lambda?;
     let cell = report.surface.iter().find(|cell| cell.rank == report.rank && cell.lambda == lambda)?;
     Some((cell, cell.cv_mse?))
@@ -58,7 +58,7 @@ fn exact_kernel_warning(report: &FitReport) -> Option<String> {
         format!(
             "the SVM uses an approximate kernel with relative trace error {error:.2}; for {} rows `map` exact, which has no such error, \
              takes seconds to minutes",
-            shown::count(report.rows)
+            display::format_count(report.rows)
         )
     })
 }
@@ -89,7 +89,7 @@ fn explained_warning(report: &FitReport) -> Option<String> {
 /// Warns if the held-out error still falls at the end of the grid of lambdas.
 fn lambda_edge_warning(report: &FitReport) -> Option<String> {
     let (cell, _) = chosen_cell(report)?;
-    let mut row: Vec<&Cell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
+    let mut row: Vec<&SurfaceCell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
     row.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let best_index = row.iter().position(|other| other.lambda == cell.lambda)?;
     let grid: Vec<(f64, Option<f64>)> = row.iter().map(|cell| (cell.lambda, cell.cv_mse)).collect();
@@ -116,7 +116,7 @@ fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best: usize, what:
 /// Formats a number with three digits, as a power of ten if that is shorter.
 fn short_number(value: f64) -> String {
     let value: f64 = format!("{value:.2e}").parse().unwrap_or(value);
-    let (plain, power) = (shown::number(value), format!("{value:e}"));
+    let (plain, power) = (display::format_number(value), format!("{value:e}"));
     if power.len() < plain.len() { power } else { plain }
 }
 
@@ -159,8 +159,8 @@ mod tests {
     use crate::job::TrainScores;
     use crate::solver::Figure;
 
-    fn cell(rank: usize, lambda: f64, error: f64) -> Cell {
-        Cell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
+    fn cell(rank: usize, lambda: f64, error: f64) -> SurfaceCell {
+        SurfaceCell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
     }
 
     /// A fit at rank 20 and lambda 1e-3, in the middle of its surface, that explains 90 %.

@@ -28,7 +28,7 @@ use crate::prepare::stage_plans;
 use crate::prepare::survey::survey;
 use crate::prepare::target_counts::{check_plans, count_targets};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
-use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, stacked_maps::StackedMaps};
+use crate::{Error, FoldSpec, Folds, GramState, MomentReduction, Result, stacked_maps::StackedMaps};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::SelectedTable;
@@ -103,10 +103,10 @@ pub fn combine<T: Real>(
     }
     let joint = StackedMaps(maps);
     let folds = Folds::new(&FoldSpec::None, options.seed, selected.range(), &[])?;
-    let fold = RidgeFold::new(&joint, &folds, &targets).with_bin_rows(pass_shape.tile).without_certificate();
+    let fold = MomentReduction::new(&joint, &folds, &targets).with_bin_rows(pass_shape.tile).without_certificate();
     let name = "kernels and the target";
     let observer = resources.stage_observer.stage(name, Some(survey.rows()));
-    let state = pass_shape.pass(pass_shape.gram_lanes, resources, &*observer).fold(&source, &fold)?.0;
+    let state = pass_shape.pass(pass_shape.gram_lanes, resources, &*observer).reduce(&source, &fold)?.0;
     drop(observer);
     combination_of_moments(&state.gram, &ends, resolved, passes)
 }

@@ -8,7 +8,7 @@ use crate::prepare::candidates;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricForm, MetricSource, PassShape, Resources, StageObserver, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
-use kapprox::landmark::{RowSample, Scan, uniform_sample};
+use kapprox::landmark::{RowSample, TableScan, uniform_sample};
 use kapprox::metric::Metric;
 use kapprox::{Kernel, Real};
 use kstore::key::Purpose;
@@ -305,7 +305,7 @@ pub fn draw_sample<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
     let observer = resources.stage_over(stage, source.range());
-    let data = Scan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count: n };
+    let data = TableScan { source, pass: pass_shape.pass(pass_shape.scan_lanes, resources, &*observer), count: n };
     let sample = uniform_sample(&data, count, Purpose::Candidates, seed)?;
     let rows = candidates::in_row_order(sample.clone())?;
     Ok((candidates::with_targets(rows, source, data.pass)?, sample))

@@ -13,7 +13,7 @@
 use super::learn::SilentStages;
 use super::round::RoundData;
 use super::settings;
-use crate::prepare::{candidates, fold_fn::FoldFn, map_builder, survey::Survey};
+use crate::prepare::{candidates, map_builder, reduction_fn::ReductionFn, survey::Survey};
 use crate::request::{PassShape, Resources, TrainOptions};
 use crate::{Folds, Result, Targets};
 use kapprox::landmark::RowSample;
@@ -52,7 +52,7 @@ pub struct LengthReport {
 impl fmt::Display for LengthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = MULTIPLES.iter().find(|(multiple, _)| *multiple == self.multiple).map_or("", |(_, name)| name);
-        let rows = kstore::shown::count(self.rows);
+        let rows = kstore::display::format_count(self.rows);
         match self.scores.iter().any(|(_, score)| score.is_some()) {
             true => write!(f, "{name}, by gcv on {rows} rows"),
             false => write!(f, "{name}: {rows} rows are too few to compare length scales"),
@@ -123,7 +123,7 @@ fn draw_rows<T: Real>(
     let probability = settings::length_rows(n, d) as f64 / n.max(1) as f64;
     let keys = Stream::new(seed, Purpose::Candidates, 0);
     // each row is selected with this probability
-    let fold = FoldFn::new(|sample: &mut SampledRows<T>, block: &RowBlock<'_, T>| {
+    let fold = ReductionFn::new(|sample: &mut SampledRows<T>, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - probability) {
             sample.rows.push(block.rows[i]);
             sample.x.extend_from_slice(&block.x[i * d..(i + 1) * d]);

@@ -8,14 +8,14 @@ use crate::prepare::map_builder::{BuiltMap, MapBuilder};
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
 use crate::solver::gradient_products::OuterProducts;
 use crate::solver::normal_equations::system::RidgeSystem;
-use crate::{Error, Folds, GramState, Intercept, Result, RidgeFold, Surface, Targets};
+use crate::{Error, Folds, GramState, Intercept, MomentReduction, Result, Surface, Targets};
 use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
-use kstore::{LabelCodes, MemoryRows, Pass, Reading, RowBlock, RowSource};
+use kstore::{LabelCodes, MemoryRows, Pass, ReadSettings, RowBlock, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct RoundData<'a, T: Real> {
     /// The scaled rows, before the metric.
     pub source: &'a dyn RowSource<T>,
     pub n: u64,
-    pub reading: &'a Reading,
+    pub reading: &'a ReadSettings,
     pub targets: &'a Targets,
     pub folds: &'a Folds,
     pub options: &'a TrainOptions,
@@ -104,7 +104,7 @@ impl<T: Real> RoundData<'_, T> {
         let observer = self.resources.stage_observer.stage(GRAM_PASS, Some(self.n));
         // without the certificate and the class decisions, which would add to the cost of every
         // round
-        let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets)
+        let fold = MomentReduction::new(&*mapped.map, self.folds, self.targets)
             .with_bin_rows(self.pass_shape.tile)
             .without_certificate();
         let pass = self.pass_shape.pass(self.pass_shape.gram_lanes, self.resources, &*observer);

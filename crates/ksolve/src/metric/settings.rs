@@ -6,7 +6,7 @@ use crate::request::{
     FitRequest, LandmarkSource, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
 };
 use crate::solver::gradient_products::{OuterProductSums, OuterProducts};
-use crate::{FoldSpec, Folds, Intercept, Result, RidgeOptions};
+use crate::{FoldSpec, Folds, Intercept, Result, RidgeGrid};
 use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
 use kstore::MemoryPlan;
@@ -40,8 +40,8 @@ const LENGTH_ROWS: usize = 1_000;
 const LENGTH_RANK: usize = 200;
 
 /// Returns the settings of the linear systems of the fits, at one rank, for centred targets.
-pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeOptions {
-    RidgeOptions { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
+pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeGrid {
+    RidgeGrid { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
 /// Returns the options of the fits. At the ranks of these fits, uniform landmarks predict as well

@@ -101,7 +101,7 @@ fn columns(states: &mut StateFile, selected: &SelectedTable) -> Result<Statistic
 fn not_a_job(path: &Path, error: &serde_json::Error) -> Error {
     Error::Statistics {
         path: path.to_path_buf(),
-        why: format!("it is not a prepared job: {}", kstore::shown::json_error(error)),
+        why: format!("it is not a prepared job: {}", kstore::display::json_error(error)),
     }
 }
 

@@ -8,7 +8,7 @@
 use super::extent::is_row_state;
 use crate::linalg::strips::lock;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
-use kstore::pass::{Engine, FoldMode, LotRows, Node, NodeOutcome, Observer, PartialRows, PassKey};
+use kstore::pass::{Engine, LotRows, Node, NodeOutcome, Observer, PartialRows, PassKey, ReductionMode};
 use kstore::{Error, Result, RowDigests};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) enum Role {
     /// Computes the states of these work units (runs of segments), each claimed by one worker,
     /// writes the states, and ends. For segments that the shard covers only partly, listed in
     /// `partial_rows`, it writes the rows.
-    Fold { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
+    Reduce { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
     /// Reads the stored states, keyed by the first segment of each state. If a segment is stored as
     /// rows, computes its state from the rows.
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
@@ -44,7 +44,7 @@ impl Role {
         let one = |rows: &Range<u64>| segment_of(rows, size)..segment_of(rows, size) + 1;
         let work_units =
             std::iter::once(complete).filter(|range| !range.is_empty()).chain(partial_rows.iter().map(one)).collect();
-        Self::Fold { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
+        Self::Reduce { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
     }
 
     /// Returns the role that combines the contents of a file with segments of `size` rows.
@@ -93,13 +93,13 @@ impl Replay {
     pub(super) fn shared_pass(&self) -> Option<PassKey> {
         match &self.role {
             Role::Prepare { shared_pass, .. } => lock(shared_pass).clone(),
-            Role::Fold { .. } | Role::Solve { .. } => None,
+            Role::Reduce { .. } | Role::Solve { .. } => None,
         }
     }
 
     pub(super) fn into_writer(self) -> Option<StateWriter> {
         match self.role {
-            Role::Prepare { out, .. } | Role::Fold { out, .. } => lock(&out).take(),
+            Role::Prepare { out, .. } | Role::Reduce { out, .. } => lock(&out).take(),
             Role::Solve { .. } => None,
         }
     }
@@ -112,7 +112,7 @@ impl Replay {
 
     fn write(&self, pass: &PassKey, node: Node, state: Option<&dyn Persist>) -> Result<()> {
         match &self.role {
-            Role::Prepare { out, .. } | Role::Fold { out, .. } => match &mut *lock(out) {
+            Role::Prepare { out, .. } | Role::Reduce { out, .. } => match &mut *lock(out) {
                 Some(out) => out.push(StateKey { pass: pass.clone(), node }, state),
                 None => Ok(()),
             },
@@ -126,7 +126,7 @@ fn load(states: &Mutex<StateFile>, index: usize, state: &mut dyn Persist) -> Res
 }
 
 impl Engine for Replay {
-    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, FoldMode)> {
+    fn begin_pass(&self, name: &str, cut: Cut) -> Result<(PassKey, ReductionMode)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let key = PassKey { number, name: name.to_string(), cut };
         let Some((job, shared)) = &self.job else {
@@ -135,7 +135,7 @@ impl Engine for Replay {
                     *lock(shared_pass) = Some(key);
                     Err(self.complete())
                 }
-                _ => Ok((key, FoldMode::Whole)),
+                _ => Ok((key, ReductionMode::Whole)),
             };
         };
         let job = lock(job);
@@ -146,7 +146,7 @@ impl Engine for Replay {
         let detail = match recorded.or(Some(shared).filter(|shared| is_it(shared))) {
             Some(pass) if has_same_shape(pass) => {
                 let key = if is_it(shared) { key } else { pass.clone() };
-                return Ok((key, FoldMode::Lots));
+                return Ok((key, ReductionMode::Lots));
             }
             Some(_) => "it was prepared on fewer rows than its rank; prepare it again on more rows".to_string(),
             None => {
@@ -162,7 +162,7 @@ impl Engine for Replay {
 
     fn claim_lot(&self, pass: &PassKey, _: &dyn Observer) -> Result<Option<Range<u64>>> {
         Ok(match (&self.job, &self.role) {
-            (Some((_, shared)), Role::Fold { work_units, .. }) if pass.number == shared.number => {
+            (Some((_, shared)), Role::Reduce { work_units, .. }) if pass.number == shared.number => {
                 lock(work_units).pop_front()
             }
             _ => None,
@@ -202,7 +202,7 @@ impl Engine for Replay {
             Role::Solve { states, state_indices, .. } => {
                 load(states, state_indices.get(&segment).copied().unwrap_or(usize::MAX), state)
             }
-            Role::Prepare { .. } | Role::Fold { .. } => Err(self.complete()),
+            Role::Prepare { .. } | Role::Reduce { .. } => Err(self.complete()),
         }
     }
 
@@ -220,7 +220,7 @@ impl PartialRows for Replay {
         let size = shared.cut.segment;
         match &self.role {
             Role::Prepare { .. } => LotRows::Whole,
-            Role::Fold { partial_rows, .. } => {
+            Role::Reduce { partial_rows, .. } => {
                 let its =
                     partial_rows.iter().find(|rows| segment_of(rows, size) == lot.start && lot.end == lot.start + 1);
                 its.map_or(LotRows::Whole, |rows| LotRows::Partial(rows.clone()))
@@ -232,7 +232,7 @@ impl PartialRows for Replay {
     }
 
     fn store(&self, key: RowsKey, tile: &[u8]) -> Result<()> {
-        let Role::Fold { out, .. } = &self.role else { unreachable!("only a fold stores rows") };
+        let Role::Reduce { out, .. } = &self.role else { unreachable!("only a reduction stores rows") };
         lock(out).as_mut().map_or(Ok(()), |out| out.push_rows(key, tile))
     }
 

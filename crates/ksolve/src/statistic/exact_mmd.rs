@@ -26,7 +26,7 @@ use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Kernel;
-use kapprox::landmark::{Scan, uniform_sample};
+use kapprox::landmark::{TableScan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{MemoryPlan, Pass, RowSource};
 
@@ -66,7 +66,8 @@ pub(super) fn measure<T: Real>(
 ) -> Result<TestStatistic> {
     require_rows("mmd of a sample", 2, m.min(n - m))?;
     let observer = resources.stage_over("rows to memory", source.range());
-    let data = Scan { source, pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) }, count: n };
+    let data =
+        TableScan { source, pass: Pass { journal: None, ..pass_shape.pass(1, resources, &*observer) }, count: n };
     let all = usize::try_from(n).unwrap_or(usize::MAX);
     let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, seed)?)?;
     drop(observer);

@@ -11,7 +11,7 @@ use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::{Kernel, Real};
 use kstore::source::ChainedRows;
-use kstore::{MemoryPlan, Reading, RowSource, SelectedTable, Statistics, StatisticsFold, TableRows};
+use kstore::{MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics, StatisticsReduction, TableRows};
 
 /// The rows of a test.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub fn measure<T: Real>(
     let second_kernel = options.second_kernel.as_ref().unwrap_or(&options.kernel);
     let second_kernel = (family.compares == SampleKind::Columns).then(|| second_kernel.clone());
     let training = TrainOptions { second_kernel, ..options.clone() };
-    let unscaled = open::<T>(&tables, &Reading::default())?;
+    let unscaled = open::<T>(&tables, &ReadSettings::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_input_count(source.shape().inputs)?;
     let size = ProblemSize {
@@ -175,7 +175,7 @@ fn plan_features<T: Real>(
     FeatureTier::choose(plan, size, resources)
 }
 
-fn open<T: Real>(tables: &[&SelectedTable], reading: &Reading) -> Result<Vec<TableRows<T>>> {
+fn open<T: Real>(tables: &[&SelectedTable], reading: &ReadSettings) -> Result<Vec<TableRows<T>>> {
     tables.iter().map(|table| Ok(table.rows::<T>(reading.clone())?)).collect()
 }
 
@@ -193,10 +193,10 @@ fn survey(
 ) -> Result<(Survey, Vec<u64>)> {
     let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
     for table in tables {
-        let source = table.rows::<f64>(Reading::default())?;
+        let source = table.rows::<f64>(ReadSettings::default())?;
         let observer = resources.stage_over("scaling statistics", source.range());
-        let fold = StatisticsFold::new(RowSource::shape(&source));
-        let statistics = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer).fold(&source, &fold)?.0;
+        let fold = StatisticsReduction::new(RowSource::shape(&source));
+        let statistics = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer).reduce(&source, &fold)?.0;
         sizes.push(statistics.rows);
         match &mut total {
             Some(total) => kstore::Merge::merge(total, &statistics),
@@ -205,7 +205,13 @@ fn survey(
     }
     let total = total.unwrap_or_default();
     let draw = |rows: u64| {
-        survey::draw_median_rows(&chain(&open(tables, &Reading::default())?)?, rows, training, pass_shape, resources)
+        survey::draw_median_rows(
+            &chain(&open(tables, &ReadSettings::default())?)?,
+            rows,
+            training,
+            pass_shape,
+            resources,
+        )
     };
     Ok((survey::survey_of_statistics(total, tables[0], training, resources.stage_observer, &draw)?, sizes))
 }

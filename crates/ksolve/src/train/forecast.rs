@@ -6,7 +6,7 @@ use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
 use crate::{Error, FoldSpec, Result, metric, prepare::stage_plans, prepare::target_counts, solver::Solver};
 use kapprox::Real;
-use kstore::{Reading, RowBuf, RowSource, SelectedTable, checkpoint::Journal};
+use kstore::{ReadSettings, RowBuf, RowSource, SelectedTable, checkpoint::Journal};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ fn forecast_of<T: Real>(
 
 fn row_bytes(selected: &SelectedTable, pass_shape: PassShape) -> Result<Option<f64>> {
     let selected = selected.with_own_counter();
-    let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());
+    let (source, range) = (selected.rows::<f64>(ReadSettings::default())?, selected.range());
     // only one segment is read: if few rows satisfy the condition, the whole table might be read
     let range = range.start..range.end.min(range.start + pass_shape.segment);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;

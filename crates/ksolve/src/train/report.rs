@@ -3,10 +3,10 @@
 use crate::metric::LengthReport;
 use crate::solver::parameter::C;
 use crate::solver::{Figure, SolveMethod, by_name};
-use crate::{Cell, Certificate};
+use crate::{Certificate, SurfaceCell};
 use kmodel::model::MetricReport;
 use kstore::Label;
-use kstore::shown::{count, number};
+use kstore::display::{format_count, format_number};
 use std::fmt;
 
 /// What lambda means for solvers without the regularisation parameter C.
@@ -76,7 +76,7 @@ pub struct FitReport {
     /// subspace, such as random Fourier features.
     pub certificate: Option<Certificate>,
     /// The cells of the cross-validation surface, ordered by rank, and within a rank by lambda.
-    pub surface: Vec<Cell>,
+    pub surface: Vec<SurfaceCell>,
     /// Scores of ridge regression on the training rows.
     pub train: Option<TrainScores>,
     /// The method of ridge regression; `None` if it solved from a Gram matrix.
@@ -120,11 +120,11 @@ pub struct FitReport {
 impl fmt::Display for FitReport {
     /// Writes one line with the solver, sizes and error, and one line per warning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, features) = (count(self.rows), count(self.features as u64));
+        let (rows, features) = (format_count(self.rows), format_count(self.features as u64));
         write!(f, "{} on {rows} rows, {features} features, {}", self.solver, self.kernel)?;
         self.length.iter().try_for_each(|length| write!(f, " ({length})"))?;
-        write!(f, ", rank {}", count(self.rank as u64))?;
-        self.lambda.iter().try_for_each(|lambda| write!(f, ", lambda {}", number(*lambda)))?;
+        write!(f, ", rank {}", format_count(self.rank as u64))?;
+        self.lambda.iter().try_for_each(|lambda| write!(f, ", lambda {}", format_number(*lambda)))?;
         self.train.iter().try_for_each(|train| write!(f, ", train mse {:.3e}", train.mse))?;
         self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }

@@ -238,7 +238,7 @@ impl Tune {
         if self.learns_metric() && !self.fixed.metric {
             fit = fit.metric(MetricSource::Learned(MetricForm::Best));
         }
-        if self.learns_metric() && !self.fixed.landmarks && !fit.map_spec().is_without_rows() {
+        if self.learns_metric() && !self.fixed.landmarks && !fit.map_spec().is_data_independent() {
             fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
         }
         if self.work.is_some() { fit.without_ranks() } else { fit }
@@ -273,7 +273,7 @@ impl Tune {
         let kernels = self.kernels.as_deref().or(is_named.then_some(&base_kernels[..]));
         let mut options = TuneOptions::new(base, self.score, kernels, self.sample, selected)?;
         if let Some(factors) = &self.factors {
-            options.factors = crate::lists::parse_factors(factors)?;
+            options.factors = crate::grids::parse_factors(factors)?;
         }
         options.measure = self.measure;
         Ok(options)
@@ -289,7 +289,7 @@ impl Tune {
         final_fit: &'a dyn Fn(&SelectionResult) -> Result<Fit>,
     ) -> ModelSelection<'a> {
         let learns = matches!(base.metric_source(), MetricSource::Learned(_));
-        let tries = learns && !self.fixed.scaling && self.score == Score::Cv && !base.map_spec().is_without_rows();
+        let tries = learns && !self.fixed.scaling && self.score == Score::Cv && !base.map_spec().is_data_independent();
         let scalings: &[Scaling] = if tries { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
         let exact = self.time.is_some() && !self.fixed.landmarks;
         ModelSelection {

@@ -14,7 +14,7 @@
 use super::{Kernel, KernelSearchResult, SolverMeasure, journal::SearchJournal, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::solver::{Solver, parameter, svm};
-use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricSource};
+use crate::{Error, Result, folds::FoldSpec, grids::half_decade, request::MetricSource};
 use kapprox::{Real, metric::Metric};
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -404,13 +404,13 @@ mod tests {
             |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
         let penalty =
             |to: u64| contender_of(fit.clone(), Some(1e-4)).for_rows(100, to, None).fit.settings().unwrap().penalty();
-        assert_eq!(penalty(10_000), crate::solver::Penalty::Lambda(1e-5));
+        assert_eq!(penalty(10_000), crate::solver::Regularisation::Lambda(1e-5));
         // it does not rise for fewer rows
-        assert_eq!(penalty(25), crate::solver::Penalty::Lambda(1e-4));
+        assert_eq!(penalty(25), crate::solver::Regularisation::Lambda(1e-4));
         // with the exact kernel it falls in proportion to the rows
         let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));
-        assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Penalty::Lambda(5e-5));
+        assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Regularisation::Lambda(5e-5));
         // a cross-validated grid covers both rules, plus one decade below and half a decade above
         let ridge = contender_of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
         let lambdas = Ridge::new(ridge.fit.settings().unwrap()).lambdas;
@@ -418,7 +418,7 @@ mod tests {
         let with_c = contender_of(fit.clone().set("C", 3), None);
         assert_eq!(
             with_c.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(),
-            crate::solver::Penalty::C(3.0)
+            crate::solver::Regularisation::C(3.0)
         );
     }
 }

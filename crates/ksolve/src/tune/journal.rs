@@ -45,7 +45,7 @@ impl<'j> SearchJournal<'j> {
         compute: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let unreadable = |error: serde_json::Error| {
-            let why = kstore::shown::json_error(&error);
+            let why = kstore::display::json_error(&error);
             let why = format!("a result in the checkpoint cannot be read ({why}); start again with `fresh`");
             Error::option("fresh", "", why)
         };

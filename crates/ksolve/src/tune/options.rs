@@ -3,7 +3,7 @@
 use crate::prepare::stage_plans::{LOWER_RANK, choose_pass_shape, plan_solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
-use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, prepare::target_counts};
+use crate::{Error, FoldSpec, Intercept, Result, RidgeGrid, Task, job::Fit, metric, prepare::target_counts};
 use kapprox::{Real, kernel::Kernel};
 use kstore::{MemoryPlan, SelectedTable};
 use std::cmp::Ordering;
@@ -108,7 +108,7 @@ impl TuneOptions {
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,
-            factors: crate::lists::parse_factors(FACTORS)?,
+            factors: crate::grids::parse_factors(FACTORS)?,
             score,
             measure: None,
             sample,
@@ -165,7 +165,7 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
         return Err(Error::option(
             "factors",
-            kstore::shown::number(*factor),
+            kstore::display::format_number(*factor),
             "expected a positive factor of the length scale",
         ));
     }
@@ -201,7 +201,7 @@ pub(super) fn plan<T: Real>(
     // every row of the sample is a candidate, and already in memory
     size.candidates = None;
     let rows = usize::try_from(size.n).unwrap_or(usize::MAX).min(options.sample);
-    let ridge = RidgeOptions {
+    let ridge = RidgeGrid {
         ranks: training.ranks.clone(),
         lambdas: options.lambdas.clone(),
         intercept: options.intercept,

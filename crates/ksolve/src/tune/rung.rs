@@ -6,11 +6,11 @@ use crate::metric::{LearnedMetric, RoundData, RoundReport, apply_metric, as_text
 use crate::prepare::map_builder::resolve_length_scale;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
-use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
+use crate::{FoldSpec, Folds, GramState, Result, RidgeGrid, Surface, Targets};
 use kapprox::metric::Metric;
 use kapprox::{Real, kernel::Kernel, landmark::RowSample};
 use kmodel::alignment::centred_alignments;
-use kstore::{MemoryRows, Reading};
+use kstore::{MemoryRows, ReadSettings};
 use std::sync::Arc;
 
 /// Reduction factor of a comparison: the better half of the kernels continues.
@@ -207,7 +207,7 @@ pub(super) struct RungContext<'a, T: Real> {
     pub(super) pass_shape: PassShape,
     pub(super) folds: &'a Folds,
     pub(super) targets: &'a Targets,
-    pub(super) reading: &'a Reading,
+    pub(super) reading: &'a ReadSettings,
     pub(super) rows: &'a MemoryRows<T>,
 }
 
@@ -247,10 +247,10 @@ impl<T: Real> RungContext<'_, T> {
     fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<TuneCell>> {
         let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
-        let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
+        let ridge = RidgeGrid { ranks, lambdas, intercept: *intercept, target_centre };
         let stage = self.resources.stage_observer.stage("surface", None);
         let surface = Surface::compute(gram, &ridge, self.resources.workers, &*stage)?;
-        let cell = |cell: &crate::Cell| TuneCell {
+        let cell = |cell: &crate::SurfaceCell| TuneCell {
             rank: cell.rank,
             lambda: Some(cell.lambda),
             cv_mse: cell.cv_mse,

@@ -105,7 +105,7 @@ impl FeasibleFit {
     #[must_use]
     pub fn apply_to(&self, fit: Fit) -> Fit {
         let fit = at_ranks(fit, &self.ranks);
-        self.leaf_rows.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
+        self.leaf_rows.into_iter().fold(fit, |fit, rows| fit.set(ridge::LEAF_ROWS.name, rows))
     }
 
     /// Returns the command-line options that repeat this fit on any machine.
@@ -143,7 +143,7 @@ fn leaves(
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<(Option<usize>, f64)> {
-    let values = fit.family().reads(&ridge::LOCAL) && chosen.search.classes == 0 && chosen.search.alike.is_none();
+    let values = fit.family().reads(&ridge::LEAF_ROWS) && chosen.search.classes == 0 && chosen.search.alike.is_none();
     let Some(WinnerTest { score: apart, seconds, lambdas, .. }) = chosen.test.as_ref().filter(|_| values) else {
         return Ok((None, 0.0));
     };

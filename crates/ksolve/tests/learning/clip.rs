@@ -49,7 +49,7 @@ fn predicted(model: &Predictor, rows: &[[f64; 3]]) -> (Vec<f64>, String) {
         found.extend(&scores.scores);
         Ok(())
     };
-    model.scores(&selected, Default::default(), Vec::new(), &Run::new().watch(&told), keep).unwrap();
+    model.scores(&selected, Default::default(), Vec::new(), &Run::new().observer(&told), keep).unwrap();
     let told = told.0.lock().unwrap().join("\n");
     (found, told)
 }
@@ -100,7 +100,7 @@ fn rows_that_make_most_of_the_error_are_named() {
         let told = Told::default();
         let selection = Selection { targets: vec!["y".into()], ..Selection::default() };
         let selected = model.select(&table(&rows.collect::<Vec<_>>()), selection).unwrap();
-        model.evaluate(&selected, &Run::new().watch(&told)).unwrap();
+        model.evaluate(&selected, &Run::new().observer(&told)).unwrap();
         told.0.lock().unwrap().join("\n")
     };
     assert_eq!(told(&[]), "");

@@ -7,7 +7,7 @@ use ksolve::Task;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
 use ksolve::job::{NoStageObserver, Scaling};
 use kstore::checkpoint::{Cut, Journal, Persist};
-use kstore::pass::{Engine, FoldMode, Node, NodeOutcome, Observer, PassKey};
+use kstore::pass::{Engine, Node, NodeOutcome, Observer, PassKey, ReductionMode};
 use kstore::{Error, Selection, Table, Workers};
 use std::sync::Mutex;
 
@@ -22,10 +22,10 @@ impl Names {
 }
 
 impl Engine for Names {
-    fn begin_pass(&self, name: &str, cut: Cut) -> kstore::Result<(PassKey, FoldMode)> {
+    fn begin_pass(&self, name: &str, cut: Cut) -> kstore::Result<(PassKey, ReductionMode)> {
         let mut names = self.0.lock().unwrap();
         names.push(name.to_string());
-        Ok((PassKey { number: names.len() as u64, name: name.to_string(), cut }, FoldMode::Whole))
+        Ok((PassKey { number: names.len() as u64, name: name.to_string(), cut }, ReductionMode::Whole))
     }
     fn claim_lot(&self, _: &PassKey, _: &dyn Observer) -> kstore::Result<Option<std::ops::Range<u64>>> {
         Ok(None)

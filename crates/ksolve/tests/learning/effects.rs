@@ -5,7 +5,7 @@ use ksolve::predict::{Evaluation, Predictor};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use kstore::encoding::Code;
 use kstore::key::{Purpose, Stream};
-use kstore::{Reading, RowBuf, RowSource, SelectedTable, Selection, Table};
+use kstore::{ReadSettings, RowBuf, RowSource, SelectedTable, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn fitted(table: &Table, (solver, target): (&str, &str), run: &Run<'_>) -> (Fitt
 /// Returns the values of one feature in all rows.
 fn feature(selected: &SelectedTable, name: &str) -> Vec<f64> {
     let at = selected.feature_names().iter().position(|feature| feature == name).unwrap();
-    let source = selected.rows::<f64>(Reading::default()).unwrap();
+    let source = selected.rows::<f64>(ReadSettings::default()).unwrap();
     let (mut cursor, mut buffer, mut out) = (source.open(source.range()).unwrap(), RowBuf::new(97), Vec::new());
     let d = RowSource::<f64>::shape(&source).inputs;
     while cursor.next(&mut buffer).unwrap() {
@@ -134,7 +134,7 @@ fn users_help_and_noise_is_left_out() {
         let table = &tables(folder.path(), 0..ROWS, noise)[0];
         let told = crate::clip::Told::default();
         let selected = table.select(&Selection { features, ..selection }).unwrap();
-        let model = Predictor::new(fit.run(&selected, &Run::new().watch(&told)).unwrap().model).unwrap();
+        let model = Predictor::new(fit.run(&selected, &Run::new().observer(&told)).unwrap().model).unwrap();
         let warnings = told.0.lock().unwrap().clone();
         let new = &tables(folder.path(), ROWS..ROWS + 3000, noise)[0];
         let targets = vec!["y".to_string()];

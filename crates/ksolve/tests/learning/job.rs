@@ -270,7 +270,7 @@ fn a_stop_is_heard_in_every_long_stage() {
     for fit in fits {
         let run = |name: &str| {
             let watch = StopIn { name: name.to_string(), seen: Default::default() };
-            let found = fit.on(&table, &["y"], &Run::new().threads(1).watch(&watch));
+            let found = fit.on(&table, &["y"], &Run::new().threads(1).observer(&watch));
             (found, watch.seen.into_inner().unwrap())
         };
         let (whole, stages) = run("");

@@ -114,7 +114,7 @@ fn deviations_are_the_column_that_is_written() {
     // columns x0, x1, x2: prediction, std, std_mean
     let written = kstore::Table::open(&[path]).unwrap();
     let only = kstore::Selection { features: vec!["x1".to_string()], ..Default::default() };
-    let rows = written.select(&only).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+    let rows = written.select(&only).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
     let mut buf = kstore::RowBuf::new(400);
     kstore::RowSource::open(&rows, 0..400).unwrap().next(&mut buf).unwrap();
     assert!(found.len() == 400 && found == buf.x, "{:?} {:?}", &found[..3], &buf.x[..3]);

@@ -7,7 +7,7 @@ use ksolve::FoldSpec;
 use ksolve::Task;
 use ksolve::job::{LandmarkSource, NoStageObserver, StageObserver};
 use ksolve::train::{TrainedModel, train};
-use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
+use kstore::checkpoint::{Journal, Listener, Manifest, ResumeMode};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 use kstore::{OutputColumn, OutputKind, OutputValues, SelectedTable, Selection, Table, Workers};
@@ -89,7 +89,7 @@ impl Listener for Heard {
 fn bits<T: kapprox::Real>(trained: &TrainedModel<T>) -> Vec<u64> {
     let (points, rows) = trained.model.basis.landmarks().unwrap();
     let mut bits = rows.to_vec();
-    bits.extend(points.iter().map(|v| kstore::Real::to_f64(*v).to_bits()));
+    bits.extend(points.iter().map(|v| kstore::Float::to_f64(*v).to_bits()));
     let (rows, columns) = (trained.model.coefficients.nrows(), trained.model.coefficients.ncols());
     bits.extend(
         (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|at| trained.model.coefficients[at].to_bits()),
@@ -136,7 +136,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
             path,
             &manifest,
             Duration::ZERO,
-            if stops > 0 { Resume::Required } else { Resume::Never },
+            if stops > 0 { ResumeMode::Required } else { ResumeMode::Never },
             &heard,
         )
         .unwrap();
@@ -238,7 +238,7 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
             path,
             &manifest,
             Duration::ZERO,
-            if stops > 0 { Resume::Required } else { Resume::Never },
+            if stops > 0 { ResumeMode::Required } else { ResumeMode::Never },
             &heard,
         )
         .unwrap();

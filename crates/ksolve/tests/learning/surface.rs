@@ -1,9 +1,9 @@
 //! Ridge and its surface compared with a refit of every cell by QR of the augmented problem.
 use faer::Mat;
 use faer::prelude::SolveLstsq;
-use kfit::{FoldCoefficients, RidgeOptions, Surface, fit};
+use kfit::{FoldCoefficients, RidgeGrid, Surface, fit};
 use kmodel::{GramScratch, GramState};
-use ksolve::{Cell, Intercept};
+use ksolve::{Intercept, SurfaceCell};
 use kstore::Workers;
 use kstore::pass::NoObserver;
 
@@ -73,8 +73,8 @@ fn errors(phi: &Mat<f64>, y: &Mat<f64>, rows: &[usize], w: &Mat<f64>, c: &[f64])
     rows.iter().flat_map(|i| (0..y.ncols()).map(move |j| (*i, j))).map(|(i, j)| residual(i, j).powi(2)).sum()
 }
 
-fn options(t: usize, intercept: Intercept) -> RidgeOptions {
-    RidgeOptions {
+fn options(t: usize, intercept: Intercept) -> RidgeGrid {
+    RidgeGrid {
         ranks: vec![3, 10, 40],
         lambdas: vec![1e-6, 1e-3, 1e-1],
         intercept,
@@ -159,7 +159,7 @@ fn the_provisional_centre_changes_nothing() {
     let (phi, y) = data(150, 40, 1);
     for intercept in INTERCEPTS {
         let of = |centre: f64| {
-            let options = RidgeOptions { target_centre: vec![centre], ..options(1, intercept) };
+            let options = RidgeGrid { target_centre: vec![centre], ..options(1, intercept) };
             let state = state_of(&phi, &y, &options.target_centre, FOLDS);
             fit(&state, 40, 1e-4, &options, &Workers::sequential()).unwrap()
         };
@@ -206,7 +206,7 @@ fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
     let (small, y) = data(300, 12, 1);
     let phi = Mat::from_fn(300, 12, |i, j| (small[(i, j)] + if j < 3 { 0.0 } else { 1e5 }) as f32);
     let state = state_of(&phi, &y, &[50.0], FOLDS);
-    let options = RidgeOptions {
+    let options = RidgeGrid {
         ranks: vec![3, 12],
         lambdas: vec![1e-9, 1e6],
         intercept: Intercept::Free,
@@ -218,12 +218,8 @@ fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
     for (rank, lambda) in [(3, 1e-9), (3, 1e6), (12, 1e6)] {
         assert!(mse(rank, lambda).unwrap().is_finite());
     }
-    let alone = Surface::compute(
-        &state,
-        &RidgeOptions { ranks: vec![3], ..options.clone() },
-        &Workers::sequential(),
-        &NoObserver,
-    );
+    let alone =
+        Surface::compute(&state, &RidgeGrid { ranks: vec![3], ..options.clone() }, &Workers::sequential(), &NoObserver);
     close(mse(3, 1e-9).unwrap(), alone.unwrap().cell(3, 1e-9).unwrap().cv_mse.unwrap(), 1e-12);
     assert_eq!(surface.warnings.len(), 1);
     assert!(surface.warnings[0].starts_with("lambda up to 1.00e-9 is too small for the rounding of f32 at some ranks"));
@@ -240,7 +236,7 @@ fn an_error_below_rounding_is_never_negative_nor_the_best_by_accident() {
     let y = Mat::from_fn(200, 1, |i, _| (0..10).map(|j| phi[(i, j)]).sum());
     let narrow = Mat::from_fn(200, 10, |i, j| phi[(i, j)] as f32);
     let options =
-        RidgeOptions { ranks: vec![10], lambdas: vec![1e-12], intercept: Intercept::None, target_centre: vec![0.0] };
+        RidgeGrid { ranks: vec![10], lambdas: vec![1e-12], intercept: Intercept::None, target_centre: vec![0.0] };
     for (state, at_least) in [(state_of(&phi, &y, &[0.0], FOLDS), 1e-18), (state_of(&narrow, &y, &[0.0], FOLDS), 1e-9)]
     {
         let surface = Surface::compute(&state, &options, &Workers::sequential(), &NoObserver).unwrap();
@@ -253,7 +249,7 @@ fn an_error_below_rounding_is_never_negative_nor_the_best_by_accident() {
 fn threads_do_not_change_a_bit() {
     for (p, t) in [(70, 1), (530, 3), (1100, 1)] {
         let (phi, y) = data(p * 3 / 2, p, t);
-        let options = RidgeOptions { ranks: vec![p / 3, p], ..options(t, Intercept::Penalised) };
+        let options = RidgeGrid { ranks: vec![p / 3, p], ..options(t, Intercept::Penalised) };
         let state = state_of(&phi, &y, &options.target_centre, 2);
         let of = |threads| {
             let workers = Workers::new(threads);
@@ -269,9 +265,14 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn the_best_cell_and_its_ties() {
-    let cell = |rank, lambda, cv_mse| Cell { rank, lambda, cv_mse, gcv: None, cv_error: None, fold_mse: vec![] };
-    let surface =
-        |cells: Vec<Cell>| Surface { ranks: vec![1, 2], lambdas: vec![0.1, 0.2], folds: 2, cells, warnings: vec![] };
+    let cell = |rank, lambda, cv_mse| SurfaceCell { rank, lambda, cv_mse, gcv: None, cv_error: None, fold_mse: vec![] };
+    let surface = |cells: Vec<SurfaceCell>| Surface {
+        ranks: vec![1, 2],
+        lambdas: vec![0.1, 0.2],
+        folds: 2,
+        cells,
+        warnings: vec![],
+    };
     let tied = vec![cell(2, 0.2, Some(1.0)), cell(1, 0.1, Some(1.0)), cell(1, 0.2, Some(1.0)), cell(2, 0.1, None)];
     let mut tied = surface(tied);
     let best = tied.best().unwrap();
@@ -287,7 +288,7 @@ fn the_best_cell_and_its_ties() {
 fn folds_without_rows_are_skipped_and_a_fold_with_all_rows_is_an_error() {
     let (phi, y) = data(100, 5, 1);
     let options =
-        RidgeOptions { ranks: vec![5], lambdas: vec![1e-3], intercept: Intercept::Free, target_centre: vec![0.0] };
+        RidgeGrid { ranks: vec![5], lambdas: vec![1e-3], intercept: Intercept::Free, target_centre: vec![0.0] };
     let fill = |folds: usize, of: fn(usize) -> usize| {
         let mut state = GramState::new(5, 1, folds);
         for i in 0..100 {
@@ -308,15 +309,14 @@ fn folds_without_rows_are_skipped_and_a_fold_with_all_rows_is_an_error() {
 fn wrong_options_are_refused() {
     let (phi, y) = data(50, 5, 1);
     let state = state_of(&phi, &y, &[0.0], 1);
-    let good =
-        RidgeOptions { ranks: vec![5], lambdas: vec![1e-3], intercept: Intercept::Free, target_centre: vec![0.0] };
-    let try_fit = |rank, lambda, options: &RidgeOptions| fit(&state, rank, lambda, options, &Workers::sequential());
+    let good = RidgeGrid { ranks: vec![5], lambdas: vec![1e-3], intercept: Intercept::Free, target_centre: vec![0.0] };
+    let try_fit = |rank, lambda, options: &RidgeGrid| fit(&state, rank, lambda, options, &Workers::sequential());
     assert!(try_fit(5, 1e-3, &good).is_ok());
-    assert!(matches!(try_fit(6, 1e-3, &good), Err(ksolve::Error::RankTooLarge { rank: 6, features: 5 })));
-    assert!(matches!(try_fit(0, 1e-3, &good), Err(ksolve::Error::RankTooLarge { .. })));
+    assert!(matches!(try_fit(6, 1e-3, &good), Err(ksolve::Error::InvalidRank { rank: 6, features: 5 })));
+    assert!(matches!(try_fit(0, 1e-3, &good), Err(ksolve::Error::InvalidRank { .. })));
     assert!(matches!(try_fit(5, 0.0, &good), Err(ksolve::Error::Option { .. })));
     assert!(matches!(try_fit(5, f64::NAN, &good), Err(ksolve::Error::Option { .. })));
-    let centre = RidgeOptions { target_centre: vec![0.0; 2], ..good.clone() };
+    let centre = RidgeGrid { target_centre: vec![0.0; 2], ..good.clone() };
     assert!(matches!(try_fit(5, 1e-3, &centre), Err(ksolve::Error::Shape { .. })));
     let one = GramState::new(5, 1, 1);
     assert!(matches!(fit(&one, 5, 1e-3, &good, &Workers::sequential()), Err(ksolve::Error::TooFewRows { rows: 0 })));

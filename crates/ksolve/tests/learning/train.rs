@@ -1,8 +1,8 @@
 //! The training pass on a toy source and map equals its definition for any cut and any threads.
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use kfit::{CvErrorFold, FoldCoefficients, RidgeOptions};
-use kmodel::{FeatureFold, Folds, GramScratch, GramState, RidgeFold, RidgeState, Targets};
+use kfit::{CvErrorReduction, FoldCoefficients, RidgeGrid};
+use kmodel::{FeatureReduction, Folds, GramScratch, GramState, MomentReduction, RidgeState, Targets};
 use ksolve::{Classes, FoldSpec, Intercept};
 use kstore::pass::NoObserver;
 use kstore::{Footprint, Label, Pass, RowBuf, RowCursor, RowSource, TableShape, Workers};
@@ -98,10 +98,10 @@ fn run<T: Real>(tile: usize, lanes: usize, threads: usize, bin: usize, segment: 
     let folds = Folds::new(&spec, 0, 0..ROWS, &labels(3)).unwrap();
     let targets = Targets::Numeric { centre: vec![5.0, 4.0] };
     let map = Cosines { certified: true };
-    let fold = RidgeFold::<T>::new(&map, &folds, &targets).with_bin_rows(bin);
+    let fold = MomentReduction::<T>::new(&map, &folds, &targets).with_bin_rows(bin);
     let workers = Workers::new(threads);
     let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &NoObserver, journal: None };
-    pass.fold(&toy, &fold).unwrap().0
+    pass.reduce(&toy, &fold).unwrap().0
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn the_state_is_that_of_its_definition_for_any_bin_and_segment() {
 fn a_map_that_is_no_projection_has_no_certificate() {
     let map = Cosines { certified: false };
     let (folds, targets) = (Folds::None, Targets::Numeric { centre: vec![] });
-    let fold = RidgeFold::<f64>::new(&map, &folds, &targets);
+    let fold = MomentReduction::<f64>::new(&map, &folds, &targets);
     let workers = Workers::sequential();
     let pass = Pass {
         tile: 100,
@@ -157,7 +157,7 @@ fn a_map_that_is_no_projection_has_no_certificate() {
         observer: &NoObserver,
         journal: None,
     };
-    let (state, report) = pass.fold(&Toy { targets: 0, classes: 0 }, &fold).unwrap();
+    let (state, report) = pass.reduce(&Toy { targets: 0, classes: 0 }, &fold).unwrap();
     assert!(state.certificate.is_none());
     assert_eq!((state.gram.rows(), report.rows), (912, 912));
 }
@@ -179,8 +179,8 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
             observer: &NoObserver,
             journal: None,
         };
-        let (state, _) = pass.fold(&toy, &RidgeFold::<f64>::new(&map, &folds, &targets)).unwrap();
-        let options = RidgeOptions {
+        let (state, _) = pass.reduce(&toy, &MomentReduction::<f64>::new(&map, &folds, &targets)).unwrap();
+        let options = RidgeGrid {
             ranks: vec![P],
             lambdas: vec![1e-4],
             intercept: Intercept::Free,
@@ -188,12 +188,16 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
         };
         let cells = [(P, 1e-4), (2, 1e-2)];
         let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers, &NoObserver).unwrap();
-        let (got, _) =
-            pass.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, CvErrorFold(&heads))).unwrap();
+        let (got, _) = pass
+            .reduce(&toy, &FeatureReduction::<f64, _>::over(&map, &folds, &targets, CvErrorReduction(&heads)))
+            .unwrap();
         let pool = Workers::new(3);
         let threaded = Pass { lanes: 1, workers: &pool, ..pass };
         assert!(
-            threaded.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, CvErrorFold(&heads))).unwrap().0
+            threaded
+                .reduce(&toy, &FeatureReduction::<f64, _>::over(&map, &folds, &targets, CvErrorReduction(&heads)))
+                .unwrap()
+                .0
                 == got
         );
         let Targets::Classes(classes) = &targets else { unreachable!() };
@@ -216,7 +220,7 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
 fn a_class_that_was_not_there_is_an_error_with_its_row() {
     let targets = Targets::Classes(Classes::new(labels(2)).unwrap());
     let map = Cosines { certified: true };
-    let fold = RidgeFold::<f64>::new(&map, &Folds::None, &targets);
+    let fold = MomentReduction::<f64>::new(&map, &Folds::None, &targets);
     let workers = Workers::sequential();
     let pass = Pass {
         tile: 100,
@@ -227,7 +231,7 @@ fn a_class_that_was_not_there_is_an_error_with_its_row() {
         observer: &NoObserver,
         journal: None,
     };
-    let error = pass.fold(&Toy { targets: 0, classes: 4 }, &fold).unwrap_err();
+    let error = pass.reduce(&Toy { targets: 0, classes: 4 }, &fold).unwrap_err();
     let first = (0..ROWS).find(|row| row % 11 != 5 && class(*row, 4) > 1).unwrap();
     assert!(matches!(error, ksolve::Error::UnknownClass { row } if row == first), "{error}");
 }

@@ -3,7 +3,7 @@
 use super::expand::{CategoryValue, category_value};
 use super::grams::{Grams, TextUnits};
 use super::{CATEGORY_LIMIT, Code, CodedColumn};
-use crate::Real;
+use crate::Float;
 use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
 use crate::view::{ColumnView, RowIndices, Values};
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,7 @@ impl EntryColumns {
     /// Writes rows of a chunk. Returns false if a value is missing or not finite, or if a row has
     /// more entries than fit; in both cases the first number of the row is NaN. With
     /// `allow_missing`, a missing text counts as a text without words.
-    pub(crate) fn write_rows<T: Real>(
+    pub(crate) fn write_rows<T: Float>(
         &self,
         views: &[ColumnView<'_>],
         row_indices: RowIndices<'_>,

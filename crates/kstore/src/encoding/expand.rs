@@ -5,7 +5,7 @@ use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE_ROWS};
 use crate::schema::Kind;
 use crate::view::{ColumnView, RowIndices, Values};
-use crate::{Digest, Label, Real, labels};
+use crate::{Digest, Float, Label, labels};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,7 +124,7 @@ pub(crate) struct FeatureWriter<T> {
     allow_missing: bool,
 }
 
-impl<T: Real> FeatureWriter<T> {
+impl<T: Float> FeatureWriter<T> {
     pub(crate) fn new(lookups: Arc<Lookups>, affine: &Affine, allow_missing: bool) -> Self {
         let scaled =
             |value: f64| (0..lookups.feature_names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();

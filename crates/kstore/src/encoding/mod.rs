@@ -40,7 +40,7 @@ pub use crate::dates::TimeForm;
 
 use crate::source::{ColumnType, NumberForm, TextReading};
 use crate::sparse::SparseShape;
-use crate::{Label, shown};
+use crate::{Label, display};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of values with which a text column that is not named becomes categories. Each
@@ -94,13 +94,13 @@ impl std::fmt::Display for Code {
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
             Self::Time(time) => time.fmt(f),
             Self::Effects(effects) => {
-                write!(f, "target encoding of {} values", shown::count(effects.values.len() as u64))
+                write!(f, "target encoding of {} values", display::format_count(effects.values.len() as u64))
             }
             Self::Entries(Entries { shape, text: Some(grams), .. }) => {
-                write!(f, "{} of {grams}", shown::count(shape.width as u64))
+                write!(f, "{} of {grams}", display::format_count(shape.width as u64))
             }
             Self::Sparse(shape) | Self::Entries(Entries { shape, .. }) => {
-                write!(f, "{} columns, sparse", shown::count(shape.width as u64))
+                write!(f, "{} columns, sparse", display::format_count(shape.width as u64))
             }
         }
     }

@@ -195,7 +195,7 @@ impl TimeReader {
         match (view.text(row), view.integer(row).map(i64::try_from)) {
             (Some(text), _) => match dates::parse(text, self.form) {
                 Some(instant) => Ok(Some(instant)),
-                None => Err(format!("{:?}", crate::shown::truncated(text))),
+                None => Err(format!("{:?}", crate::display::truncated(text))),
             },
             (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::from_stored(stored, self.per_day))),
             _ => Err("not a time".to_string()),

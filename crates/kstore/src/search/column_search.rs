@@ -17,7 +17,9 @@ use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{EncodingRequest, Role, SelectedTable};
 use crate::statistics::MAX_CLASS_LABELS;
-use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers, shown};
+use crate::{
+    Error, KeptColumn, Label, Merge, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers, display,
+};
 use std::sync::Arc;
 
 /// Minimum number of distinct texts of a column that is checked for mostly numbers among some
@@ -28,7 +30,7 @@ const SET_ENTRY_BYTES: usize = 64;
 
 /// A fold that learns how columns become features, in a pass over the rows that [`Search::rows`]
 /// returns.
-pub trait Search: Fold<f64, State: Merge, Error = Error> {
+pub trait Search: Reduction<f64, State: Merge, Error = Error> {
     /// Returns the rows of the pass. `texts` limits the texts of a row.
     ///
     /// # Errors
@@ -158,7 +160,7 @@ impl ColumnSearch {
 
 impl Search for ColumnSearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(Reading { texts, ..Reading::default() })
+        self.read_selection.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })
     }
 
     fn state_bytes(&self) -> usize {
@@ -293,8 +295,8 @@ impl ColumnSearch {
         let Some(word) = not_numbers.into_iter().min().filter(|_| all >= MIN_NUMBERS && 10 * numbers > 9 * all) else {
             return Ok(());
         };
-        let (all, numbers) = (shown::count(all as u64), shown::count(numbers as u64));
-        let word = shown::truncated(word);
+        let (all, numbers) = (display::format_count(all as u64), display::format_count(numbers as u64));
+        let word = display::truncated(word);
         let expected = format!(
             "{numbers} of its {all} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
         );
@@ -311,7 +313,7 @@ impl ColumnSearch {
     }
 }
 
-impl Fold<f64> for ColumnSearch {
+impl Reduction<f64> for ColumnSearch {
     type State = ColumnSearchState;
     type Scratch = ();
     type Error = Error;

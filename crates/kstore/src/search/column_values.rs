@@ -3,7 +3,7 @@
 
 use super::integer_forms::IntegerForms;
 use crate::encoding::time::TimeSpans;
-use crate::{Digest, Label, missing, shown, source};
+use crate::{Digest, Label, display, missing, source};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub enum Distinct {
 impl std::fmt::Display for Distinct {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Exactly(values) => f.write_str(&shown::count(*values as u64)),
-            Self::More { than, .. } => write!(f, "more than {}", shown::count(*than as u64)),
+            Self::Exactly(values) => f.write_str(&display::format_count(*values as u64)),
+            Self::More { than, .. } => write!(f, "more than {}", display::format_count(*than as u64)),
         }
     }
 }

@@ -6,7 +6,9 @@ use crate::KeptValues;
 use crate::encoding::effects::{Effects, FOLDS, fold_of};
 use crate::encoding::{Code, CodedColumn, Encoding};
 use crate::select::SelectedTable;
-use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use crate::{
+    Digest, Error, Label, Merge, Missing, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers,
+};
 use std::{collections::HashMap, sync::Arc};
 
 const MAX_EFFECT_VALUES: usize = 1 << 16;
@@ -59,7 +61,7 @@ impl Merge for EffectSums {
     }
 }
 
-/// The fold that learns effects, in a pass over [`EffectSearch::rows`].
+/// The reduction that learns effects, in a pass over [`EffectSearch::rows`].
 #[derive(Clone, Debug)]
 pub struct EffectSearch {
     selected: SelectedTable,
@@ -109,7 +111,11 @@ impl SelectedTable {
 
 impl Search for EffectSearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(Reading { texts, classes: self.classes.clone(), ..Reading::default() })
+        self.read_selection.rows::<f64>(ReadSettings {
+            texts,
+            classes: self.classes.clone(),
+            ..ReadSettings::default()
+        })
     }
 
     fn state_bytes(&self) -> usize {
@@ -268,7 +274,7 @@ impl Total {
     }
 }
 
-impl Fold<f64> for EffectSearch {
+impl Reduction<f64> for EffectSearch {
     type State = EffectSums;
     type Scratch = Vec<f64>;
     type Error = Error;

@@ -18,7 +18,7 @@ use crate::rows::{RowBuf, RowSource};
 use crate::select::{Coding, SelectedTable, Selection};
 use crate::sparse::{SparseShape, entries};
 use crate::table::Table;
-use crate::{Error, Fold, Kind, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use crate::{Error, Kind, Merge, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers};
 use std::collections::HashMap;
 
 /// Bytes of a word in a table of counts, without the text of the word. The next constant is the
@@ -180,7 +180,7 @@ impl EntrySearch {
 
 impl Search for EntrySearch {
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(Reading { texts, ..Reading::default() })
+        self.read_selection.rows::<f64>(ReadSettings { texts, ..ReadSettings::default() })
     }
 
     fn state_bytes(&self) -> usize {
@@ -240,7 +240,7 @@ impl Search for EntrySearch {
     }
 }
 
-impl Fold<f64> for EntrySearch {
+impl Reduction<f64> for EntrySearch {
     type State = EntryCounts;
     type Scratch = ();
     type Error = Error;
@@ -314,7 +314,7 @@ impl Table {
                     let keep = vec![column.name.clone()];
                     let only =
                         Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
-                    let rows = self.select(&only)?.rows::<f64>(Reading::default())?;
+                    let rows = self.select(&only)?.rows::<f64>(ReadSettings::default())?;
                     let (mut cursor, mut buf) = (rows.open(rows.range())?, RowBuf::new(1024));
                     let (mut longest, mut row) = (0, EntryRow::default());
                     while cursor.next(&mut buf)? {

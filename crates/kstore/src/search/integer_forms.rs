@@ -13,7 +13,7 @@ use crate::dates::{self, TimeForm};
 use crate::encoding::time::{MIN_DAY_SPREAD, TimeSpan};
 use crate::encoding::{Cycle, TimeCode, TimeFeatures};
 use crate::select::{Coding, EncodingRequest, Role, SelectedTable};
-use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind};
+use crate::{ReadSettings, Result, RowBuf, RowSource, missing::Missing, schema::Kind};
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
 const MIN_TIMES: usize = 40;
@@ -178,7 +178,7 @@ impl SelectedTable {
         let features = indices.iter().map(|index| self.features[*index]).collect();
         let features_only = Self { weight: None, ..self.features_only() };
         let sample = Self { features, filter: None, missing: Missing::Mean, ..features_only };
-        let source = sample.with_own_counter().rows::<f64>(Reading::default())?;
+        let source = sample.with_own_counter().rows::<f64>(ReadSettings::default())?;
         let (Range { start, end }, (max_rows, parts), mut buffer) = (source.range(), INSPECTED_ROWS, RowBuf::new(256));
         let mut integer_forms = vec![IntegerForms::default(); indices.len()];
         for part in 0..parts.min(end - start) {

@@ -1,7 +1,7 @@
 //! Notes on columns that become something unexpected.
 
 use super::column_values::{Distinct, Resemblance};
-use crate::{dates::TimeForm, shown};
+use crate::{dates::TimeForm, display};
 
 /// A note on columns whose values were inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl std::fmt::Display for ColumnNote {
             Self::Blank { columns } => match &columns[..] {
                 [column] => write!(f, "column {column} is left out: it has no value in any row"),
                 [first, more @ ..] => {
-                    let more = shown::count(more.len() as u64);
+                    let more = display::format_count(more.len() as u64);
                     write!(f, "column {first} and {more} more are left out: they have no value in any row")
                 }
                 [] => Ok(()),
@@ -68,8 +68,9 @@ impl std::fmt::Display for ColumnNote {
                 write!(f, "column {column} is left out: it counts the rows; name it in `features` to include it")
             }
             Self::RareWords { column, kept, words } => {
-                let all = words.map_or("more than could be counted".to_string(), |words| shown::count(words as u64));
-                let kept = shown::count(*kept as u64);
+                let all =
+                    words.map_or("more than could be counted".to_string(), |words| display::format_count(words as u64));
+                let kept = display::format_count(*kept as u64);
                 write!(
                     f,
                     "column {column}: only the {kept} words that occur in the most rows are features, out of {all}"

@@ -1,6 +1,6 @@
 //! Several tables read as one table: the rows of each table follow the rows of the previous table.
 
-use crate::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use crate::{Float, Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
 /// Several sources of rows with the same features, concatenated to one source.
@@ -21,13 +21,13 @@ use std::ops::Range;
 /// # Ok::<(), kstore::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct ChainedRows<'a, T: Real> {
+pub struct ChainedRows<'a, T: Float> {
     parts: Vec<&'a dyn RowSource<T>>,
     /// Number of the first row of every part, then the number of all rows.
     starts: Vec<u64>,
 }
 
-impl<'a, T: Real> ChainedRows<'a, T> {
+impl<'a, T: Float> ChainedRows<'a, T> {
     /// Returns a source of the rows of `parts`, in their order.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl<'a, T: Real> ChainedRows<'a, T> {
     }
 }
 
-impl<T: Real> RowSource<T> for ChainedRows<'_, T> {
+impl<T: Float> RowSource<T> for ChainedRows<'_, T> {
     fn shape(&self) -> TableShape {
         TableShape { stored_rows: self.rows(), ..self.parts[0].shape() }
     }
@@ -96,14 +96,14 @@ struct OpenPart<'a, T> {
     part_start: u64,
 }
 
-struct ChainedCursor<'a, T: Real> {
+struct ChainedCursor<'a, T: Float> {
     source: &'a ChainedRows<'a, T>,
     remaining: Range<u64>,
     open_part: Option<OpenPart<'a, T>>,
     spare: RowBuf<T>,
 }
 
-impl<T: Real> ChainedCursor<'_, T> {
+impl<T: Float> ChainedCursor<'_, T> {
     fn open_next(&mut self) -> Result<bool> {
         if self.remaining.is_empty() {
             return Ok(false);
@@ -121,7 +121,7 @@ impl<T: Real> ChainedCursor<'_, T> {
     }
 }
 
-impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
+impl<T: Float> RowCursor<T> for ChainedCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         buf.clear();
         while buf.rows.len() < buf.capacity {

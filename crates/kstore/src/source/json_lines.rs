@@ -88,7 +88,7 @@ fn parse_object(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, RowError> {
     let mut deserializer = serde_json::Deserializer::from_slice(line);
     let pairs = deserializer.deserialize_map(InOrder).and_then(|pairs| deserializer.end().map(|()| pairs));
     pairs.map_err(|error| {
-        let found = format!("something else: {}", crate::shown::json_error(&error));
+        let found = format!("something else: {}", crate::display::json_error(&error));
         let remedy = match str::from_utf8(line) {
             Err(_) => CONVERT_TO_UTF8,
             Ok(_) if error.is_eof() => "write each object on a separate line, as jq -c does, or correct the line",

@@ -312,7 +312,7 @@ impl NpzCursor<'_> {
         for (row, ends) in (self.remaining.start..).zip(starts.windows(2)) {
             let [start, end] = [ends[0], ends[1]].map(|entry| (entry - items.start) as usize);
             self.sparse_rows
-                .push_row(|entry| indices.entry_index(entry), &self.values[start..end], start, false)
+                .push_row(|entry| indices.non_null_integer(entry), &self.values[start..end], start, false)
                 .map_err(|value| Error::BadValue {
                     path: self.npz.file.path().to_path_buf(),
                     row,

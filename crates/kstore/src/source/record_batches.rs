@@ -5,7 +5,7 @@ use super::data_type::{column_kind, element_type};
 use super::{BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, TARGET_COLUMN, TableFile, sparse_entries};
 use crate::arrow::array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::arrow::datatypes::Field;
-use crate::{Error, Real, Result, sparse::SparseShape};
+use crate::{Error, Float, Result, sparse::SparseShape};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{ops::Range, path::Path};
@@ -61,7 +61,7 @@ impl BatchTable {
 
     /// Copies `x` (n x d, row-major) to the columns `x0`, `x1`, …, and `y` (n x t, row-major, t may
     /// be 0) to the columns `y0`, `y1`, …, or to the column `y` if t = 1.
-    pub(crate) fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
+    pub(crate) fn from_rows<T: Float>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         let wrong_length = |text: String| {
             let expected = "n rows of d features each, and no targets or a multiple of n".to_string();
             Error::Syntax { what: "arrays", text, expected }
@@ -81,7 +81,7 @@ impl BatchTable {
     }
 }
 
-fn column_array<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
+fn column_array<T: Float>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
     match T::ELEMENT {
         // `values` are f64 numbers that were converted from f32, so that the conversion back is

@@ -77,7 +77,7 @@ pub(super) fn load_sparse(array: &dyn Array, shape: SparseShape) -> Result<Spars
         }
         row_values.resize(bounds[1] - bounds[0], 0.0);
         values.load(RowIndices::From(bounds[0]), &mut row_values);
-        column.push_row(|entry| indices.entry_index(entry), &row_values, bounds[0], true).map_err(invalid)?;
+        column.push_row(|entry| indices.non_null_integer(entry), &row_values, bounds[0], true).map_err(invalid)?;
     }
     Ok(column)
 }

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Decimal128Array, new_null_array};
 use kstore::arrow::datatypes::{DataType, Field, Fields};
-use kstore::{Reading, RowSource, Selection, Table};
+use kstore::{ReadSettings, RowSource, Selection, Table};
 use std::sync::Arc;
 
 #[test]
@@ -36,7 +36,7 @@ fn decimals_are_the_nearest_float() {
     ] {
         let decimal = Decimal128Array::from(vec![unscaled]).with_precision_and_scale(38, scale).unwrap();
         let table = Table::from_batches(vec![batch(&[("a", Arc::new(decimal) as ArrayRef)])]).unwrap();
-        let rows = table.select(&Selection::default()).unwrap().rows::<f64>(Reading::default()).unwrap();
+        let rows = table.select(&Selection::default()).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
         assert_eq!(read(&rows, RowSource::range(&rows), 1).unwrap().x, [text.parse::<f64>().unwrap()], "{text}");
     }
 }

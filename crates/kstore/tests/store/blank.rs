@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::search::ColumnNote;
-use kstore::{Missing, Reading, Selection, Table};
+use kstore::{Missing, ReadSettings, Selection, Table};
 use parquet::file::properties::WriterProperties;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn counted_text_without_a_value_is_missing_whatever_the_file_takes_it_for() {
         let again = |x: ArrayRef| {
             let new = Selection { sparse: true, missing: Missing::Indicator, ..known.same_features() };
             let selected = table("new.parquet", x).select(&new)?;
-            read::<f64>(&selected.rows::<f64>(Reading::default())?, 0..2, 2)
+            read::<f64>(&selected.rows::<f64>(ReadSettings::default())?, 0..2, 2)
         };
         let nulls = again(Arc::new(StringArray::new_null(2))).unwrap();
         assert_eq!(again(Arc::new(Float64Array::from(vec![f64::NAN; 2]))).unwrap(), nulls);

@@ -1,15 +1,15 @@
 //! Byte sizes, and plans that exceed the memory budget.
 
 use kstore::budget::parse_bytes;
-use kstore::shown::bytes;
+use kstore::display::format_bytes;
 use kstore::{Error, MemoryPlan};
 #[test]
 fn sizes_read_and_print() {
     assert_eq!(parse_bytes("512MiB").unwrap(), 512 << 20);
     assert_eq!(parse_bytes(" 2 g").unwrap(), 2 << 30);
     assert_eq!(parse_bytes("800MB").unwrap(), 800_000_000);
-    assert_eq!(bytes(512 << 20), "512 MiB");
-    assert_eq!(bytes(1536), "1.5 KiB");
+    assert_eq!(format_bytes(512 << 20), "512 MiB");
+    assert_eq!(format_bytes(1536), "1.5 KiB");
     for wrong in ["", "MiB", "12 parsecs", "1..2g"] {
         assert!(parse_bytes(wrong).is_err(), "{wrong}");
     }

@@ -6,8 +6,8 @@ use kstore::arrow::datatypes::Int32Type;
 use kstore::encoding::{Code, CodedColumn};
 use kstore::search::{ColumnNote, Distinct, Search};
 use kstore::{
-    Categories, Encoding, Error, Label, Missing, Pass, Reading, Scaler, SelectedTable, Selection, Table, TextLimit,
-    Workers,
+    Categories, Encoding, Error, Label, Missing, Pass, ReadSettings, Scaler, SelectedTable, Selection, Table,
+    TextLimit, Workers,
 };
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub(crate) fn coded_of(
     let workers = Workers::sequential();
     let source = search.rows(TextLimit::default())?;
     let pass = Pass { lanes, ..Pass::new(5, segment, &workers) };
-    search.finish(&pass.fold(&source, &search)?.0)
+    search.finish(&pass.reduce(&source, &search)?.0)
 }
 
 /// Computes names and rows of the features by definition: sorted values, then the missing value.
@@ -114,7 +114,7 @@ fn rows_of(selected: &SelectedTable, rows: &[Row], tile: usize) -> kstore::Resul
     let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
     let d = selected.shape().inputs;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![mean; d], ..Scaler::default() };
-    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    let reading = ReadSettings { scaler: Some(Arc::new(scaler)), ..ReadSettings::default() };
     Ok(read::<f64>(&selected.rows::<f64>(reading)?, 0..rows.len() as u64, tile)?.x)
 }
 
@@ -170,7 +170,7 @@ fn text_is_a_category_by_default_and_numbers_and_truth_values_are_numbers() {
         assert_eq!(table.select(&without).unwrap().feature_names(), ["shop", "open", "size"]);
         let named = Selection { features: names(&["city"]), categories: Categories::None, ..Selection::default() };
         assert!(matches!(table.select(&named), Err(Error::WrongType { .. })));
-        let error = table.select(&Selection::default()).unwrap().rows::<f64>(Reading::default()).unwrap_err();
+        let error = table.select(&Selection::default()).unwrap().rows::<f64>(ReadSettings::default()).unwrap_err();
         assert!(matches!(&error, Error::UnknownCategories { column } if column == "city"), "{error}");
     }
 }
@@ -232,7 +232,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     }
     let (selected, _) = coded(&many, &Selection { hash: Some(16), ..Selection::default() }, (64, 2)).unwrap();
     assert_eq!(selected.shape().inputs, 17);
-    let x = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1001, 100).unwrap().x;
+    let x = read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..1001, 100).unwrap().x;
     let buckets: Vec<usize> = x.chunks(17).map(|row| row[..16].iter().position(|v| *v == 1.0).unwrap()).collect();
     assert!(x.chunks(17).all(|row| row[..16].iter().sum::<f64>() == 1.0));
     // chi-squared with 15 degrees of freedom, p = 1e-4
@@ -297,7 +297,7 @@ fn a_known_encoding_meets_values_that_it_does_not_know() {
     std::fs::write(&path, "size,shop,city\n1,1,7\n2,x,Oslo\n3,0,\n").unwrap();
     let table = Table::open(&[&path]).unwrap();
     let selected = table.select(&Selection { encoding: encoding.clone(), ..Selection::default() }).unwrap();
-    let x = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..3, 9).unwrap().x;
+    let x = read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..3, 9).unwrap().x;
     assert_eq!(
         x.chunks(6).collect::<Vec<_>>(),
         [[1.0, 0.0, 0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 2.0], [0.0, 0.0, 1.0, 1.0, 0.0, 3.0]]
@@ -308,16 +308,20 @@ fn a_known_encoding_meets_values_that_it_does_not_know() {
     for (missing, remedy) in [(Missing::Error, "`missing` indicator"), (Missing::Mean, "only numbers have a mean")] {
         let selected =
             table.select(&Selection { encoding: encoding.clone(), missing, ..Selection::default() }).unwrap();
-        let error = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1, 9).unwrap_err().to_string();
+        let error =
+            read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..1, 9).unwrap_err().to_string();
         assert!(error.contains("row 0") && error.contains("\"shop\" is missing") && error.contains(remedy), "{error}");
     }
     let lenient = Selection { encoding: encoding.clone(), missing: Missing::Indicator, ..Selection::default() };
     let selected = table.select(&lenient).unwrap();
-    assert_eq!(read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1, 9).unwrap().x[3..5], [0.0, 0.0]);
+    assert_eq!(
+        read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..1, 9).unwrap().x[3..5],
+        [0.0, 0.0]
+    );
     assert_eq!(selected.unseen_value_counts(), [("shop".to_string(), 1)]);
     let drop = Selection { encoding, missing: Missing::Drop, ..Selection::default() };
     assert!(
-        read::<f64>(&table.select(&drop).unwrap().rows::<f64>(Reading::default()).unwrap(), 0..1, 9)
+        read::<f64>(&table.select(&drop).unwrap().rows::<f64>(ReadSettings::default()).unwrap(), 0..1, 9)
             .unwrap()
             .x
             .is_empty()

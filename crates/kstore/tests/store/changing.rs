@@ -1,7 +1,7 @@
 //! Files that change while they are read cause an error that names them.
 
 use crate::make::*;
-use kstore::{Error, Fold, Merge, Pass, Reading, RowBlock, Table, Workers};
+use kstore::{Error, Merge, Pass, ReadSettings, Reduction, RowBlock, Table, Workers};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ struct Nothing;
 impl Merge for Nothing {
     fn merge(&mut self, _: &Self) {}
 }
-impl<F: FnOnce() + Send> Fold<f64> for Vandal<F> {
+impl<F: FnOnce() + Send> Reduction<f64> for Vandal<F> {
     type State = Nothing;
     type Scratch = ();
     type Error = Error;
@@ -39,12 +39,12 @@ fn an_array_that_shrinks_under_the_reader_is_named() {
     out.write(&[kstore::OutputValues::F64(&values), kstore::OutputValues::F64(&values)]).unwrap();
     out.finish().unwrap();
     let selected = Table::open(&[&path]).unwrap().select(&kstore::Selection::default()).unwrap();
-    let rows = selected.rows::<f64>(Reading::default()).unwrap();
+    let rows = selected.rows::<f64>(ReadSettings::default()).unwrap();
     let shrink = {
         let path = path.clone();
         move || std::fs::File::options().write(true).open(path).unwrap().set_len(200_000).unwrap()
     };
-    let error = Pass::new(16, 5000, sequential()).fold(&rows, &Vandal(9500, Mutex::new(Some(shrink)))).map(|_| ());
+    let error = Pass::new(16, 5000, sequential()).reduce(&rows, &Vandal(9500, Mutex::new(Some(shrink)))).map(|_| ());
     let error = error.unwrap_err();
     assert!(matches!(&error, Error::FileChanged { path: named, .. } if *named == path), "{error}");
 }
@@ -83,7 +83,7 @@ fn a_file_that_changes_under_the_reader_is_named() {
                 )
             };
             let pass = Pass { lanes, ..Pass::new(16, 1000, sequential()) };
-            let error = pass.fold(&rows, &vandal).map(|_| ()).unwrap_err();
+            let error = pass.reduce(&rows, &vandal).map(|_| ()).unwrap_err();
             let named = matches!(&error, Error::FileChanged { path: named, .. } if *named == path);
             assert!(named && error.to_string().contains(change), "{lanes} lanes, {act}: {error}");
         }

@@ -1,10 +1,10 @@
 //! Passes that stop and continue: the same bits, nothing read twice, no trust in files on disk.
 
 use crate::make::*;
-use kstore::checkpoint::{Journal, Listener, Manifest, Resume, Stored};
+use kstore::checkpoint::{Journal, Listener, Manifest, ResumeMode, Stored};
 use kstore::pass::{NoObserver, Observer};
 use kstore::source::Identity;
-use kstore::{Error, Fold, Pass, RowBlock, RowSource, Statistics, StatisticsFold, TableRows, Workers};
+use kstore::{Error, Pass, Reduction, RowBlock, RowSource, Statistics, StatisticsReduction, TableRows, Workers};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -41,24 +41,24 @@ fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Hear
         folder.join("checkpoint"),
         manifest,
         Duration::ZERO,
-        if resume { Resume::Required } else { Resume::Never },
+        if resume { ResumeMode::Required } else { ResumeMode::Never },
         heard,
     )
 }
 
-/// A fold of two statistics at once: its states have tuples, labels and moments.
-struct Twice(StatisticsFold);
+/// A reduction to two statistics at once: its states have tuples, labels and moments.
+struct Twice(StatisticsReduction);
 
-impl Fold<f64> for Twice {
+impl Reduction<f64> for Twice {
     type State = (Statistics, Statistics);
-    type Scratch = <StatisticsFold as Fold<f64>>::Scratch;
+    type Scratch = <StatisticsReduction as Reduction<f64>>::Scratch;
     type Error = Error;
     fn init(&self) -> Self::State {
-        let one = || Fold::<f64>::init(&self.0);
+        let one = || Reduction::<f64>::init(&self.0);
         (one(), one())
     }
     fn scratch(&self) -> Self::Scratch {
-        Fold::<f64>::scratch(&self.0)
+        Reduction::<f64>::scratch(&self.0)
     }
     fn step(
         &self,
@@ -79,7 +79,7 @@ fn bits(statistics: &Statistics) -> Vec<u64> {
 }
 
 fn fold(rows: &TableRows<f64>) -> Twice {
-    Twice(StatisticsFold::new(rows.shape()))
+    Twice(StatisticsReduction::new(rows.shape()))
 }
 
 /// An observer that stops a pass after the given number of `stop` calls.
@@ -106,7 +106,7 @@ proptest! {
         let rows = usual_rows(&split(folder.path(), 900, &cuts, 100));
         let fold = fold(&rows);
         let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &NoObserver, journal: None };
-        let (whole, report) = pass.fold(&rows, &fold).unwrap();
+        let (whole, report) = pass.reduce(&rows, &fold).unwrap();
         let manifest = manifest(rows.selected().table().identities());
         // the limit grows with every run, so that even the longest segment completes eventually
         for run in 0u64.. {
@@ -180,7 +180,7 @@ fn resumed(folder: &Path, rows: &TableRows<f64>, manifest: &Manifest) -> (Heard,
     let before = rows.bytes_read();
     let journal = journal(folder, manifest, true, &heard).unwrap();
     let pass = Pass { journal: Some(&journal), ..pass() };
-    let (whole, _) = self::pass().fold(rows, &fold(rows)).unwrap();
+    let (whole, _) = self::pass().reduce(rows, &fold(rows)).unwrap();
     let folding = rows.bytes_read() - before;
     for name in ["first", "second"] {
         let ((found, _), report) = pass.resume(name, rows, &fold(rows)).unwrap();
@@ -196,7 +196,7 @@ fn what_is_saved_is_not_read_again() {
     let folder = folder();
     let (rows, manifest) = stopped(folder.path());
     let (heard, percent) = resumed(folder.path(), &rows, &manifest);
-    assert!(heard.has("note: first: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
+    assert!(heard.has("note: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
     assert!(heard.has("rows are in the checkpoint, incomplete"), "{:?}", heard.0);
     // four or five of sixteen segments were complete
     assert!((60..=85).contains(&percent), "{percent} % of a pass");
@@ -303,7 +303,7 @@ fn the_same_run_continues_by_itself_and_another_one_starts_afresh() {
     ] {
         let heard = Heard::default();
         let path = folder.path().join("checkpoint");
-        let journal = Journal::open(path, run, Duration::ZERO, Resume::IfSame, &heard).unwrap();
+        let journal = Journal::open(path, run, Duration::ZERO, ResumeMode::IfSame, &heard).unwrap();
         assert!(heard.has(opened), "{:?}", heard.0);
         Pass { journal: Some(&journal), ..pass() }.resume("first", &rows, &fold(&rows)).unwrap();
         assert!(heard.has(began), "{:?}", heard.0);
@@ -339,7 +339,7 @@ fn folders_of_others_and_disks_that_refuse() {
     // no folder can be created below a file, so the pass continues without a checkpoint
     std::fs::write(folder.path().join("file"), "").unwrap();
     let nowhere = folder.path().join("file/checkpoint");
-    let journal = Journal::open(nowhere, &manifest, Duration::ZERO, Resume::Never, &heard);
+    let journal = Journal::open(nowhere, &manifest, Duration::ZERO, ResumeMode::Never, &heard);
     // some systems report at once that the path contains a file
     if let Ok(journal) = journal {
         let pass = Pass { journal: Some(&journal), ..pass() };
@@ -356,7 +356,8 @@ fn short_runs_leave_no_trace() {
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let path = folder.path().join("checkpoint");
-    let journal = Journal::open(&path, &manifest, kstore::checkpoint::SAVE_INTERVAL, Resume::Required, &heard).unwrap();
+    let journal =
+        Journal::open(&path, &manifest, kstore::checkpoint::SAVE_INTERVAL, ResumeMode::Required, &heard).unwrap();
     assert!(heard.has("checkpoint does not exist: starting over"), "{:?}", heard.0);
     let observer = Asked(AtomicU64::new(0), 40);
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };

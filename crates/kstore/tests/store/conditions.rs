@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::{Condition, Reading, RowSource, Selection, Table};
+use kstore::{Condition, ReadSettings, RowSource, Selection, Table};
 use std::sync::Arc;
 
 #[test]
@@ -38,7 +38,7 @@ fn selected(condition: &str, values: ArrayRef) -> kstore::Result<Vec<u64>> {
     let filter = Some(Condition::parse(condition).unwrap());
     let table = Table::from_batches(vec![batch(&[("a", values)])])?;
     let selected = table.select(&Selection { filter, without_features: true, ..Selection::default() })?;
-    let rows = selected.rows::<f64>(Reading::default())?;
+    let rows = selected.rows::<f64>(ReadSettings::default())?;
     Ok(read(&rows, RowSource::range(&rows), 9)?.rows)
 }
 

@@ -1,7 +1,7 @@
 //! CSV: dialects, kinds, missing values, and errors of a line.
 
 use crate::make::*;
-use kstore::{Categories, Error, Kind, Label, Missing, Reading, RowSource, Selection, Table, TextOptions};
+use kstore::{Categories, Error, Kind, Label, Missing, ReadSettings, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 fn text(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -21,7 +21,7 @@ fn columns(table: &Table) -> Vec<(String, String)> {
 fn everything(table: &Table) -> kstore::Result<Whole> {
     let rows =
         table.select(&Selection { missing: Missing::Mean, categories: Categories::None, ..Selection::default() })?;
-    let rows = rows.rows::<f64>(Reading::default())?;
+    let rows = rows.rows::<f64>(ReadSettings::default())?;
     read(&rows, RowSource::range(&rows), 100)
 }
 
@@ -51,7 +51,7 @@ fn dialects_read_alike() {
         let kinds = [("a", "int64"), ("b", "float64"), ("city", "text")];
         assert_eq!(columns(&table), kinds.map(|(name, kind)| (name.to_string(), kind.to_string())), "{name}");
         let selection = Selection { targets: names(&["city"]), class_target: true, ..Selection::default() };
-        let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+        let rows = table.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
         let whole = read(&rows, 0..3, 2).unwrap();
         assert_eq!(whole.x, [1.0, 0.5, -2.0, 1e-3, 3.0, 0.25], "{name}");
         assert_eq!(whole.classes, [label("Ulm"), label("Bonn, am Rhein"), label("a \"b\"\nc")], "{name}");
@@ -120,7 +120,7 @@ fn numbers_are_exact() {
         table
             .select(&selection)
             .unwrap()
-            .rows::<f64>(Reading::default())
+            .rows::<f64>(ReadSettings::default())
             .map(|rows| read(&rows, 0..6, 9).unwrap().rows.len())
             .unwrap(),
         6
@@ -134,7 +134,7 @@ fn fault(content: &[u8]) -> String {
     let table = Table::open_with(&[&path], &TextOptions::default().infer_rows(3));
     let error = table.and_then(|table| {
         let selection = Selection { targets: names(&["t"]), class_target: true, ..Selection::default() };
-        let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+        let rows = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
         read(&rows, RowSource::range(&rows), 100)
     });
     error.unwrap_err().to_string()
@@ -215,7 +215,8 @@ fn opening_is_counted_and_cursors_start_anywhere() {
     let length = std::fs::metadata(&path).unwrap().len();
     assert_eq!((table.stored_rows(), table.bytes_read()), (rows, length));
     let selection = Selection { targets: names(&["t"]), class_target: true, ..Selection::default() };
-    let reading = Reading { classes: Some(std::sync::Arc::new(vec![Label::Text("b".into())])), ..Reading::default() };
+    let reading =
+        ReadSettings { classes: Some(std::sync::Arc::new(vec![Label::Text("b".into())])), ..ReadSettings::default() };
     let source = table.select(&selection).unwrap().rows::<f64>(reading).unwrap();
     for start in [0, 1, 4095, 4096, 4097, 12_345, rows - 1] {
         let end = (start + 5000).min(rows);
@@ -242,7 +243,7 @@ fn first(text: &str, options: &TextOptions) -> kstore::Result<(String, Vec<f64>,
     }
     let features = vec![table.schema().columns[0].name.clone()];
     let selection = Selection { features, missing: kstore::Missing::Mean, ..Selection::default() };
-    let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+    let rows = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
     Ok((kind, read::<f64>(&rows, 0..100, 8)?.x, table.note()))
 }
 

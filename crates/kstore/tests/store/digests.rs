@@ -1,6 +1,6 @@
 //! Digests of rows depend on the values only, not on how they are read.
 
-use kstore::{Pass, Reading, RowBlock, RowDigests, SelectedTable, Selection, Table, Workers};
+use kstore::{Pass, ReadSettings, RowBlock, RowDigests, SelectedTable, Selection, Table, Workers};
 use std::sync::Arc;
 
 fn values(rows: std::ops::Range<usize>) -> (Vec<f64>, Vec<f64>) {
@@ -19,7 +19,7 @@ fn digests(selected: &SelectedTable, rows: std::ops::Range<u64>, tile: usize) ->
     let digests = Arc::new(RowDigests::new(stored));
     let range = Selection { targets: vec!["y".into()], rows: Some(rows), ..Selection::default() };
     let source =
-        selected.table().select(&range).unwrap().with_digests(&digests).rows::<f32>(Reading::default()).unwrap();
+        selected.table().select(&range).unwrap().with_digests(&digests).rows::<f32>(ReadSettings::default()).unwrap();
     let workers = Workers::new(2);
     let pass = Pass { lanes: 2, ..Pass::new(tile, 500, &workers) };
     pass.for_each_tile(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};
 use kstore::source::{ColumnView, Element, FileCursor, FileMetadata, StridedColumn, TableFile, Values};
-use kstore::{Reading, Result, RowBuf, RowSource, Table};
+use kstore::{ReadSettings, Result, RowBuf, RowSource, Table};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,7 +50,7 @@ impl FileCursor for EarlyCursor {
 fn a_reader_that_stops_early_is_an_error() {
     let columns = vec![Column { name: "x".to_string(), kind: Kind::Float { bits: 64 } }];
     let table = Table::from_file("early", Arc::new(EarlyFile { schema: Schema { columns, ..Schema::default() } }));
-    let rows = table.select(&only(&["x"])).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let rows = table.select(&only(&["x"])).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
     let (mut cursor, mut buf, mut seen) = (rows.open(0..PROMISED).unwrap(), RowBuf::new(97), 0);
     let told = loop {
         match cursor.next(&mut buf) {

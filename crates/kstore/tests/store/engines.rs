@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::checkpoint::{Cut, Journal, Manifest};
 use kstore::pass::{Engine, Folder, Medium, MediumFile, Node, NodeOutcome, Observer, SharedEngine};
-use kstore::{Error, Fold, Pass, RowSource, Statistics, StatisticsFold, TableRows};
+use kstore::{Error, Pass, Reduction, RowSource, Statistics, StatisticsReduction, TableRows};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,21 +35,21 @@ fn job(lambda: &str) -> Manifest {
 }
 
 fn engine(folder: &Path) -> SharedEngine {
-    SharedEngine::in_folder(folder).unwrap().with_patience(Duration::from_millis(1500))
+    SharedEngine::in_folder(folder).unwrap().with_heartbeat_timeout(Duration::from_millis(1500))
 }
 
 /// Runs a pass through an engine; checks that all rows are folded, and returns the bits.
 fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &TableRows<f64>) -> Vec<u64> {
     let (journal, observer) = (Journal::with_engine(engine), Rows::default());
     let pass = Pass { lanes, journal: Some(&journal), observer: &observer, ..Pass::new(16, segment, sequential()) };
-    let (state, report) = pass.resume(name, rows, &StatisticsFold::new(rows.shape())).unwrap();
+    let (state, report) = pass.resume(name, rows, &StatisticsReduction::new(rows.shape())).unwrap();
     assert_eq!((report.rows, observer.0.into_inner()), (state.rows, state.rows));
     bits(&state)
 }
 
 /// Returns the bits of a single process that shares nothing.
 fn alone(segment: u64, rows: &TableRows<f64>) -> Vec<u64> {
-    bits(&Pass::new(16, segment, sequential()).fold(rows, &StatisticsFold::new(rows.shape())).unwrap().0)
+    bits(&Pass::new(16, segment, sequential()).reduce(rows, &StatisticsReduction::new(rows.shape())).unwrap().0)
 }
 
 fn files(folder: &Path) -> Vec<String> {
@@ -177,7 +177,7 @@ fn another_job_and_another_pass_are_refused_and_named() {
     other.join(&job("1")).unwrap();
     let journal = Journal::with_engine(&other);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
-    let text = pass.resume("means", &rows, &StatisticsFold::new(rows.shape())).unwrap_err().to_string();
+    let text = pass.resume("means", &rows, &StatisticsReduction::new(rows.shape())).unwrap_err().to_string();
     assert!(text.contains("belongs to the pass \"first\" instead of the pass \"means\""), "{text}");
 }
 
@@ -201,7 +201,7 @@ fn a_stop_is_heard_while_waiting() {
     engine.join(&job("1")).unwrap();
     let journal = Journal::with_engine(&engine);
     let pass = Pass { journal: Some(&journal), observer: &Stop, ..Pass::new(16, 100, sequential()) };
-    let outcome = pass.resume("sums", &rows, &StatisticsFold::new(rows.shape()));
+    let outcome = pass.resume("sums", &rows, &StatisticsReduction::new(rows.shape()));
     assert!(matches!(outcome, Err(Error::Interrupted)));
 }
 
@@ -273,7 +273,7 @@ fn states_of_another_job_never_mix() {
     let second = start("2");
     let journal = Journal::with_engine(&second);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
-    let text = pass.resume("sums", &others, &StatisticsFold::new(others.shape())).unwrap_err().to_string();
+    let text = pass.resume("sums", &others, &StatisticsReduction::new(others.shape())).unwrap_err().to_string();
     assert!(text.contains(&format!("belongs to the job {one} instead of the job {two}")), "{text}");
 }
 
@@ -363,7 +363,7 @@ fn a_state_that_is_removed_is_given_again() {
     // computed once: two threads that write the row files would read each other's partial files
     let shape = usual_rows(&split(data.path(), 9, &[], 9)).shape();
     let take = |engine: &SharedEngine, segment: u64| {
-        let mut state = Fold::<f64>::init(&StatisticsFold::new(shape));
+        let mut state = Reduction::<f64>::init(&StatisticsReduction::new(shape));
         engine.wait_for_node(&key, segment, &mut state, &Rows::default())
     };
     // the second process merges, and waits for the states of the first
@@ -402,7 +402,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
                 engine.join(&job("1")).unwrap();
                 let journal = Journal::with_engine(&engine);
                 let pass = Pass { lanes: 1 + worker, journal: Some(&journal), ..Pass::new(16, 10, sequential()) };
-                let fold = StatisticsFold::new(rows.shape());
+                let fold = StatisticsReduction::new(rows.shape());
                 // rows may be folded, and therefore reported, twice
                 let found = ["a", "b", "c", "d"].map(|name| bits(&pass.resume(name, rows, &fold).unwrap().0));
                 engine.leave(true);

@@ -4,7 +4,7 @@ use crate::make::*;
 use crate::ways_in::gzip;
 use kstore::arrow::array::*;
 use kstore::source::formats;
-use kstore::{Condition, KeptColumn, Missing, Reading, Real, RowBuf, RowSource, Selection, Table};
+use kstore::{Condition, Float, KeptColumn, Missing, ReadSettings, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,9 +97,9 @@ fn written(path: &Path, fault: Fault) -> bool {
 }
 
 /// Returns the rows as text, or the error without file name and line number.
-fn outcome<T: Real>(path: &Path, selection: &Selection) -> Result<String, String> {
+fn outcome<T: Float>(path: &Path, selection: &Selection) -> Result<String, String> {
     let read = || -> kstore::Result<String> {
-        let rows = Table::open(&[path])?.select(selection)?.rows::<T>(Reading::default())?;
+        let rows = Table::open(&[path])?.select(selection)?.rows::<T>(ReadSettings::default())?;
         let (mut whole, mut kept) = (Whole::default(), Vec::<KeptColumn>::new());
         let (mut buf, mut cursor) = (RowBuf::new(97), rows.open(0..ROWS as u64)?);
         while cursor.next(&mut buf)? {
@@ -155,7 +155,7 @@ fn roles() -> Vec<(&'static str, Selection)> {
     roles
 }
 
-fn the_same_everywhere<T: Real>(folder: &Path, fault: Fault) {
+fn the_same_everywhere<T: Float>(folder: &Path, fault: Fault) {
     let paths = formats().into_iter().map(|format| folder.join(format!("{fault:?}.csv.{}", format.extensions[0])));
     let paths: Vec<_> = paths.filter(|path| written(path, fault)).collect();
     assert!(paths.len() > 2, "{fault:?} is held by {paths:?}");

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::{DataType, Field, Int32Type};
-use kstore::{Error, Kind, Label, Reading, RowSource, Selection, Table};
+use kstore::{Error, Kind, Label, ReadSettings, RowSource, Selection, Table};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use std::io::Write;
@@ -158,7 +158,7 @@ fn npy_columns_can_be_chosen_and_joined_with_a_target() {
     npy(&y, "<i8", &format!("({n},)"), &(0..i64::from(n)).flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
     let table = Table::open(&[&x]).unwrap().with_target_file(&y).unwrap();
     let selection = Selection { features: names(&["x2", "x0"]), targets: names(&["y"]), ..Selection::default() };
-    let rows = table.select(&selection).unwrap().rows::<f32>(Reading::default()).unwrap();
+    let rows = table.select(&selection).unwrap().rows::<f32>(ReadSettings::default()).unwrap();
     let whole = read(&rows, 40_000..90_001, 999).unwrap();
     assert_eq!(whole.y, (40_000..90_001).map(f64::from).collect::<Vec<_>>());
     assert_eq!(whole.x[..4], [120_002.0, 120_000.0, 120_005.0, 120_003.0]);
@@ -255,7 +255,7 @@ fn only_what_is_needed_is_read() {
     let paths = split(folder.path(), 20_000, &[], 1000);
     let table = Table::open(&paths).unwrap();
     let one = Selection { features: names(&["a"]), ..Selection::default() };
-    let rows = table.select(&one).unwrap().rows::<f32>(Reading::default()).unwrap();
+    let rows = table.select(&one).unwrap().rows::<f32>(ReadSettings::default()).unwrap();
     read(&rows, 5000..6000, 100).unwrap();
     let few = RowSource::bytes_read(&rows);
     read(&rows, 0..20_000, 100).unwrap();
@@ -273,7 +273,7 @@ fn a_decoder_is_planned_by_its_pages_and_not_by_its_row_group() {
     let properties = properties.set_max_row_group_row_count(Some(1 << 20)).set_data_page_size_limit(1 << 14);
     write(&path, &batch(&[("x", x)]), properties.build());
     let rows = Table::open(&[&path]).unwrap().select(&Selection::default()).unwrap();
-    let fixed = RowSource::<f64>::footprint(&rows.rows::<f64>(Reading::default()).unwrap()).fixed;
+    let fixed = RowSource::<f64>::footprint(&rows.rows::<f64>(ReadSettings::default()).unwrap()).fixed;
     // two pages of 16 KiB and two batches of 4096 values, instead of two chunks of 1.6 MB
     assert!((32 << 10..300 << 10).contains(&fixed), "{fixed}");
 }

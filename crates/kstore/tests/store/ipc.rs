@@ -12,7 +12,9 @@ use kstore::arrow::ipc::CompressionType;
 use kstore::arrow::ipc::writer::StreamWriter;
 use kstore::encoding::TimeFeatures;
 use kstore::source::ipc::IpcFile;
-use kstore::{Error, Kind, Label, OutputColumn, OutputKind, OutputValues, Reading, RowSource, Selection, Table, sink};
+use kstore::{
+    Error, Kind, Label, OutputColumn, OutputKind, OutputValues, ReadSettings, RowSource, Selection, Table, sink,
+};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -291,7 +293,7 @@ fn damage_is_an_error_wherever_it_is() {
             let _ = Table::open(&[&path]).map(|table| {
                 table
                     .select(&selection)
-                    .and_then(|s| s.rows::<f32>(Reading::default()))
+                    .and_then(|s| s.rows::<f32>(ReadSettings::default()))
                     .map(|r| RowSource::footprint(&r))
             });
         }
@@ -306,7 +308,7 @@ fn what_is_read_is_what_is_asked_for() {
     let column = || Arc::new(Float64Array::from_iter_values((0..n).map(f64::from))) as ArrayRef;
     write_ipc(&path, &[batch(&[("a", column()), ("b", column())])], None);
     let table = Table::open(&[&path]).unwrap();
-    let rows = table.select(&only(&["b"])).unwrap().rows::<f32>(Reading::default()).unwrap();
+    let rows = table.select(&only(&["b"])).unwrap().rows::<f32>(ReadSettings::default()).unwrap();
     // one batch of 3.2 MB is read in parts
     assert!(RowSource::footprint(&rows).fixed < 1 << 20, "{}", RowSource::footprint(&rows).fixed);
     read(&rows, 150_000..151_000, 100).unwrap();

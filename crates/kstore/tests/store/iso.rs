@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::{DataType, TimeUnit};
-use kstore::{ColumnType, Missing, Reading, Selection, Table, TextOptions, encoding::TimeFeatures};
+use kstore::{ColumnType, Missing, ReadSettings, Selection, Table, TextOptions, encoding::TimeFeatures};
 use std::path::Path;
 
 /// Writes a stored number of a time type to CSV and returns the text.
@@ -24,7 +24,7 @@ fn read_date(folder: &Path, text: &str) -> kstore::Result<f64> {
     let types = [("t".to_string(), "date".parse::<ColumnType>().unwrap())];
     let table = Table::open_with(&[path], &TextOptions::default().types(types.into()))?;
     let selection = Selection { missing: Missing::Mean, times: TimeFeatures::None, ..only(&["t"]) };
-    Ok(read::<f64>(&table.select(&selection)?.rows::<f64>(Reading::default())?, 0..1, 1)?.x[0])
+    Ok(read::<f64>(&table.select(&selection)?.rows::<f64>(ReadSettings::default())?, 0..1, 1)?.x[0])
 }
 
 #[test]

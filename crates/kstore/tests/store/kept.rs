@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::UInt64Array;
 use kstore::sink::OutputKind;
-use kstore::{KeptColumn, KeptValues, Reading, RowBuf, RowSource, Selection, Table};
+use kstore::{KeptColumn, KeptValues, ReadSettings, RowBuf, RowSource, Selection, Table};
 use std::sync::Arc;
 
 #[test]
@@ -45,7 +45,7 @@ fn an_integer_beyond_int64_keeps_its_digits() {
     let rows = batch(&[("id", Arc::new(UInt64Array::from(vec![7, u64::MAX])))]);
     let selection = Selection { keep: names(&["id"]), without_features: true, ..Selection::default() };
     let rows = Table::from_batches(vec![rows]).unwrap().select(&selection).unwrap();
-    let (rows, mut buf) = (rows.rows::<f64>(Reading::default()).unwrap(), RowBuf::new(2));
+    let (rows, mut buf) = (rows.rows::<f64>(ReadSettings::default()).unwrap(), RowBuf::new(2));
     assert!(rows.open(0..2).unwrap().next(&mut buf).unwrap());
     let column = &buf.kept_columns[0];
     assert_eq!(*column.values(), KeptValues::U64(vec![7, u64::MAX]));

@@ -5,7 +5,7 @@ use kstore::arrow::datatypes::{Field, Schema};
 use kstore::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use kstore::arrow::ipc::{CompressionType, MetadataVersion};
 use kstore::key::{Purpose, Stream};
-use kstore::{Label, Merge, Reading, Real, RowBlock, RowBuf, RowSource, Selection, Table, TableRows, Workers};
+use kstore::{Float, Label, Merge, ReadSettings, RowBlock, RowBuf, RowSource, Selection, Table, TableRows, Workers};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use std::io::Write;
@@ -99,7 +99,7 @@ pub(crate) fn usual() -> Selection {
 
 /// Returns the rows of the [`usual`] selection, unscaled.
 pub(crate) fn usual_rows(paths: &[PathBuf]) -> TableRows<f64> {
-    Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
+    Table::open(paths).unwrap().select(&usual()).unwrap().rows(ReadSettings::default()).unwrap()
 }
 
 #[derive(Debug, Default, PartialEq, Clone)]
@@ -112,7 +112,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    pub(crate) fn push<T: Real>(&mut self, block: &RowBlock<'_, T>) {
+    pub(crate) fn push<T: Float>(&mut self, block: &RowBlock<'_, T>) {
         self.rows.extend(block.rows);
         self.x.extend(block.x.iter().map(|v| v.to_f64()));
         self.y.extend(block.y);
@@ -135,7 +135,7 @@ impl Merge for Whole {
 }
 
 /// Reads the segment with one cursor and checks that every tile but the last is full.
-pub(crate) fn read<T: Real>(
+pub(crate) fn read<T: Float>(
     source: &dyn RowSource<T>,
     segment: std::ops::Range<u64>,
     tile: usize,
@@ -152,7 +152,7 @@ pub(crate) fn read<T: Real>(
 }
 
 pub(crate) fn read_all(paths: &[PathBuf], selection: &Selection) -> kstore::Result<Whole> {
-    let rows = Table::open(paths)?.select(selection)?.rows::<f64>(Reading::default())?;
+    let rows = Table::open(paths)?.select(selection)?.rows::<f64>(ReadSettings::default())?;
     read(&rows, RowSource::range(&rows), 100)
 }
 

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::ipc::CompressionType;
-use kstore::{Reading, RowBuf, RowSource, Selection, Table};
+use kstore::{ReadSettings, RowBuf, RowSource, Selection, Table};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn resident() -> usize {
 /// Reads a file twice; prints the growth of the peak memory and the plan.
 fn child(path: &Path) {
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
-    let rows = rows.rows::<f32>(Reading::default()).unwrap();
+    let rows = rows.rows::<f32>(ReadSettings::default()).unwrap();
     let planned = RowSource::footprint(&rows).bytes_for(TILE);
     let before = resident();
     let mut buf = RowBuf::new(TILE);

@@ -3,7 +3,7 @@
 
 use crate::make::*;
 use kstore::key::{Purpose, Stream};
-use kstore::{Missing, Reading, RowBuf, RowSource, Selection, Table};
+use kstore::{Missing, ReadSettings, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 
 /// Number of mutations per file.
@@ -58,7 +58,7 @@ fn read_to_its_end(path: &Path) -> kstore::Result<u64> {
     let table = Table::open(&[path])?;
     let keep = table.matching_columns(&[])?;
     let selection = Selection { keep, missing: Missing::Mean, without_features: true, ..Selection::default() };
-    let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+    let rows = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
     let (mut buf, mut seen, mut cursor) = (RowBuf::new(7), 0, rows.open(0..u64::MAX)?);
     while cursor.next(&mut buf)? {
         seen += buf.rows.len() as u64;

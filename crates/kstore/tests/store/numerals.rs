@@ -6,7 +6,7 @@ use kstore::arrow::array::*;
 use kstore::encoding::{Code, Cycle, Encoding, TimeCode, TimeFeatures, TimeForm};
 use kstore::key::{Purpose, Stream};
 use kstore::search::ColumnNote;
-use kstore::{Missing, Reading, SelectedTable, Selection, Table};
+use kstore::{Missing, ReadSettings, SelectedTable, Selection, Table};
 use std::f64::consts::TAU;
 use std::path::Path;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ fn a_new_value_that_is_no_time_of_day_is_told() {
     for table in tables(folder.path(), &odd) {
         let selected = table.select(&Selection { missing: Missing::Mean, ..known.same_features() }).unwrap();
         let error =
-            read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..ROWS, 16).unwrap_err().to_string();
+            read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..ROWS, 16).unwrap_err().to_string();
         assert!(error.contains("row 20") && error.contains("1275") && error.contains("517 for 5:17"), "{error}");
     }
 }

@@ -4,8 +4,8 @@ use crate::make::*;
 use kstore::pass::{NoObserver, Observer};
 use kstore::rayon;
 use kstore::{
-    Error, Fold, MemoryRows, Merge, OutputColumn, OutputKind, OutputValues, Pass, Reading, RowBlock, RowSource, Scaler,
-    Selection, Statistics, StatisticsFold, Table, TextOptions, Workers,
+    Error, MemoryRows, Merge, OutputColumn, OutputKind, OutputValues, Pass, ReadSettings, Reduction, RowBlock,
+    RowSource, Scaler, Selection, Statistics, StatisticsReduction, Table, TextOptions, Workers,
 };
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn pass(tile: usize, segment: u64, lanes: usize) -> Pass<'static> {
 
 struct Collect;
 
-impl Fold<f64> for Collect {
+impl Reduction<f64> for Collect {
     type State = Whole;
     type Scratch = ();
     type Error = Error;
@@ -51,12 +51,12 @@ proptest! {
         let parts_folder = crate::make::folder();
         let parts = usual_rows(&split(parts_folder.path(), 700, &cuts, group));
         let expected = read(&whole, 0..700, 64).unwrap();
-        let (collected, report) = pass(tile, segment, lanes).fold(&parts, &Collect).unwrap();
+        let (collected, report) = pass(tile, segment, lanes).reduce(&parts, &Collect).unwrap();
         prop_assert_eq!(report.rows, 700);
         prop_assert_eq!(&collected, &expected);
-        let statistics = StatisticsFold::new(RowSource::<f64>::shape(&whole));
-        let (one, _) = pass(tile, segment, 1).fold(&whole, &statistics).unwrap();
-        let (many, _) = pass(tile, segment, lanes).fold(&parts, &statistics).unwrap();
+        let statistics = StatisticsReduction::new(RowSource::<f64>::shape(&whole));
+        let (one, _) = pass(tile, segment, 1).reduce(&whole, &statistics).unwrap();
+        let (many, _) = pass(tile, segment, lanes).reduce(&parts, &statistics).unwrap();
         prop_assert_eq!(bits(&one), bits(&many));
         prop_assert_eq!(one.groups.sorted(), many.groups.sorted());
     }
@@ -86,7 +86,7 @@ proptest! {
 
 fn statistics(x: &[f64], d: usize) -> Statistics {
     let source = MemoryRows::new(x.to_vec(), d).unwrap();
-    pass(16, 64, 1).fold(&source, &StatisticsFold::new(RowSource::<f64>::shape(&source))).unwrap().0
+    pass(16, 64, 1).reduce(&source, &StatisticsReduction::new(RowSource::<f64>::shape(&source))).unwrap().0
 }
 
 #[test]
@@ -176,16 +176,16 @@ proptest! {
         let options = TextOptions::default().width(2);
         let selection = Selection { targets: names(&[target]), ..Selection::default() };
         let parts = Table::open_with(&paths, &options).unwrap().select(&selection).unwrap();
-        let parts = parts.rows::<f64>(Reading::default()).unwrap();
+        let parts = parts.rows::<f64>(ReadSettings::default()).unwrap();
         let (x, y): (Vec<_>, Vec<_>) = (0..N).map(plain).map(|[a, b, y]| ([a, b], y)).unzip();
         let whole = MemoryRows::new(x.concat(), 2).unwrap().with_targets(y, 1).unwrap();
         let expected = read(&whole, 0..N, 64).unwrap();
-        let (collected, report) = pass(tile, segment, lanes).fold(&parts, &Collect).unwrap();
+        let (collected, report) = pass(tile, segment, lanes).reduce(&parts, &Collect).unwrap();
         prop_assert_eq!(report.rows, N);
         prop_assert_eq!(&collected, &expected);
-        let statistics = StatisticsFold::new(RowSource::<f64>::shape(&whole));
-        let (one, _) = pass(tile, segment, 1).fold(&whole, &statistics).unwrap();
-        let (many, _) = pass(tile, segment, lanes).fold(&parts, &statistics).unwrap();
+        let statistics = StatisticsReduction::new(RowSource::<f64>::shape(&whole));
+        let (one, _) = pass(tile, segment, 1).reduce(&whole, &statistics).unwrap();
+        let (many, _) = pass(tile, segment, lanes).reduce(&parts, &statistics).unwrap();
         prop_assert_eq!(bits(&one), bits(&many));
     }
 }
@@ -193,7 +193,7 @@ proptest! {
 /// A fold that truncates the file at the first tile, when most of it is still unread.
 struct Shrink<'a>(&'a std::path::Path);
 
-impl Fold<f64> for Shrink<'_> {
+impl Reduction<f64> for Shrink<'_> {
     type State = Nothing;
     type Scratch = ();
     type Error = Error;
@@ -219,9 +219,9 @@ fn a_file_that_shrinks_during_a_pass_is_an_error_that_names_it() {
         let target = if format == "svm" { "y" } else { "x2" };
         let selection = Selection { targets: names(&[target]), ..Selection::default() };
         let rows = Table::open(&[&path]).unwrap().select(&selection).unwrap();
-        let rows = rows.rows::<f64>(Reading::default()).unwrap();
+        let rows = rows.rows::<f64>(ReadSettings::default()).unwrap();
         for lanes in [1, 2] {
-            let error = pass(100, 1000, lanes).fold(&rows, &Shrink(&path)).map(|_| ()).unwrap_err().to_string();
+            let error = pass(100, 1000, lanes).reduce(&rows, &Shrink(&path)).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()), "{format}: {error}");
         }
     }
@@ -231,30 +231,30 @@ fn a_file_that_shrinks_during_a_pass_is_an_error_that_names_it() {
 fn lanes_do_not_change_a_bit() {
     let folder = folder();
     let rows = usual_rows(&split(folder.path(), 5000, &[1234], 700));
-    let fold = StatisticsFold::new(RowSource::<f64>::shape(&rows));
-    let of = |lanes| bits(&pass(64, 256, lanes).fold(&rows, &fold).unwrap().0);
+    let fold = StatisticsReduction::new(RowSource::<f64>::shape(&rows));
+    let of = |lanes| bits(&pass(64, 256, lanes).reduce(&rows, &fold).unwrap().0);
     assert_eq!(of(1), of(2));
     assert_eq!(of(1), of(8));
     // lanes that decode for themselves
     for lanes in [1, 3] {
         let alone = Pass { prefetch: 0, ..pass(64, 256, lanes) };
-        assert_eq!(of(1), bits(&alone.fold(&rows, &fold).unwrap().0));
+        assert_eq!(of(1), bits(&alone.reduce(&rows, &fold).unwrap().0));
     }
     // the test can fail: another segment length changes the bits
-    assert_ne!(of(1), bits(&pass(64, 64, 1).fold(&rows, &fold).unwrap().0));
+    assert_ne!(of(1), bits(&pass(64, 64, 1).reduce(&rows, &fold).unwrap().0));
 }
 
-/// A fold of statistics that counts the calls on threads outside the given pool.
-struct Named(StatisticsFold, AtomicU64);
-impl Fold<f64> for Named {
+/// A reduction to statistics that counts the calls on threads outside the given pool.
+struct Named(StatisticsReduction, AtomicU64);
+impl Reduction<f64> for Named {
     type State = Statistics;
-    type Scratch = <StatisticsFold as Fold<f64>>::Scratch;
+    type Scratch = <StatisticsReduction as Reduction<f64>>::Scratch;
     type Error = Error;
     fn init(&self) -> Statistics {
-        Fold::<f64>::init(&self.0)
+        Reduction::<f64>::init(&self.0)
     }
     fn scratch(&self) -> Self::Scratch {
-        Fold::<f64>::scratch(&self.0)
+        Reduction::<f64>::scratch(&self.0)
     }
     fn step(
         &self,
@@ -278,8 +278,8 @@ impl Fold<f64> for Named {
 #[test]
 fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
     let rows = MemoryRows::new((0..5000).map(|i| f64::from(i * 37 % 101) / 7.0).collect(), 1).unwrap();
-    let fold = || Named(StatisticsFold::new(RowSource::<f64>::shape(&rows)), AtomicU64::new(0));
-    let alone = bits(&pass(64, 256, 1).fold(&rows, &fold()).unwrap().0);
+    let fold = || Named(StatisticsReduction::new(RowSource::<f64>::shape(&rows)), AtomicU64::new(0));
+    let alone = bits(&pass(64, 256, 1).reduce(&rows, &fold()).unwrap().0);
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("host {i}")).build();
         let pool = std::sync::Arc::new(pool.unwrap());
@@ -288,8 +288,8 @@ fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
         for (lanes, prefetch) in [(1, 2), (1, 0), (2, 2), (5, 2), (5, 0)] {
             let pass = Pass { prefetch, workers: &workers, ..pass(64, 256, lanes) };
             let fold = fold();
-            assert!(alone == bits(&pass.fold(&rows, &fold).unwrap().0), "{threads} threads, {lanes} lanes");
-            assert!(alone == bits(&pool.install(|| pass.fold(&rows, &fold)).unwrap().0), "{threads}, {lanes} lanes");
+            assert!(alone == bits(&pass.reduce(&rows, &fold).unwrap().0), "{threads} threads, {lanes} lanes");
+            assert!(alone == bits(&pool.install(|| pass.reduce(&rows, &fold)).unwrap().0), "{threads}, {lanes} lanes");
             assert_eq!(fold.1.into_inner(), 0, "{threads} threads, {lanes} lanes: on other threads");
         }
     }
@@ -306,7 +306,7 @@ impl Merge for Nothing {
     fn merge(&mut self, _: &Self) {}
 }
 
-impl Fold<f64> for Trap {
+impl Reduction<f64> for Trap {
     type State = Nothing;
     type Scratch = ();
     type Error = Error;
@@ -334,7 +334,7 @@ fn the_first_error_in_row_order_is_reported() {
     for (lanes, prefetch) in [(1, 2), (2, 2), (8, 2), (1, 0), (8, 0)] {
         let trap = Trap { fail: vec![130, 131, 555, 900], panic: None };
         let pass = Pass { prefetch, ..pass(10, 100, lanes) };
-        let error = pass.fold(&memory(1000), &trap).map(|_| ()).unwrap_err();
+        let error = pass.reduce(&memory(1000), &trap).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Empty { what, .. } if what == "130"), "{lanes} lanes: {error}");
     }
 }
@@ -344,7 +344,7 @@ fn a_panicking_fold_ends_the_pass() {
     for (lanes, prefetch) in [(1, 2), (2, 2), (8, 2), (1, 0), (8, 0)] {
         let outcome = std::panic::catch_unwind(|| {
             let trap = Trap { fail: vec![], panic: Some(333) };
-            Pass { prefetch, ..pass(10, 100, lanes) }.fold(&memory(5000), &trap).map(|_| ())
+            Pass { prefetch, ..pass(10, 100, lanes) }.reduce(&memory(5000), &trap).map(|_| ())
         });
         // propagating the panic and returning an error are both fine; hanging is not
         assert!(!matches!(outcome, Ok(Ok(()))));
@@ -393,7 +393,7 @@ fn an_observer_stops_the_pass() {
     for (lanes, prefetch) in [(1, 2), (4, 2), (4, 0)] {
         let observer = StopAfter(300, AtomicU64::new(0));
         let pass = Pass { observer: &observer, prefetch, ..pass(10, 100, lanes) };
-        let error = pass.fold(&memory(100_000), &Trap { fail: vec![], panic: None }).map(|_| ()).unwrap_err();
+        let error = pass.reduce(&memory(100_000), &Trap { fail: vec![], panic: None }).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Interrupted), "{error}");
         assert!(observer.1.load(Ordering::Relaxed) < 10_000);
     }
@@ -412,6 +412,6 @@ fn memory_rows_carry_the_numbers_they_were_given() {
     assert_eq!(whole.y, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     assert_eq!(whole.x[..2], [6.0, 7.0]);
     assert!(MemoryRows::new(vec![0.0f32; 5], 2).is_err());
-    let (collected, _) = pass(3, 4, 2).fold(&source, &Collect).unwrap();
+    let (collected, _) = pass(3, 4, 2).reduce(&source, &Collect).unwrap();
     assert_eq!(collected, read(&source, 0..10, 100).unwrap());
 }

@@ -2,14 +2,14 @@
 
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::{Categories, Condition, Error, Missing, Reading, RowSource, Selection, Table, TableRows};
+use kstore::{Categories, Condition, Error, Missing, ReadSettings, RowSource, Selection, Table, TableRows};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 fn rows(path: &Path, selection: &Selection) -> TableRows<f64> {
-    Table::open(&[path]).unwrap().select(selection).unwrap().rows(Reading::default()).unwrap()
+    Table::open(&[path]).unwrap().select(selection).unwrap().rows(ReadSettings::default()).unwrap()
 }
 
 fn properties(statistics: EnabledStatistics) -> WriterProperties {
@@ -210,8 +210,8 @@ fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore
 /// Reads as float32, which copies directly from the file, and as float64, which converts by chunks.
 fn both_ways(table: &Table, selection: &Selection, tile: usize) -> [kstore::Result<Whole>; 2] {
     let selected = table.select(selection).unwrap();
-    let direct = selected.rows::<f32>(Reading::default()).unwrap();
-    let by_chunk = selected.rows::<f64>(Reading::default()).unwrap();
+    let direct = selected.rows::<f32>(ReadSettings::default()).unwrap();
+    let by_chunk = selected.rows::<f64>(ReadSettings::default()).unwrap();
     [read(&direct, 17..4990, tile), read(&by_chunk, 17..4990, tile)]
 }
 
@@ -253,7 +253,7 @@ fn bad_values_on_the_straight_way_are_found_and_filled() {
             let selected = table.select(&mean).unwrap();
             let (centre, scale, mean) = (vec![0.0; 3], vec![1.0; 3], vec![0.5, 1.5, 2.5]);
             let scaler = Some(Arc::new(kstore::Scaler { centre, scale, mean, ..kstore::Scaler::default() }));
-            let reading = Reading { scaler, ..Reading::default() };
+            let reading = ReadSettings { scaler, ..ReadSettings::default() };
             let direct = read(&selected.rows::<f32>(reading.clone()).unwrap(), 0..5000, 512).unwrap();
             assert_eq!(direct, read(&selected.rows::<f64>(reading).unwrap(), 0..5000, 512).unwrap());
             assert_eq!(direct.x[3 * 3000..3 * 3000 + 3], [2250.0, 1.5, 2250.5]);

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::pass::NoObserver;
-use kstore::{Label, Pass, Reading, RowSource, Scaler, Selection, StatisticsFold, Table};
+use kstore::{Label, Pass, ReadSettings, RowSource, Scaler, Selection, StatisticsReduction, Table};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn statistics(rows: &dyn RowSource<f64>) -> kstore::Statistics {
         observer: &NoObserver,
         journal: None,
     };
-    pass.fold(rows, &StatisticsFold::new(rows.shape())).unwrap().0
+    pass.reduce(rows, &StatisticsReduction::new(rows.shape())).unwrap().0
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn beijing_is_standardised() {
     let selection = Selection { targets: names(&["y"]), rows: Some(0..284_217), ..Selection::default() };
     let selected = table.select(&selection).unwrap();
     assert_eq!((selected.shape().inputs, table.stored_rows()), (29, 382_168));
-    let before = statistics(&selected.rows(Reading::default()).unwrap());
+    let before = statistics(&selected.rows(ReadSettings::default()).unwrap());
     assert_eq!(before.rows, 284_217);
     assert_eq!(before.targets[0].min, 2.0);
     let scaler = Some(Arc::new(Scaler::standard(&before)));
-    let after = statistics(&selected.rows(Reading { scaler, ..Reading::default() }).unwrap());
+    let after = statistics(&selected.rows(ReadSettings { scaler, ..ReadSettings::default() }).unwrap());
     for feature in &after.inputs {
         assert!(feature.mean.abs() < 1e-9 && (feature.deviation() - 1.0).abs() < 1e-9, "{feature:?}");
     }
@@ -53,7 +53,7 @@ fn beijing_is_standardised() {
 fn kdd_has_five_classes_and_a_constant_column() {
     let Some(path) = data("kddcup99.parquet") else { return };
     let selection = Selection { targets: names(&["y"]), class_target: true, ..Selection::default() };
-    let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows(Reading::default()).unwrap();
+    let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows(ReadSettings::default()).unwrap();
     let statistics = statistics(&rows);
     let counts = [157_871, 621_311, 8_273, 17_315, 280];
     let expected: Vec<_> = counts.iter().zip(0..).map(|(count, label)| (Label::Int(label), *count)).collect();
@@ -65,7 +65,7 @@ fn kdd_has_five_classes_and_a_constant_column() {
 fn published_folds_are_groups() {
     let Some(path) = data("pol.parquet") else { return };
     let selection = Selection { targets: names(&["y"]), group: Some("fold".into()), ..Selection::default() };
-    let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows(Reading::default()).unwrap();
+    let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows(ReadSettings::default()).unwrap();
     let statistics = statistics(&rows);
     let folds = statistics.groups.sorted();
     assert_eq!(

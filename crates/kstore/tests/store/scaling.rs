@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::statistics::ColumnMoments;
-use kstore::{Condition, Missing, Reading, Real, Scaler, Selection, Statistics, Table, TableShape};
+use kstore::{Condition, Float, Missing, ReadSettings, Scaler, Selection, Statistics, Table, TableShape};
 use std::sync::Arc;
 
 const ROWS: usize = 700;
@@ -30,7 +30,7 @@ fn column(c: usize) -> ArrayRef {
     }
 }
 
-fn check<T: Real>(scaled: bool) {
+fn check<T: Float>(scaled: bool) {
     for d in 1..=13 {
         let names: Vec<String> = (0..d).map(|c| format!("x{c}")).collect();
         let mut columns: Vec<(&str, ArrayRef)> =
@@ -47,7 +47,7 @@ fn check<T: Real>(scaled: bool) {
         for (filter, step) in [("", 1), ("odd == 1", 2)] {
             let filter = (step > 1).then(|| Condition::parse(filter).unwrap());
             let selected = table.select(&Selection { features: names.clone(), filter, ..Selection::default() });
-            let reading = Reading { scaler: scaled.then(|| Arc::new(scaler.clone())), ..Reading::default() };
+            let reading = ReadSettings { scaler: scaled.then(|| Arc::new(scaler.clone())), ..ReadSettings::default() };
             let rows = selected.unwrap().rows::<T>(reading).unwrap();
             for count in [1, 2, 3, 4, 5, 7, 8, 63, 127, 128] {
                 let some: Vec<usize> = (11..ROWS).step_by(step).take(count).collect();
@@ -75,7 +75,7 @@ fn a_value_that_is_not_finite_is_seen_wherever_it_stands() {
         let columns = columns.map(|(c, name)| (name, Arc::new(Float32Array::from_iter(of(c))) as ArrayRef));
         let table = Table::from_batches(vec![batch(&columns.collect::<Vec<_>>())]).unwrap();
         let selection = Selection { missing: Missing::Error, ..Selection::default() };
-        read::<f32>(&table.select(&selection).unwrap().rows::<f32>(Reading::default()).unwrap(), 0..128, 128)
+        read::<f32>(&table.select(&selection).unwrap().rows::<f32>(ReadSettings::default()).unwrap(), 0..128, 128)
     };
     for (at, column) in [(0, 0), (3, 1), (127, 3), (50, 5)] {
         for value in [Some(f32::NAN), Some(-f32::NAN), Some(f32::INFINITY), Some(f32::NEG_INFINITY), None] {

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::scratch::{Cache, Scratch};
-use kstore::{Error, Label, MemoryRows, Pass, RowBuf, RowSource, StatisticsFold};
+use kstore::{Error, Label, MemoryRows, Pass, RowBuf, RowSource, StatisticsReduction};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -73,17 +73,17 @@ fn a_pass_over_a_cache_has_the_bits_of_the_pass_over_its_rows() {
     let folder = folder();
     let scratch = Scratch::open(folder.path(), 1 << 24).unwrap();
     let table = kstore::Table::open(&split(folder.path(), 5000, &[1700], 400)).unwrap();
-    let source = table.select(&usual()).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+    let source = table.select(&usual()).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
     let mut writer = scratch.cache::<f64>(source.shape(), RowSource::range(&source)).unwrap();
     let (mut buf, mut cursor) = (RowBuf::new(77), source.open(0..5000).unwrap());
     while cursor.next(&mut buf).unwrap() {
         writer.push(&buf.block(&source.shape())).unwrap();
     }
     let cache = writer.finish().unwrap();
-    let fold = StatisticsFold::new(source.shape());
+    let fold = StatisticsReduction::new(source.shape());
     for lanes in [1, 3] {
         let pass = Pass { lanes, ..Pass::new(64, 300, sequential()) };
-        let (of_rows, of_cache) = (pass.fold(&source, &fold).unwrap().0, pass.fold(&cache, &fold).unwrap().0);
+        let (of_rows, of_cache) = (pass.reduce(&source, &fold).unwrap().0, pass.reduce(&cache, &fold).unwrap().0);
         assert_eq!(
             format!("{:?} {:?}", of_rows.inputs, of_rows.targets),
             format!("{:?} {:?}", of_cache.inputs, of_cache.targets)

@@ -6,7 +6,7 @@ use kstore::condition::parse_rows;
 use kstore::encoding::TimeFeatures;
 use kstore::{
     Categories, Condition, Error, KeptValues, Label, LabelCodes, Missing, MissingTarget, OutputColumn, OutputKind,
-    Reading, RowBuf, RowSource, Scaler, Selection, Table,
+    ReadSettings, RowBuf, RowSource, Scaler, Selection, Table,
 };
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -141,10 +141,10 @@ fn the_first_bad_value_is_found_with_its_file_row_and_column() {
 fn a_number_too_large_for_f32_is_an_error_and_not_infinity() {
     let (_folder, path) = table(&[("a", Arc::new(Float64Array::from(vec![1.0, 1e300])))]);
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
-    let rows32 = rows.rows::<f32>(Reading::default()).unwrap();
+    let rows32 = rows.rows::<f32>(ReadSettings::default()).unwrap();
     let error = read(&rows32, 0..2, 10).unwrap_err().to_string();
     assert!(error.contains("row 1") && error.contains("too large for f32"), "{error}");
-    assert_eq!(read(&rows.rows::<f64>(Reading::default()).unwrap(), 0..2, 10).unwrap().x, [1.0, 1e300]);
+    assert_eq!(read(&rows.rows::<f64>(ReadSettings::default()).unwrap(), 0..2, 10).unwrap().x, [1.0, 1e300]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn rows_with_missing_values_are_dropped_or_filled() {
     let unscaled = read_all(std::slice::from_ref(&path), &selection).unwrap();
     assert!(unscaled.x[1].is_nan() && unscaled.x[2].is_nan() && unscaled.x[3] == 4.0);
     let scaler = Scaler { centre: vec![1.0], scale: vec![3.0], mean: vec![2.5], ..Scaler::default() };
-    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    let reading = ReadSettings { scaler: Some(Arc::new(scaler)), ..ReadSettings::default() };
     let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f64>(reading).unwrap();
     assert_eq!(read(&rows, 0..4, 10).unwrap().x, [0.0, 0.5, 0.5, 1.0]);
 }
@@ -177,7 +177,7 @@ fn rows_without_a_target_are_told_from_rows_without_a_feature() {
     let found = |table: &Table, target: &str, missing, missing_target| {
         let (features, targets, class_target) = (names(&["a"]), names(&[target]), target == "c");
         let selection = Selection { features, targets, class_target, missing, missing_target, ..Selection::default() };
-        let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+        let rows = table.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
         match read(&rows, 0..5, 100) {
             Ok(whole) => Ok((whole.rows, rows.rows_without_target())),
             Err(Error::BadValue { row, column, .. }) => Err((row, column)),
@@ -200,7 +200,7 @@ fn rows_without_a_target_are_told_from_rows_without_a_feature() {
     crate::files::npy(&t, "<f8", "(4,)", &bytes(&[f64::NAN, 10.0, f64::NAN, 30.0]));
     let matrix = Table::open(&[x]).unwrap().with_target_file(&t).unwrap();
     let selection = Selection { targets: names(&["y"]), missing_target: drop, ..Selection::default() };
-    let rows = matrix.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let rows = matrix.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
     let whole = read(&rows, 0..4, 3).unwrap();
     assert_eq!((whole.rows, whole.x, whole.y), (vec![1, 3], vec![3.0, 4.0, 7.0, 8.0], vec![10.0, 30.0]));
 }
@@ -244,7 +244,7 @@ fn scaling_happens_in_f64_before_narrowing() {
     ]);
     let scaler =
         Scaler { centre: vec![time as f64; 2], scale: vec![1.0, 0.0], mean: vec![time as f64; 2], ..Scaler::default() };
-    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    let reading = ReadSettings { scaler: Some(Arc::new(scaler)), ..ReadSettings::default() };
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows::<f32>(reading).unwrap();
     assert_eq!(read(&rows, 0..3, 10).unwrap().x, [0.0, 0.0, 1.0, 0.0, 2.0, 0.0]);
 }
@@ -261,7 +261,7 @@ fn labels_of_every_type_and_unknown_ones() {
     for (column, labels) in columns {
         let (_folder, path) = table(&[("x", x.clone()), ("c", column)]);
         assert_eq!(read_all(std::slice::from_ref(&path), &selection).unwrap().classes, labels);
-        let reading = Reading { classes: Some(Arc::new(vec![labels[1].clone()])), ..Reading::default() };
+        let reading = ReadSettings { classes: Some(Arc::new(vec![labels[1].clone()])), ..ReadSettings::default() };
         let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f32>(reading).unwrap();
         let mut buf = RowBuf::new(5);
         assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
@@ -297,7 +297,7 @@ fn kept_columns_ride_along_with_the_selected_rows() {
     let everything = Selection { keep: names(&["a", "city"]), without_features: true, ..Selection::default() };
     assert!(table.select(&everything).unwrap().feature_names().is_empty());
     for selection in [selection.clone(), Selection { features: names(&["b", "a"]), ..selection }] {
-        let rows = table.select(&selection).unwrap().rows::<f32>(Reading::default()).unwrap();
+        let rows = table.select(&selection).unwrap().rows::<f32>(ReadSettings::default()).unwrap();
         let mut buf = RowBuf::new(777);
         let mut cursor = rows.open(0..10_000).unwrap();
         let mut seen = 0;
@@ -324,7 +324,7 @@ fn kept_columns_may_have_missing_values() {
     let kept = |names: &[&str]| {
         let selection =
             Selection { keep: crate::make::names(names), features: crate::make::names(&["x"]), ..Selection::default() };
-        let rows = Table::open(&[&path])?.select(&selection)?.rows::<f64>(Reading::default())?;
+        let rows = Table::open(&[&path])?.select(&selection)?.rows::<f64>(ReadSettings::default())?;
         let mut buf = RowBuf::new(9);
         rows.open(0..3)?.next(&mut buf)?;
         Ok::<_, Error>(buf.kept_columns)

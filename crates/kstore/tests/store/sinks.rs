@@ -86,7 +86,7 @@ fn csv_reads_back_to_the_bit() {
         assert_eq!(kinds, ["float64", "float64", "int64", "bool", "text"]);
         let keep = crate::make::names(&["f", "d", "i", "b", "t"]);
         let selection = Selection { keep, without_features: true, ..Selection::default() };
-        let rows = table.select(&selection).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+        let rows = table.select(&selection).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
         let mut buf = kstore::RowBuf::new(100);
         assert!(kstore::RowSource::open(&rows, 0..11).unwrap().next(&mut buf).unwrap());
         let bits = |column: &KeptColumn| match column.values() {
@@ -110,7 +110,7 @@ fn missing_values_are_written_as_such_or_refused() {
     let selection = Selection { keep, without_features: true, ..Selection::default() };
     let read = |path: &std::path::Path| {
         let selected = Table::open(&[path]).unwrap().select(&selection).unwrap();
-        let rows = selected.rows::<f64>(kstore::Reading::default()).unwrap();
+        let rows = selected.rows::<f64>(kstore::ReadSettings::default()).unwrap();
         let mut buf = kstore::RowBuf::new(100);
         assert!(kstore::RowSource::open(&rows, 0..3).unwrap().next(&mut buf).unwrap());
         (selected.kept_columns(), buf.kept_columns)
@@ -167,7 +167,7 @@ fn integers_beyond_int64_read_back_to_the_digit() {
         }
         let keep = vec![table.schema().columns[0].name.clone()];
         let selection = Selection { keep, without_features: true, ..Selection::default() };
-        let rows = table.select(&selection).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+        let rows = table.select(&selection).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
         let mut buf = kstore::RowBuf::new(100);
         assert!(kstore::RowSource::open(&rows, 0..50).unwrap().next(&mut buf).unwrap());
         assert_eq!(*buf.kept_columns[0].values(), KeptValues::U64(ids.clone()), "{}", path.display());

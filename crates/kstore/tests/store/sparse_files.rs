@@ -4,7 +4,7 @@ use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Builder, Int64Builder, ListBuilder, MapBuilder, StructBuilder};
 use kstore::arrow::datatypes::{DataType, Field};
 use kstore::sparse::entries;
-use kstore::{KeptValues, Missing, OutputValues, Reading, RowBuf, RowSource, Selection, Table, TextOptions, sink};
+use kstore::{KeptValues, Missing, OutputValues, ReadSettings, RowBuf, RowSource, Selection, Table, TextOptions, sink};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use std::io::Write;
@@ -117,7 +117,7 @@ fn selection() -> Selection {
 /// Reads the entries of the rows of a file from `start` on.
 fn read_from(path: &Path, start: u64, selection: &Selection) -> kstore::Result<Vec<Vec<(f64, f64)>>> {
     let table = Table::open_with(&[path], &TextOptions::default().sparse())?;
-    let rows = table.select(selection)?.rows::<f64>(Reading::default())?;
+    let rows = table.select(selection)?.rows::<f64>(ReadSettings::default())?;
     let (mut buf, mut cursor, mut found) = (RowBuf::new(2), rows.open(start..u64::MAX)?, Vec::new());
     while cursor.next(&mut buf)? {
         for row in buf.x.chunks(buf.x.len() / buf.rows.len()) {
@@ -216,7 +216,7 @@ fn what_is_written_has_the_same_entries() {
         let keep = Selection { keep: names(&["x", "y"]), without_features: true, ..Selection::default() };
         let selected = table.select(&keep).unwrap();
         let mut buf = RowBuf::new(10);
-        let rows = selected.rows::<f64>(Reading::default()).unwrap();
+        let rows = selected.rows::<f64>(ReadSettings::default()).unwrap();
         assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
         (selected.kept_columns(), buf.kept_columns)
     };

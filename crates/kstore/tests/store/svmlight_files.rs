@@ -1,7 +1,7 @@
 //! svmlight files: dense rows, indices, and errors of a line.
 
 use crate::make::*;
-use kstore::{Condition, Label, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
+use kstore::{Condition, Label, ReadSettings, RowBuf, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 fn text(folder: &Path, content: impl AsRef<[u8]>) -> PathBuf {
@@ -12,7 +12,7 @@ fn text(folder: &Path, content: impl AsRef<[u8]>) -> PathBuf {
 
 fn whole(path: &Path, options: &TextOptions, selection: &Selection) -> kstore::Result<(Vec<String>, Whole)> {
     let selected = Table::open_with(&[path], options)?.select(selection)?;
-    let rows = selected.rows::<f64>(Reading::default())?;
+    let rows = selected.rows::<f64>(ReadSettings::default())?;
     Ok((selected.feature_names(), read(&rows, RowSource::range(&rows), 2)?))
 }
 
@@ -109,7 +109,7 @@ fn rows_stay_sparse_where_that_is_asked_for_and_where_they_are_wide() {
     assert_eq!(both.sparse().map(|shape| (shape.width, shape.longest)), Some((4_000_000_000, 3)));
     let wide = Table::open(&[&other]).unwrap().select(&target).unwrap();
     assert_eq!(wide.sparse().map(|shape| (shape.width, shape.longest)), Some((4_000_000_000, 1)));
-    let error = wide.rows::<f32>(Reading::default()).map(|_| ()).unwrap_err().to_string();
+    let error = wide.rows::<f32>(ReadSettings::default()).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("use `precision` f64"), "{error}");
     let (_, rows) = whole(&other, &TextOptions::default(), &target).unwrap();
     assert_eq!(entries(&rows.x, 2), [vec![(3_999_999_999.0, 7.0)]]);
@@ -147,7 +147,7 @@ fn cursors_start_anywhere() {
     let table = Table::open(&[text(folder.path(), &content)]).unwrap();
     assert_eq!((table.stored_rows(), table.bytes_read()), (rows, content.len() as u64));
     let selection = Selection { targets: names(&["y"]), ..Selection::default() };
-    let source = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let source = table.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
     for start in [0, 1, 4095, 4096, 8193, rows - 1] {
         let end = (start + 3000).min(rows);
         let mut buf = RowBuf::new(3000);

@@ -5,7 +5,7 @@ use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::encoding::{Code, Cycle, TimeCode, TimeFeatures, TimeForm};
 use kstore::search::ColumnNote;
-use kstore::{Categories, Condition, Missing, Reading, Scaler, SelectedTable, Selection, Table};
+use kstore::{Categories, Condition, Missing, ReadSettings, Scaler, SelectedTable, Selection, Table};
 use proptest::prelude::*;
 use std::f64::consts::TAU;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn tables(folder: &Path, moments: &[Option<i64>]) -> Vec<(&'static str, Table)> 
 pub(crate) fn rows_of(selected: &SelectedTable, rows: u64, tile: usize) -> Vec<f64> {
     let d = selected.shape().inputs;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![7.0; d], ..Scaler::default() };
-    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    let reading = ReadSettings { scaler: Some(Arc::new(scaler)), ..ReadSettings::default() };
     read::<f64>(&selected.rows::<f64>(reading).unwrap(), 0..rows, tile).unwrap().x
 }
 
@@ -229,7 +229,7 @@ fn a_text_that_is_no_time_is_told_and_conditions_know_dates() {
     let again = known.same_features();
     let told = |values: &[&str], missing| {
         let selected = csv(folder.path(), values).select(&Selection { missing, ..again.clone() }).unwrap();
-        read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..9, 4).unwrap_err().to_string()
+        read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..9, 4).unwrap_err().to_string()
     };
     for missing in [Missing::Error, Missing::Drop, Missing::Mean] {
         let error = told(&["2024-01-31", "31.12.2024"], missing);
@@ -272,7 +272,7 @@ fn a_text_that_is_no_time_is_told_and_conditions_know_dates() {
         let filter = Some(Condition::parse(condition).unwrap());
         let selected = table.select(&Selection { features: names(&["x"]), filter, ..Selection::default() }).unwrap();
         assert_eq!(
-            read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..4, 4).unwrap().x,
+            read::<f64>(&selected.rows::<f64>(ReadSettings::default()).unwrap(), 0..4, 4).unwrap().x,
             expected,
             "{condition}"
         );

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::names::nearest;
-use kstore::{Error, Reading, RowSource, Selection, Table, TableRows};
+use kstore::{Error, ReadSettings, RowSource, Selection, Table, TableRows};
 use std::io;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn fractions_and_too_many_labels_are_refused() {
         let selection =
             Selection { targets: names(&["class"]), class_target: true, keep: names(&["x"]), ..Selection::default() };
         let selection = Selection { without_features: true, ..selection };
-        all_rows(&table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap())
+        all_rows(&table.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap())
     };
     let error = labels(Arc::new(Float64Array::from(vec![1.0, 0.5]))).unwrap_err();
     assert!(error.to_string().contains("holds 0.5 in row 1"), "{error}");

@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::{DataType, TimeUnit};
-use kstore::{Condition, Error, OutputValues, Reading, RowBuf, RowSource, Selection, Table, TextOptions, sink};
+use kstore::{Condition, Error, OutputValues, ReadSettings, RowBuf, RowSource, Selection, Table, TextOptions, sink};
 use parquet::file::properties::WriterProperties;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) fn csv_of(table: &Table, condition: &str) -> kstore::Result<String> {
     let folder = folder();
     let path = folder.path().join("out.csv");
     let mut out = sink::create(&path, &selected.kept_columns())?;
-    let rows = selected.rows::<f64>(Reading::default())?;
+    let rows = selected.rows::<f64>(ReadSettings::default())?;
     let (mut buf, mut cursor) = (RowBuf::new(3), rows.open(0..u64::MAX)?);
     while cursor.next(&mut buf)? {
         out.write(&buf.kept_columns.iter().map(OutputValues::Kept).collect::<Vec<_>>())?;
@@ -130,7 +130,7 @@ fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
     let folder = folder();
     let table = texts(folder.path(), &[("a.csv", "x,y\n1,2\n"), ("b.csv", "x,y\ntrue,4\n")]);
     assert!(table.note().unwrap().contains("column x cannot be read: it holds int64 in"), "{:?}", table.note());
-    let rows = |selection: &Selection| read(&table.select(selection)?.rows::<f64>(Reading::default())?, 0..9, 9);
+    let rows = |selection: &Selection| read(&table.select(selection)?.rows::<f64>(ReadSettings::default())?, 0..9, 9);
     assert_eq!(rows(&Selection::default()).unwrap().x, [2.0, 4.0]);
     let error = rows(&only(&["x"])).unwrap_err().to_string();
     assert!(error.contains("holds int64 in") && error.contains("and bool in"), "{error}");

@@ -164,7 +164,8 @@ fn folders_name_columns() {
     // a condition on a folder column excludes files before they are read
     let read = |filter: &str| {
         let table = Table::open(&[&sales]).unwrap();
-        let rows = table.select(&selection(Some(filter))).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+        let rows =
+            table.select(&selection(Some(filter))).unwrap().rows::<f64>(kstore::ReadSettings::default()).unwrap();
         super::make::read(&rows, kstore::RowSource::range(&rows), 100).unwrap();
         table.bytes_read()
     };

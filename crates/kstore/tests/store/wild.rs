@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use crate::ways_in::gzip;
-use kstore::{KeptValues, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
+use kstore::{KeptValues, ReadSettings, RowBuf, RowSource, Selection, Table, TextOptions};
 use std::path::Path;
 
 const CSV: &str = "a,b,city,y\n1,0.5,Ulm,2\n2,1.5,Bonn,4\n3,2.5,Ulm,6\n4,3.5,Köln,8\n";
@@ -16,7 +16,7 @@ const JSON: [&str; 4] = [
 /// Reads the columns a, b and y, row by row, and the values of the text column.
 fn values(path: &Path, options: &TextOptions, text: &str) -> kstore::Result<(Vec<f64>, Vec<String>)> {
     let selection = Selection { keep: names(&[text]), ..only(&["a", "b", "y"]) };
-    let rows = Table::open_with(&[path], options)?.select(&selection)?.rows::<f64>(Reading::default())?;
+    let rows = Table::open_with(&[path], options)?.select(&selection)?.rows::<f64>(ReadSettings::default())?;
     let (mut cursor, mut buf, mut x, mut texts) = (rows.open(rows.range())?, RowBuf::new(100), Vec::new(), Vec::new());
     while cursor.next(&mut buf)? {
         x.extend_from_slice(&buf.x);
@@ -127,7 +127,7 @@ fn rows_with_fewer_fields_end_with_missing_values() {
     std::fs::write(&path, "a,b,y,city\n1,2,3,Ulm\n4\n7,8,9\n").unwrap();
     let table = Table::open_with(&[&path], &TextOptions::default().pad_rows()).unwrap();
     let selection = Selection { keep: names(&["city"]), missing: kstore::Missing::Mean, ..only(&["a", "b", "y"]) };
-    let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let rows = table.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
     let mut buf = RowBuf::new(9);
     assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
     assert!(
@@ -186,7 +186,7 @@ fn columns_of_json_are_left_out_or_keep_their_digits() {
     let kinds: Vec<String> = table.schema().columns.iter().map(|column| column.kind.to_string()).collect();
     assert_eq!(kinds, ["int64", "uint64", "lists or objects", "int64"]);
     let selection = Selection { keep: names(&["id"]), ..only(&["a"]) };
-    let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let rows = table.select(&selection).unwrap().rows::<f64>(ReadSettings::default()).unwrap();
     let mut buf = RowBuf::new(20);
     assert!(rows.open(0..20).unwrap().next(&mut buf).unwrap());
     assert_eq!(*buf.kept_columns[0].values(), KeptValues::U64((0..20).map(|i| (1 << 63) + 1025 + i).collect()));

@@ -2,7 +2,7 @@
 
 use kstore::encoding::{Code, Encoding, Grams, Weighting};
 use kstore::search::Search;
-use kstore::{Missing, Pass, Reading, RowBuf, RowSource, SelectedTable, Selection, Table, TextLimit, Workers};
+use kstore::{Missing, Pass, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, Table, TextLimit, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -30,13 +30,13 @@ fn wanted(text: &str, weighing: Option<Weighting>) -> Selection {
 pub(crate) fn counted(selected: &SelectedTable, segment: u64, lanes: usize) -> kstore::Result<SelectedTable> {
     let search = selected.entry_search().unwrap();
     let (workers, source) = (Workers::sequential(), search.rows(TextLimit::default())?);
-    let found = Pass { lanes, ..Pass::new(3, segment, &workers) }.fold(&source, &search)?.0;
+    let found = Pass { lanes, ..Pass::new(3, segment, &workers) }.reduce(&source, &search)?.0;
     Ok(search.finish(&found)?.0)
 }
 
 /// Returns the entries of each row by column.
 fn rows(selected: &SelectedTable) -> Vec<BTreeMap<usize, f64>> {
-    let source = selected.rows::<f64>(Reading::default()).unwrap();
+    let source = selected.rows::<f64>(ReadSettings::default()).unwrap();
     let (mut cursor, mut buf, mut all) = (source.open(source.range()).unwrap(), RowBuf::new(7), Vec::new());
     let half = source.shape().inputs / 2;
     while cursor.next(&mut buf).unwrap() {

@@ -5,7 +5,7 @@ use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Array, StringArray};
 use kstore::encoding::{Code, TimeCode, TimeFeatures, TimeForm};
 use kstore::search::ColumnNote;
-use kstore::{ColumnType, Missing, Reading, SelectedTable, Selection, Table, TextOptions, TextReading};
+use kstore::{ColumnType, Missing, ReadSettings, SelectedTable, Selection, Table, TextOptions, TextReading};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn numbers(table: &Table, name: &str) -> kstore::Result<Vec<f64>> {
         times: TimeFeatures::None,
         ..Selection::default()
     };
-    Ok(read::<f64>(&table.select(&selection)?.rows::<f64>(Reading::default())?, 0..100, 8)?.x)
+    Ok(read::<f64>(&table.select(&selection)?.rows::<f64>(ReadSettings::default())?, 0..100, 8)?.x)
 }
 
 fn kind(table: &Table) -> String {
@@ -190,7 +190,7 @@ fn again(known: &SelectedTable, path: &Path, options: TextOptions) -> kstore::Re
     let reading = known.reading().with_encoding(known.encoding());
     let table = Table::open_with(&[path], &options.with_reading(reading))?;
     let selected = table.select(&Selection { missing: Missing::Mean, ..known.same_features() })?;
-    Ok(read::<f64>(&selected.rows::<f64>(Reading::default())?, 0..100, 8)?.x)
+    Ok(read::<f64>(&selected.rows::<f64>(ReadSettings::default())?, 0..100, 8)?.x)
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn draw_frequencies(
     sampling: Sampling,
     seed: u64,
 ) -> Result<Vec<f64>> {
-    let unsupported = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });
+    let unsupported = |why: &str, remedy| Err(Error::NoRandomFeatures { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut omega = match (&spectrum.distribution, sampling) {
         (FrequencyDistribution::Radial(scale), Sampling::Plain) => {

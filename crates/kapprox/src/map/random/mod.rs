@@ -24,7 +24,7 @@ mod quantile;
 
 pub use frequencies::Sampling;
 
-use super::family::{MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape, RowFreeInputs};
+use super::family::{DataIndependentMapArgs, MapConstructorPair, MapFamily, MapRequest, MapResult, MapShape};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
 use crate::kernel::{ExplicitForm, FrequencyDistribution, Spectrum, row, skewed_chi_squared::logarithm};
 use crate::{Error, Real, Result, real::cosine_sine, vectorised};
@@ -52,7 +52,7 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     supports_sparse: true,
     passes: 0,
     shape,
-    constructor: MapConstructorPair::without_rows(
+    constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Plain),
         |inputs| build_fourier(inputs, Sampling::Plain),
     ),
@@ -62,7 +62,7 @@ pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     name: "orthogonal",
     about: "random Fourier features with orthogonal frequencies",
     supports_sparse: false,
-    constructor: MapConstructorPair::without_rows(
+    constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Orthogonal),
         |inputs| build_fourier(inputs, Sampling::Orthogonal),
     ),
@@ -73,7 +73,7 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     supports_sparse: false,
-    constructor: MapConstructorPair::without_rows(
+    constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Structured),
         |inputs| build_fourier(inputs, Sampling::Structured),
     ),
@@ -84,7 +84,7 @@ pub(super) const QUASI: MapFamily = MapFamily {
     name: "quasi",
     about: "Fourier features at the points of a randomised Halton sequence",
     supports_sparse: false,
-    constructor: MapConstructorPair::without_rows(
+    constructor: MapConstructorPair::data_independent(
         |inputs| build_fourier(inputs, Sampling::Quasi),
         |inputs| build_fourier(inputs, Sampling::Quasi),
     ),
@@ -100,16 +100,17 @@ fn shape(_: &MapSpec, request: MapRequest) -> MapShape {
     MapShape { p: 2 * count, landmarks: None, footprint, build_bytes }
 }
 
-pub(super) fn build_fourier<T: Real>(inputs: &RowFreeInputs<'_>, sampling: Sampling) -> MapResult<T> {
+pub(super) fn build_fourier<T: Real>(inputs: &DataIndependentMapArgs<'_>, sampling: Sampling) -> MapResult<T> {
     if let Some((ExplicitForm::Skewed, skew)) = inputs.kernel.explicit() {
         let spectrum = Spectrum::new(FrequencyDistribution::product(hyperbolic_secant_quantile), 1.0);
         let map = FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?;
         return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..map }));
     }
-    let spectrum = inputs.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
-        why: format!("{} is not a shift-invariant kernel with a known spectrum", inputs.kernel),
-        remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
-    })?;
+    let spectrum =
+        inputs.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoRandomFeatures {
+            why: format!("{} is not a shift-invariant kernel with a known spectrum", inputs.kernel),
+            remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
+        })?;
     Ok(match inputs.kernel.sparse_columns() {
         Some(width) => Box::new(FourierMap::<T>::on_sparse(&spectrum, (width, inputs.d), inputs.rank, inputs.seed)?),
         None => Box::new(FourierMap::<T>::new(&spectrum, inputs.d, inputs.rank, sampling, inputs.seed)?),
@@ -155,7 +156,8 @@ impl<T: Real> FourierMap<T> {
     /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` inputs.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] if the sampling does not support the distribution of the frequencies.
+    /// [`Error::NoRandomFeatures`] if the sampling does not support the distribution of the
+    /// frequencies.
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let count = (p / 2).max(1);
         let number = T::from_f64;
@@ -180,7 +182,8 @@ impl<T: Real> FourierMap<T> {
     /// `columns` is the number of columns, `d` the number of values of a row in a block.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] if frequencies of the distribution cannot be drawn for sparse rows.
+    /// [`Error::NoRandomFeatures`] if frequencies of the distribution cannot be drawn for sparse
+    /// rows.
     pub fn on_sparse(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
         let plain = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };

@@ -109,7 +109,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let init = || (Sums::new(2 * k + 1), Sums::new(p * k));
         let name = "loss and gradient";
         let (Sums(sums), Sums(mut gradient)) =
-            features.fold(name, self.observer, &init, |(sums, gradient), tile| {
+            features.reduce(name, self.observer, &init, |(sums, gradient), tile| {
                 let b = tile.rows();
                 scores.resize(b * k, T::ZERO);
                 residuals.resize(b * k, T::ZERO);
@@ -173,7 +173,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let mut scores = Vec::new();
         let init = || (Sums::new(k), Sums::new(p * k));
         let name = "product with the Hessian";
-        let (Sums(sums), Sums(mut product)) = features.fold(name, observer, &init, |(sums, product), tile| {
+        let (Sums(sums), Sums(mut product)) = features.reduce(name, observer, &init, |(sums, product), tile| {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
             let probabilities = last_point.tile_probabilities(tile, labels, workers);
@@ -301,21 +301,22 @@ impl<T: Real> Loss<'_, '_, T> {
         let (features, labels, observer, k) = (self.features, self.labels, self.observer, self.k);
         let (last_point, workers) = (&mut self.last_point, features.workers());
         // three numbers for each drawn row: class, position and weight
-        let RowValues(numbers) = features.fold("drawn rows", observer, &RowValues::<f64>::default, |drawn, tile| {
-            let probabilities = last_point.tile_probabilities(tile, labels, workers);
-            for i in 0..tile.rows() {
-                let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
-                for (j, (keys, rate)) in draws.iter().enumerate() {
-                    let probability = probabilities[i * k + j].to_f64();
-                    let row_curvature = weight * probability * (1.0 - probability);
-                    let rate = (rate * row_curvature).min(1.0);
-                    if rate > 0.0 && keys.uniform(row as u64) < rate {
-                        drawn.0.extend([j as f64, row as f64, row_curvature / rate]);
+        let RowValues(numbers) =
+            features.reduce("drawn rows", observer, &RowValues::<f64>::default, |drawn, tile| {
+                let probabilities = last_point.tile_probabilities(tile, labels, workers);
+                for i in 0..tile.rows() {
+                    let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
+                    for (j, (keys, rate)) in draws.iter().enumerate() {
+                        let probability = probabilities[i * k + j].to_f64();
+                        let row_curvature = weight * probability * (1.0 - probability);
+                        let rate = (rate * row_curvature).min(1.0);
+                        if rate > 0.0 && keys.uniform(row as u64) < rate {
+                            drawn.0.extend([j as f64, row as f64, row_curvature / rate]);
+                        }
                     }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            })?;
         let mut samples = vec![Vec::new(); k];
         for number in numbers.chunks_exact(3) {
             samples[number[0] as usize].push((number[1] as usize, number[2]));

@@ -32,8 +32,8 @@ use super::parameter::{
     C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
-    ClassWeight, Figure, Penalty, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
-    newton,
+    ClassWeight, Figure, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
+    hessian_blocks, newton,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{PassShape, ProblemSize};
@@ -49,7 +49,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     &[DEFAULT_LAMBDA_GRID, C_GRID, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
     |settings| {
         Ok(Box::new(Logistic {
-            penalties: settings.compared_penalties()?,
+            penalties: settings.compared_regularisations()?,
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
             steps: settings.required(&STEPS, Settings::count),
@@ -61,7 +61,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 struct Logistic {
     /// The regularisation parameters, as lambda or C, strongest first. If there are several,
     /// validation rows choose one.
-    penalties: Vec<Penalty>,
+    penalties: Vec<Regularisation>,
     intercept: Intercept,
     class_weight: ClassWeight,
     /// Maximum number of Newton steps at the requested lambda.

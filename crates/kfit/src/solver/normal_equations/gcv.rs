@@ -16,7 +16,7 @@
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
 //! ridge parameter", Technometrics 21, 1979.
 
-use super::{RidgeOptions, squared_errors, system::RidgeSystem};
+use super::{RidgeGrid, squared_errors, system::RidgeSystem};
 use crate::{GramState, Result, solver::check_stop};
 use kstore::{Workers, pass::Observer};
 
@@ -24,7 +24,7 @@ use kstore::{Workers, pass::Observer};
 /// be solved, or has as many degrees of freedom as rows. Overwrites `system`.
 pub(super) fn gcv_by_lambda(
     state: &GramState,
-    options: &RidgeOptions,
+    options: &RidgeGrid,
     system: &mut RidgeSystem,
     workers: &Workers,
     observer: &dyn Observer,

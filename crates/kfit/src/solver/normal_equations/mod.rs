@@ -14,11 +14,11 @@ pub(crate) mod gcv;
 mod surface;
 pub mod system;
 
-use crate::{Error, FoldGram, GramState, Intercept, LinearHead, Result, linalg::strips::for_each_strip, lists};
+use crate::{Error, FoldGram, GramState, Intercept, LinearHead, Result, grids, linalg::strips::for_each_strip};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
-pub use surface::{Cell, FoldCoefficients, Surface};
+pub use surface::{FoldCoefficients, Surface, SurfaceCell};
 use system::{RankSolutions, RidgeSystem};
 
 /// Number of columns of coefficients that one thread multiplies by G at a time. faer would split
@@ -28,7 +28,7 @@ const PRODUCT_COLUMNS: usize = 8;
 
 /// The grid of ranks and lambdas, and the treatment of intercept and targets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RidgeOptions {
+pub struct RidgeGrid {
     /// Ranks of the surface, ascending.
     pub ranks: Vec<usize>,
     /// Lambdas of the surface, ascending.
@@ -40,11 +40,11 @@ pub struct RidgeOptions {
     pub target_centre: Vec<f64>,
 }
 
-impl RidgeOptions {
+impl RidgeGrid {
     /// Checks the grid against a state of p features and t targets.
     ///
     /// # Errors
-    /// [`Error::Option`] for a lambda that is not positive, [`Error::RankTooLarge`] for a rank of 0
+    /// [`Error::Option`] for a lambda that is not positive, [`Error::InvalidRank`] for a rank of 0
     /// or above p, [`Error::Shape`] if the number of centres differs from t.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();
@@ -53,8 +53,8 @@ impl RidgeOptions {
         }
         let features = state.features();
         match self.ranks.iter().find(|rank| !(1..=features).contains(*rank)) {
-            Some(rank) => Err(Error::RankTooLarge { rank: *rank, features }),
-            None => self.lambdas.iter().try_for_each(|lambda| lists::check_lambda(*lambda).map(drop)),
+            Some(rank) => Err(Error::InvalidRank { rank: *rank, features }),
+            None => self.lambdas.iter().try_for_each(|lambda| grids::check_lambda(*lambda).map(drop)),
         }
     }
 
@@ -80,11 +80,11 @@ pub struct RidgeFit {
 /// Fits the first r = `rank` features at `lambda` to the rows of all folds.
 ///
 /// *Cost*: r³/3 flops, and one product of G with the coefficients for the training error. *Bytes*:
-/// [`RidgeOptions::solve_bytes`].
+/// [`RidgeGrid::solve_bytes`].
 ///
 /// # Errors
 /// [`Error::Indefinite`] if rounding has made the system indefinite, and the errors of the options.
-pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<RidgeFit> {
+pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeGrid, workers: &Workers) -> Result<RidgeFit> {
     Ok(fit_with_system(state, rank, lambda, options, workers)?.0)
 }
 
@@ -93,10 +93,10 @@ pub(crate) fn fit_with_system(
     state: &GramState,
     rank: usize,
     lambda: f64,
-    options: &RidgeOptions,
+    options: &RidgeGrid,
     workers: &Workers,
 ) -> Result<(RidgeFit, RidgeSystem)> {
-    let options = RidgeOptions { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
+    let options = RidgeGrid { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
     options.check(state)?;
     let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
@@ -115,22 +115,22 @@ pub(crate) fn fit_with_system(
 pub(crate) fn min_norm_fit(
     state: &GramState,
     rank: usize,
-    options: &RidgeOptions,
+    options: &RidgeGrid,
     workers: &Workers,
 ) -> Result<(RidgeFit, usize)> {
-    let options = RidgeOptions { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
+    let options = RidgeGrid { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
     options.check(state)?;
     let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
-    let (solution, directions) = system.min_norm(rank, state.epsilon())?;
-    Ok((ridge_fit(state, rank, &solution, &options, workers), directions))
+    let (solution, numerical_rank) = system.min_norm(rank, state.epsilon())?;
+    Ok((ridge_fit(state, rank, &solution, &options, workers), numerical_rank))
 }
 
 fn ridge_fit(
     state: &GramState,
     rank: usize,
     solution: &RankSolutions,
-    options: &RidgeOptions,
+    options: &RidgeGrid,
     workers: &Workers,
 ) -> RidgeFit {
     let mut train_mse = vec![0.0; state.targets()];
@@ -141,11 +141,11 @@ fn ridge_fit(
     RidgeFit { head: head_at(solution, 0, rank, options), train_mse, condition: solution.condition }
 }
 
-pub(crate) fn head_at(solution: &RankSolutions, k: usize, rank: usize, options: &RidgeOptions) -> LinearHead {
+pub(crate) fn head_at(solution: &RankSolutions, rank_index: usize, rank: usize, options: &RidgeGrid) -> LinearHead {
     let t = options.target_centre.len();
     LinearHead {
-        weights: solution.weights.submatrix(0, k * t, rank, t).to_owned(),
-        intercept: (0..t).map(|j| solution.intercepts[k * t + j] + options.target_centre[j]).collect(),
+        weights: solution.weights.submatrix(0, rank_index * t, rank, t).to_owned(),
+        intercept: (0..t).map(|j| solution.intercepts[rank_index * t + j] + options.target_centre[j]).collect(),
     }
 }
 
@@ -164,19 +164,19 @@ pub(crate) fn squared_errors(
     epsilon: f64,
     workers: &Workers,
 ) -> Vec<f64> {
-    let (p, columns) = (fold.s.len(), solution.weights.ncols());
+    let (p, column_count) = (fold.s.len(), solution.weights.ncols());
     let g = MatRef::from_column_major_slice(&fold.g, p, p).submatrix(0, 0, rank, rank);
     let weights = solution.weights.subrows(0, rank);
-    let mut lower_products = vec![0.0; rank * columns];
+    let mut lower_products = vec![0.0; rank * column_count];
     for_each_strip(workers, &mut lower_products, rank * PRODUCT_COLUMNS, |strip, out| {
         let width = out.len() / rank;
         let (out, w) =
             (MatMut::from_column_major_slice_mut(out, rank, width), weights.subcols(strip * PRODUCT_COLUMNS, width));
-        let (accum, by) = (Accum::Replace, Rectangular);
-        triangular::matmul(out, by, accum, g, StrictTriangularLower, w, by, 1.0, Par::Seq);
+        let (accum, structure) = (Accum::Replace, Rectangular);
+        triangular::matmul(out, structure, accum, g, StrictTriangularLower, w, structure, 1.0, Par::Seq);
     });
     let t = fold.sy.len();
-    let sum = |column: usize| {
+    let squared_error = |column: usize| {
         let j = column % t;
         let (c, n, b) = (solution.intercepts[column], fold.weight, &fold.b[j * p..(j + 1) * p]);
         let (mut quadratic, mut diagonal, mut linear) = (0.0, 0.0, 0.0);
@@ -194,5 +194,5 @@ pub(crate) fn squared_errors(
         // a cell with huge coefficients look best.
         error.max(epsilon * diagonal + f64::EPSILON * fold.yy[j])
     };
-    (0..columns).map(sum).collect()
+    (0..column_count).map(squared_error).collect()
 }

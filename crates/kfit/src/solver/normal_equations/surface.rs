@@ -1,13 +1,13 @@
 //! Cross-validation of every rank and lambda from one Gram state.
 
-use super::{RidgeOptions, gcv, head_at, squared_errors, system::RidgeSystem};
+use super::{RidgeGrid, gcv, head_at, squared_errors, system::RidgeSystem};
 use crate::{Error, FoldGram, GramState, LinearHead, Result, solver::check_stop};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
 /// Cross-validated errors at one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Cell {
+pub struct SurfaceCell {
     /// The rank: number of leading features used.
     pub rank: usize,
     /// The regularisation parameter.
@@ -32,7 +32,7 @@ pub struct Cell {
 ///
 /// *Cost*: one Cholesky factorisation at the largest rank for each fold and lambda, p³/3 flops, and
 /// p² flops per rank and target for the held-out errors. Generalised cross-validation needs another
-/// factorisation for each lambda, and p³/3 further flops. *Bytes*: [`RidgeOptions::solve_bytes`].
+/// factorisation for each lambda, and p³/3 further flops. *Bytes*: [`RidgeGrid::solve_bytes`].
 /// The computation needs no pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
@@ -43,7 +43,7 @@ pub struct Surface {
     /// Number of folds; 1 if there is no cross-validation.
     pub folds: usize,
     /// One cell per rank and lambda, rank by rank.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<SurfaceCell>,
     /// Warnings about cells that could not be computed, and what to do.
     pub warnings: Vec<String>,
 }
@@ -55,12 +55,7 @@ impl Surface {
     /// # Errors
     /// [`Error::UnsuitableFolds`] if a fold leaves fewer than two rows for training; the errors of
     /// the options; [`kstore::Error::Interrupted`].
-    pub fn compute(
-        state: &GramState,
-        options: &RidgeOptions,
-        workers: &Workers,
-        observer: &dyn Observer,
-    ) -> Result<Self> {
+    pub fn compute(state: &GramState, options: &RidgeGrid, workers: &Workers, observer: &dyn Observer) -> Result<Self> {
         let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
         let mut surface = Self::cross_validate(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
         let scores = gcv::gcv_by_lambda(state, options, &mut system, workers, observer)?;
@@ -76,14 +71,14 @@ impl Surface {
     /// Overwrites `system`.
     pub fn cross_validate(
         state: &GramState,
-        options: &RidgeOptions,
+        options: &RidgeGrid,
         system: &mut RidgeSystem,
         held_out_folds: Range<usize>,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
         options.check(state)?;
-        let RidgeOptions { ranks, lambdas, .. } = options;
+        let RidgeGrid { ranks, lambdas, .. } = options;
         let folds = state.folds().len();
         // sums over rows and targets, cell by cell and fold by fold
         let mut sums = vec![None; ranks.len() * lambdas.len() * folds];
@@ -113,25 +108,25 @@ impl Surface {
     }
 
     /// Returns the cell of a rank and lambda; `None` if the surface has no such cell.
-    pub fn cell(&self, rank: usize, lambda: f64) -> Option<&Cell> {
+    pub fn cell(&self, rank: usize, lambda: f64) -> Option<&SurfaceCell> {
         self.cells.iter().find(|cell| cell.rank == rank && cell.lambda == lambda)
     }
 
     /// Returns the cell with the smallest `cv_mse`. If several cells have the smallest value,
     /// returns the cell with the smallest rank, and among these the cell with the largest lambda.
-    pub fn best(&self) -> Option<&Cell> {
+    pub fn best(&self) -> Option<&SurfaceCell> {
         least_by(self.cells.iter(), |cell| cell.cv_mse)
     }
 
     /// Returns the best cell of each rank; skips ranks whose cells have no error.
-    pub fn best_per_rank(&self) -> Vec<&Cell> {
+    pub fn best_per_rank(&self) -> Vec<&SurfaceCell> {
         let best_at_rank =
             |rank: &usize| least_by(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
         self.ranks.iter().filter_map(best_at_rank).collect()
     }
 
     /// Returns the cell with the smallest `cv_error`; skips cells without a `cv_error`.
-    pub fn best_by_error(&self) -> Option<&Cell> {
+    pub fn best_by_error(&self) -> Option<&SurfaceCell> {
         least_by(self.cells.iter(), |cell| cell.cv_error)
     }
 
@@ -143,9 +138,12 @@ impl Surface {
     }
 }
 
-fn least_by<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> Option<f64>) -> Option<&'a Cell> {
+fn least_by<'a>(
+    cells: impl Iterator<Item = &'a SurfaceCell>,
+    score: impl Fn(&SurfaceCell) -> Option<f64>,
+) -> Option<&'a SurfaceCell> {
     let scored = cells.filter_map(|cell| score(cell).map(|score| (score, cell)));
-    let order = |(x, a): &(f64, &Cell), (y, b): &(f64, &Cell)| {
+    let order = |(x, a): &(f64, &SurfaceCell), (y, b): &(f64, &SurfaceCell)| {
         x.total_cmp(y).then(a.rank.cmp(&b.rank)).then(b.lambda.total_cmp(&a.lambda))
     };
     scored.min_by(order).map(|(_, cell)| cell)
@@ -171,7 +169,7 @@ fn check_folds(state: &GramState) -> Result<()> {
     Err(Error::UnsuitableFolds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
-fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> Cell {
+fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> SurfaceCell {
     let t = state.targets() as f64;
     // a fold that is not held out has no weight in the error
     let fold_weight =
@@ -187,11 +185,11 @@ fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> 
     let complete = errors.len() > 1 && errors.iter().zip(fold_weights()).all(|(sum, n)| sum.is_some() || n <= 0.0);
     let sum: f64 = errors.iter().flatten().sum();
     let weight: f64 = fold_weights().sum();
-    Cell { rank, lambda, cv_mse: complete.then(|| sum / (weight * t)), gcv: None, cv_error: None, fold_mse }
+    SurfaceCell { rank, lambda, cv_mse: complete.then(|| sum / (weight * t)), gcv: None, cv_error: None, fold_mse }
 }
 
 fn rounding_warning(surface: &Surface, state: &GramState) -> Option<String> {
-    let missing: Vec<&Cell> = surface.cells.iter().filter(|cell| cell.cv_mse.is_none()).collect();
+    let missing: Vec<&SurfaceCell> = surface.cells.iter().filter(|cell| cell.cv_mse.is_none()).collect();
     if surface.folds < 2 || missing.is_empty() {
         return None;
     }
@@ -219,7 +217,7 @@ impl FoldCoefficients {
     /// Solves the cells again for every held-out fold, with one factorisation per fold and distinct
     /// lambda.
     ///
-    /// *Bytes*: [`RidgeOptions::solve_bytes`], and 8·rank·t bytes of the result for every fold and
+    /// *Bytes*: [`RidgeGrid::solve_bytes`], and 8·rank·t bytes of the result for every fold and
     /// cell.
     ///
     /// # Errors
@@ -227,12 +225,12 @@ impl FoldCoefficients {
     pub fn compute(
         state: &GramState,
         cells: &[(usize, f64)],
-        options: &RidgeOptions,
+        options: &RidgeGrid,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
         let (ranks, lambdas) = cells.iter().copied().unzip();
-        let grid = RidgeOptions { ranks, lambdas, ..options.clone() };
+        let grid = RidgeGrid { ranks, lambdas, ..options.clone() };
         grid.check(state)?;
         check_folds(state)?;
         let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);

@@ -112,12 +112,12 @@ impl RidgeSystem {
         }
         self.weight = weight;
         let sums = sum_over_folds(&folds, self.p, |fold| &fold.s);
-        let targets = sum_over_folds(&folds, self.t, |fold| &fold.sy);
+        let target_sums = sum_over_folds(&folds, self.t, |fold| &fold.sy);
         let products = sum_over_folds(&folds, self.p * self.t, |fold| &fold.b);
         self.mean_phi = sums.iter().map(|s| s / self.weight).collect();
-        self.mean_y = targets.iter().map(|sy| sy / self.weight).collect();
+        self.mean_y = target_sums.iter().map(|sy| sy / self.weight).collect();
         self.assemble_matrix(&folds, &sums, workers);
-        self.assemble_right(&sums, &targets, &products);
+        self.assemble_right(&sums, &target_sums, &products);
         Ok(())
     }
 

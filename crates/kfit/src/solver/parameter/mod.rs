@@ -20,13 +20,13 @@ mod shared;
 pub use settings::{Options, Settings};
 pub use shared::{
     C, C_GRID, CLASS_WEIGHT, CLUSTERS, COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, GAP, GROUP, INTERCEPT, LAMBDA,
-    LAMBDA_GRID, NEIGHBOURS, NODES, NOVELTY, NU, PROBABILITIES, Penalty, RANKS, STARTS, STEPS, TASK, TOLERANCE,
+    LAMBDA_GRID, NEIGHBOURS, NODES, NOVELTY, NU, PROBABILITIES, RANKS, Regularisation, STARTS, STEPS, TASK, TOLERANCE,
     UNCENTRED, WEIGHTS,
 };
 #[doc(hidden)]
 pub use shared::{DEFAULT_LAMBDA_GRID, ONLINE_INTERCEPT, SECOND_KERNEL, SECOND_VIEW, STD};
 
-use crate::{Error, FoldSpec, Result, lists, solver::ClassWeight};
+use crate::{Error, FoldSpec, Result, grids, solver::ClassWeight};
 use kapprox::Kernel;
 
 /// The description of a parameter: a number, a word or a list that a solver reads.
@@ -60,11 +60,11 @@ pub enum ParameterKind {
     Word(&'static [&'static str]),
     /// Positive regularisation parameters. The value is a single number. If `several` is true, the
     /// solver compares parameters, and the value may also be a list or a range.
-    Penalties {
+    Regularisations {
         /// True if the solver compares several regularisation parameters.
-        several: bool,
+        accepts_grid: bool,
         /// True if 0 is also accepted, as a single value.
-        zero: bool,
+        accepts_zero: bool,
     },
     /// Ranks to compare: a list or range.
     Ranks,
@@ -132,8 +132,8 @@ pub enum Value {
     Number(f64),
     /// The value of a [`ParameterKind::Word`].
     Word(&'static str),
-    /// The values of [`ParameterKind::Penalties`], ascending.
-    Penalties(Vec<f64>),
+    /// The values of [`ParameterKind::Regularisations`], ascending.
+    Regularisations(Vec<f64>),
     /// The values of [`ParameterKind::Ranks`], ascending.
     Ranks(Vec<usize>),
     /// The value of [`ParameterKind::Folds`].
@@ -162,7 +162,7 @@ impl Parameter {
     /// # Errors
     /// [`Error::Option`] with the values that are expected.
     pub fn parse(&self, text: &str) -> Result<Value> {
-        let invalid = |expected: String| Error::option(self.name, kstore::shown::truncated(text), expected);
+        let invalid = |expected: String| Error::option(self.name, kstore::display::truncated(text), expected);
         let number = || text.trim().parse::<f64>().ok();
         match self.kind {
             ParameterKind::Flag => match text.trim() {
@@ -183,17 +183,19 @@ impl Parameter {
                 None => Err(invalid(format!("expected {}", words.join(" or ")))),
                 Some(word) => Ok(Value::Word(word)),
             },
-            ParameterKind::Penalties { zero: true, .. } if number() == Some(0.0) => Ok(Value::Penalties(vec![0.0])),
-            ParameterKind::Penalties { several, .. } => {
-                let values = lists::parse_regularisation(self.name, text)?;
+            ParameterKind::Regularisations { accepts_zero: true, .. } if number() == Some(0.0) => {
+                Ok(Value::Regularisations(vec![0.0]))
+            }
+            ParameterKind::Regularisations { accepts_grid: several, .. } => {
+                let values = grids::parse_regularisation(self.name, text)?;
                 match several || values.len() == 1 {
-                    true => Ok(Value::Penalties(values)),
+                    true => Ok(Value::Regularisations(values)),
                     false => Err(invalid(
                         "this solver does not compare regularisation parameters; give one number".to_string(),
                     )),
                 }
             }
-            ParameterKind::Ranks => lists::parse_ranks(text).map(Value::Ranks),
+            ParameterKind::Ranks => grids::parse_ranks(text).map(Value::Ranks),
             ParameterKind::Folds => FoldSpec::parse(text).map(Value::Folds),
             ParameterKind::Column if text.is_empty() => Err(invalid("expected the name of a column".to_string())),
             ParameterKind::Column => Ok(Value::Column(text.to_string())),
@@ -210,7 +212,7 @@ impl Parameter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solver::{Penalty, by_name, parameters, registry};
+    use crate::solver::{Regularisation, by_name, parameters, registry};
 
     #[test]
     fn every_default_is_a_value_and_names_mean_one_thing() {
@@ -260,7 +262,7 @@ mod tests {
         assert!(svm.settings(&both).unwrap_err().to_string().contains("another unit"));
         let settings = svm.settings(&Options::new().set("C", "0.1..10")).unwrap();
         let expected = [0.1, 0.31622776601683795, 1.0, 3.1622776601683795, 10.0];
-        assert_eq!(settings.penalties(), expected.map(Penalty::C));
+        assert_eq!(settings.regularisations(), expected.map(Regularisation::C));
         assert!(settings.to_json().get("lambda").is_none());
     }
 }

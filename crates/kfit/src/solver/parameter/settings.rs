@@ -2,7 +2,7 @@
 //! filled in.
 
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
-use crate::solver::{ClassWeight, Penalty, SolverFamily, reject_if};
+use crate::solver::{ClassWeight, Regularisation, SolverFamily, reject_if};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Kernel;
 use std::collections::BTreeMap;
@@ -130,18 +130,20 @@ impl Settings {
 
     /// Returns the regularisation parameters, strongest first; empty for a solver without a
     /// regularisation parameter.
-    pub fn penalties(&self) -> Vec<Penalty> {
+    pub fn regularisations(&self) -> Vec<Regularisation> {
         match (self.values.get(C.name), self.values.get(LAMBDA.name)) {
-            (Some(Value::Penalties(c)), _) => c.iter().copied().map(Penalty::C).collect(),
-            (_, Some(Value::Penalties(lambdas))) => lambdas.iter().rev().copied().map(Penalty::Lambda).collect(),
+            (Some(Value::Regularisations(c)), _) => c.iter().copied().map(Regularisation::C).collect(),
+            (_, Some(Value::Regularisations(lambdas))) => {
+                lambdas.iter().rev().copied().map(Regularisation::Lambda).collect()
+            }
             _ => Vec::new(),
         }
     }
 
     /// Returns the regularisation parameters of a solver that chooses among several by validation
     /// rows, strongest first.
-    pub(crate) fn compared_penalties(&self) -> Result<Vec<Penalty>> {
-        let penalties = self.penalties();
+    pub(crate) fn compared_regularisations(&self) -> Result<Vec<Regularisation>> {
+        let penalties = self.regularisations();
         let why = "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
         reject_if(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(penalties)
@@ -159,8 +161,8 @@ impl Settings {
     }
 
     #[doc(hidden)]
-    pub fn penalty(&self) -> Penalty {
-        self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
+    pub fn penalty(&self) -> Regularisation {
+        self.regularisations().first().copied().unwrap_or(Regularisation::Lambda(0.0))
     }
 
     /// Returns the treatment of the intercept; free for solvers without this parameter.

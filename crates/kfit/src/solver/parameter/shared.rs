@@ -9,14 +9,14 @@ use super::{Interval, Parameter, ParameterKind};
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Penalty {
+pub enum Regularisation {
     /// The factor lambda of (1/n) Σ loss + lambda ‖w‖².
     Lambda(f64),
     /// The factor C of ½‖w‖² + C Σ loss.
     C(f64),
 }
 
-impl Penalty {
+impl Regularisation {
     /// Returns the parameter as lambda, for rows of total weight n: lambda = 1/(2nC).
     pub fn lambda(self, weight: f64) -> f64 {
         match self {
@@ -37,7 +37,7 @@ impl Penalty {
 /// The parameter `lambda` of a solver that takes one value.
 pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
-    kind: ParameterKind::Penalties { several: false, zero: false },
+    kind: ParameterKind::Regularisations { accepts_grid: false, accepts_zero: false },
     default: Some("1e-6"),
     help: "Regularisation parameter, per row: (1/n) sum loss + lambda |w|^2; a number such as \
         1e-6; a solver that cross-validates also accepts a list 1e-8,1e-6 or a range 1e-9..1e-3 \
@@ -46,7 +46,7 @@ pub const LAMBDA: Parameter = Parameter {
 
 /// The parameter `lambda` of a solver that compares several values.
 pub const LAMBDA_GRID: Parameter =
-    Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
+    Parameter { kind: ParameterKind::Regularisations { accepts_grid: true, accepts_zero: false }, ..LAMBDA };
 
 /// The parameter `lambda` of a solver for which no single default is good. By default, validation
 /// rows choose one of four values.
@@ -55,14 +55,15 @@ pub const DEFAULT_LAMBDA_GRID: Parameter = Parameter { default: Some("1e-6,1e-5,
 /// The parameter `C`, the regularisation parameter of LIBSVM.
 pub const C: Parameter = Parameter {
     name: "C",
-    kind: ParameterKind::Penalties { several: false, zero: false },
+    kind: ParameterKind::Regularisations { accepts_grid: false, accepts_zero: false },
     default: None,
     help: "Regularisation parameter of LIBSVM, instead of lambda: C = 1/(2 n lambda); a solver \
         that cross-validates also accepts 0.1,1,10 or 0.01..100",
 };
 
 /// The parameter `C` of a solver that compares several values.
-pub const C_GRID: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..C };
+pub const C_GRID: Parameter =
+    Parameter { kind: ParameterKind::Regularisations { accepts_grid: true, accepts_zero: false }, ..C };
 
 /// The parameter `task`: regression or classification.
 pub const TASK: Parameter = Parameter {

@@ -148,12 +148,13 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
     fn product(&mut self, w: &[f64]) -> Result<Vec<f64>> {
         let (features, mut out) = (self.features, Vec::new());
         let w: Vec<T> = w[..features.p].iter().map(|value| T::from_f64(*value)).collect();
-        let RowValues(scores) = features.fold("scores", self.observer, &RowValues::<T>::default, |scores, tile| {
-            out.resize(tile.rows(), T::ZERO);
-            tile.times(&w, &mut out, features.workers());
-            scores.0.extend_from_slice(&out);
-            Ok(())
-        })?;
+        let RowValues(scores) =
+            features.reduce("scores", self.observer, &RowValues::<T>::default, |scores, tile| {
+                out.resize(tile.rows(), T::ZERO);
+                tile.times(&w, &mut out, features.workers());
+                scores.0.extend_from_slice(&out);
+                Ok(())
+            })?;
         self.passes += 1;
         Ok(self.groups.gather(|row| scores[row].to_f64()))
     }
@@ -164,7 +165,7 @@ impl<'a, 'k, T: Real> RankingLoss<'a, 'k, T> {
         let (features, mut right) = (self.features, vec![T::ZERO; self.features.n]);
         self.groups.rows().iter().zip(numbers).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
         let init = || Sums::new(features.p);
-        let Sums(mut sums) = features.fold("product with the features", self.observer, &init, |sums, tile| {
+        let Sums(mut sums) = features.reduce("product with the features", self.observer, &init, |sums, tile| {
             tile.add_transposed(&right[tile.first..tile.first + tile.rows()], &mut sums.0, features.workers());
             Ok(())
         })?;

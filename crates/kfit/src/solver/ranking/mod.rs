@@ -47,8 +47,8 @@ mod loss;
 
 use super::parameter::{DEFAULT_LAMBDA_GRID, FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{
-    Figure, Penalty, Settings, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
-    newton, reject_if,
+    Figure, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
+    hessian_blocks, newton, reject_if,
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::ranking_pairs::{self, Groups};
@@ -85,7 +85,7 @@ const BYTES_PER_ROW: usize = 150;
 struct Ranking {
     /// The regularisation parameters, the largest first; if there are several, cross-validation
     /// chooses one.
-    penalties: Vec<Penalty>,
+    penalties: Vec<Regularisation>,
     pair_loss: PairLoss,
     grouped: bool,
     steps: usize,
@@ -94,7 +94,7 @@ struct Ranking {
 impl Ranking {
     fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            penalties: settings.compared_penalties()?,
+            penalties: settings.compared_regularisations()?,
             pair_loss: settings.choice(&LOSS),
             grouped: settings.column(&GROUP).is_some(),
             steps: settings.required(&STEPS, Settings::count),
@@ -113,7 +113,7 @@ impl Ranking {
         if pairs == 0.0 {
             return Err(ranking_pairs::no_pairs_error());
         }
-        let largest = kstore::shown::count(groups.largest() as u64);
+        let largest = kstore::display::format_count(groups.largest() as u64);
         let why = format!(
             "it visits every pair of rows, and a group has {largest} rows; use squared-hinge, or smaller groups (`group`)"
         );
@@ -129,7 +129,7 @@ impl Ranking {
         features: &StoredFeatures<'_, T>,
         data: &FitData<'_, T>,
         (moments, pairs): (&FoldGram, f64),
-    ) -> Result<(Penalty, Vec<Figure>, u64)> {
+    ) -> Result<(Regularisation, Vec<Figure>, u64)> {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }

@@ -5,14 +5,14 @@
 //! *Bytes*: the Gram matrix of each fold, and the matrix of one linear system.
 
 use super::leaves::{self, LeafFit};
-use super::{Criterion, Ridge, loo::LooFold, variance};
+use super::{Criterion, Ridge, loo::LooReduction, variance};
 use crate::prepare::stage_plans::LOWER_RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::cv_error::CvErrorFold;
-use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeOptions, Surface, system::RidgeSystem};
+use crate::solver::cv_error::CvErrorReduction;
+use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeGrid, Surface, system::RidgeSystem};
 use crate::solver::{Figure, Solution, gradients, mse_and_r2};
-use crate::{Error, FeatureFold, GramState, LinearHead, Result, RidgeState, Targets, features::FitData};
+use crate::{Error, FeatureReduction, GramState, LinearHead, Result, RidgeState, Targets, features::FitData};
 use kapprox::Real;
 use kstore::MemoryPlan;
 
@@ -44,7 +44,7 @@ pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_sha
     plan.term_if(ridge.leave_one_out, "features of a tile", tile, LOWER_RANK).term_if(
         ridge.leave_one_out,
         "leverages",
-        LooFold::scratch_bytes(p, t, size.threads),
+        LooReduction::scratch_bytes(p, t, size.threads),
         LOWER_RANK,
     )
 }
@@ -62,7 +62,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     let residual_at = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.mean_residual(*rank));
     let mean_residuals: Vec<f64> = ranks.iter().map(residual_at).collect();
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
-    let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
+    let options = RidgeGrid { ranks, lambdas, intercept: ridge.intercept, target_centre };
     let (stage_observer, workers) = (data.resources.stage_observer, data.resources.workers);
     let solution_of =
         |RidgeFit { head: LinearHead { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Solution {
@@ -78,15 +78,15 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     if ridge.is_min_norm() {
         let (rank, stage) =
             (options.ranks.last().copied().unwrap_or_default(), stage_observer.stage("eigenvectors", None));
-        let (fit, directions) = normal_equations::min_norm_fit(&gram, rank, &options, workers)?;
+        let (fit, numerical_rank) = normal_equations::min_norm_fit(&gram, rank, &options, workers)?;
         drop(stage);
-        if directions < rank {
-            let dropped = rank - directions;
+        if numerical_rank < rank {
+            let dropped = rank - numerical_rank;
             stage_observer.warn(format!(
                 "with `lambda` 0, {dropped} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
             ));
         }
-        let figures = vec![Figure::single("directions", directions as f64)];
+        let figures = vec![Figure::single("directions", numerical_rank as f64)];
         return Ok(Solution { figures, ..solution_of(fit, 0.0) });
     }
     let (surface, scoring_passes) = direct_fit.surface(&gram, &options)?;
@@ -159,14 +159,14 @@ impl<T: Real> DirectFit<'_, T> {
     }
 
     /// Returns the cross-validated errors, and the number of passes they took.
-    fn surface(&self, gram: &GramState, options: &RidgeOptions) -> Result<(Surface, u64)> {
+    fn surface(&self, gram: &GramState, options: &RidgeGrid) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stage_observer.stage("surface", None);
         let mut surface = Surface::compute(gram, options, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
-        let is_solved = |cell: &&crate::Cell| cell.cv_mse.is_some();
+        let is_solved = |cell: &&crate::SurfaceCell| cell.cv_mse.is_some();
         let cells: Vec<(usize, f64)> = match self.ridge.criterion {
             Criterion::Mse => surface.best_per_rank().iter().map(|cell| (cell.rank, cell.lambda)).collect(),
             Criterion::Error => surface.cells.iter().filter(is_solved).map(|cell| (cell.rank, cell.lambda)).collect(),
@@ -178,8 +178,9 @@ impl<T: Real> DirectFit<'_, T> {
         drop(stage);
         // error rates on held-out rows
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
-        let fold = FeatureFold::over(map, folds, targets, CvErrorFold(&coefficients)).with_bin_rows(pass_shape.tile);
-        let cv_errors = self.data.fold("held-out classes", &fold)?;
+        let fold =
+            FeatureReduction::over(map, folds, targets, CvErrorReduction(&coefficients)).with_bin_rows(pass_shape.tile);
+        let cv_errors = self.data.reduce("held-out classes", &fold)?;
         for (cell, (rank, lambda)) in cells.iter().enumerate() {
             if let Some(error) = cv_errors.error_rate(cell) {
                 surface.set_cv_error(*rank, *lambda, error);
@@ -189,14 +190,14 @@ impl<T: Real> DirectFit<'_, T> {
     }
 
     /// Computes the leave-one-out mean squared error: one pass.
-    fn leave_one_out(&self, gram: &GramState, options: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
+    fn leave_one_out(&self, gram: &GramState, options: &RidgeGrid, rank: usize, lambda: f64) -> Result<f64> {
         let FitData { map, folds, targets, pass_shape, .. } = *self.data;
-        let loo = LooFold::new(gram, rank, lambda, options, self.data.resources.workers)?;
-        let fold = FeatureFold::over(map, folds, targets, &loo).with_bin_rows(pass_shape.tile);
-        Ok(self.data.fold("leave-one-out", &fold)?.mse())
+        let loo = LooReduction::new(gram, rank, lambda, options, self.data.resources.workers)?;
+        let fold = FeatureReduction::over(map, folds, targets, &loo).with_bin_rows(pass_shape.tile);
+        Ok(self.data.reduce("leave-one-out", &fold)?.mse())
     }
 
-    fn choose_cell(&self, surface: &Surface, options: &RidgeOptions, gram: &GramState) -> Result<(usize, f64)> {
+    fn choose_cell(&self, surface: &Surface, options: &RidgeGrid, gram: &GramState) -> Result<(usize, f64)> {
         let no_cell = || Error::NoCell { precision: gram.precision() };
         if surface.folds < 2 {
             let rank = options.ranks.last().copied().unwrap_or(self.data.map.dims().1);

@@ -23,7 +23,7 @@ use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use kapprox::{Kernel, Real};
-use kstore::{MemoryPlan, MemoryRows, Reading, RowSource, pass::Observer};
+use kstore::{MemoryPlan, MemoryRows, ReadSettings, RowSource, pass::Observer};
 
 const RESIDUAL_REMEDY: &str = "raise `lambda`, raise `rank` for a better preconditioner, or use `method` direct";
 const ROWS_REMEDY: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -35,7 +35,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     let (size, budget) = (&request.size, request.resources.memory);
     let pass_shape = exact_rows::exact_pass_shape(size);
     let scan = Stage { plan: stage_plans::plan_scan(size, pass_shape, budget), passes: 1 };
-    if let Some(width) = linear_width(ridge, &request.options.kernel) {
+    if let Some(width) = linear_columns(ridge, &request.options.kernel) {
         let (n, t) = (size.n as usize, size.t);
         let plan = exact_rows::exact_plan(stage_plans::ITERATION_STAGE, size, budget)
             .term("entries of the rows", SparseMatrix::bytes(n, size.d), ROWS_REMEDY)
@@ -52,8 +52,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
 /// Returns the number of columns if the solver learns one weight per column, otherwise `None`. If
 /// the kernel is linear and the rows are sparse, the solver learns one weight per column, unless
 /// the direct method or leave-one-out is requested.
-fn linear_width(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
-    kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
+fn linear_columns(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
+    kernel.sparse_linear_columns().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
 
 fn resolve_method(ridge: &Ridge, size: &ProblemSize, budget: usize) -> RidgeMethod {
@@ -84,19 +84,19 @@ fn iterative_plans<T: Real>(
     budget: usize,
 ) -> [MemoryPlan; 3] {
     let (n, k) = (size.n as usize, size.map.p);
-    let rank = "lower `rank`";
+    let remedy = "lower `rank`";
     let mut landmark_plan = stage_plans::plan_landmarks(size, pass_shape, budget);
     if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
-        let row = size.d * size.element_bytes + 8 * (size.t + 1);
-        landmark_plan = landmark_plan.term("rows, which the model stores", n * row, ROWS_REMEDY);
+        let row_bytes = size.d * size.element_bytes + 8 * (size.t + 1);
+        landmark_plan = landmark_plan.term("rows, which the model stores", n * row_bytes, ROWS_REMEDY);
     }
     let preconditioner_plan = exact_rows::exact_plan("preconditioner", size, budget)
-        .term("feature map", size.map.footprint.fixed, rank)
-        .term("matrices to build it", size.map.build_bytes, rank)
-        .term("features and their factors", LowRankInverse::<T>::bytes(n, k), rank)
-        .term("features in f64", LowRankInverse::<T>::build_bytes(k, size.threads), rank);
-    let (solve_plan, kernel_bytes) = iteration_plan::<T>(size, budget);
-    [landmark_plan, preconditioner_plan, solve_plan.term("stored kernel values", kernel_bytes, "")]
+        .term("feature map", size.map.footprint.fixed, remedy)
+        .term("matrices to build it", size.map.build_bytes, remedy)
+        .term("features and their factors", LowRankInverse::<T>::bytes(n, k), remedy)
+        .term("features in f64", LowRankInverse::<T>::build_bytes(k, size.threads), remedy);
+    let (iteration_plan, kernel_bytes) = iteration_plan::<T>(size, budget);
+    [landmark_plan, preconditioner_plan, iteration_plan.term("stored kernel values", kernel_bytes, "")]
 }
 
 /// Returns the memory plan of the iteration without stored kernel values, and a number of bytes for
@@ -116,38 +116,43 @@ pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: &MemoryRows<T>,
     size: &ProblemSize,
-    reading: &Reading,
+    reading: &ReadSettings,
 ) -> Result<Solution<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
-    let free = ridge.intercept == Intercept::Free;
+    let is_free = ridge.intercept == Intercept::Free;
     // the stored targets are centred, which is valid only for a free intercept; for another
     // intercept the mean is added back
-    let shift = |j: usize| if free { 0.0 } else { centre[j] };
+    let shift = |j: usize| if is_free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.only_lambda::<T>()?;
     let mu = lambda * n as f64;
     let centring = Centring::new(ridge.intercept, n, mu);
     let problem = ExactProblem { y: y.as_ref(), mu, centring, workers: data.resources.workers };
     let exact_fit = ExactFit { ridge, data, reading, rows, size, problem };
-    let (dual, method, basis) = match linear_width(ridge, data.kernel) {
+    let (dual, method, basis) = match linear_columns(ridge, data.kernel) {
         Some(width) => exact_fit.solve_linear(width)?,
         None => {
-            let (dual, solved) = match resolve_method(ridge, size, data.resources.memory) {
+            let (dual, method) = match resolve_method(ridge, size, data.resources.memory) {
                 RidgeMethod::Direct => exact_fit.solve_direct(None)?,
                 _ => exact_fit.solve_with_fallback()?,
             };
-            let row_ids = (0..n).map(|i| rows.row(i)).collect();
-            (dual, solved, Basis::Landmarks { points: rows.x().to_vec(), rows: row_ids })
+            let row_numbers = (0..n).map(|i| rows.row(i)).collect();
+            (dual, method, Basis::Landmarks { points: rows.x().to_vec(), rows: row_numbers })
         }
     };
     if let Some(cg_solution) = &dual.cg_solution {
         cg_solution.check(RESIDUAL_REMEDY)?;
         let remedy = "raise `rank` for a better preconditioner, or raise `lambda`";
-        pcg::warn_of_residual(cg_solution, ridge.tolerance::<T>(), remedy, data.resources);
+        pcg::warn_of_residual(cg_solution, ridge.residual_tolerance::<T>(), remedy, data.resources);
     }
     Ok(Solution {
         basis: Some(basis),
-        intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
+        intercept: dual
+            .intercept
+            .iter()
+            .zip(&centre)
+            .map(|(c, centre)| if is_free { c + centre } else { *c })
+            .collect(),
         lambda: Some(lambda),
         method: Some(method),
         figures: dual.cg_solution.as_ref().map_or(Vec::new(), CgSolution::figures),
@@ -159,7 +164,7 @@ pub(super) fn fit<T: Real>(
 }
 
 /// Rejects landmark schemes that read targets: the preconditioner depends on the kernel alone.
-pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
+pub(super) fn check_landmark_scheme(request: &FitRequest<'_>) -> Result<()> {
     let Some(scheme) = request.options.landmarks.scheme() else { return Ok(()) };
     let remedy = "the preconditioner of the exact kernel does not read the target; choose another scheme";
     reject_if(scheme.needs_targets, "landmarks", scheme.name, remedy)
@@ -167,17 +172,17 @@ pub(super) fn check(request: &FitRequest<'_>) -> Result<()> {
 
 fn train_score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
     let n = y.nrows().max(1) as f64;
-    let variance = y.col_iter().map(|y| {
+    let variances = y.col_iter().map(|y| {
         let mean = y.iter().sum::<f64>() / n;
         y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n
     });
-    mse_and_r2(errors.squared_norm_l2() / n, variance.sum(), y.ncols())
+    mse_and_r2(errors.squared_norm_l2() / n, variances.sum(), y.ncols())
 }
 
 struct ExactFit<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a FitData<'a, T>,
-    reading: &'a Reading,
+    reading: &'a ReadSettings,
     rows: &'a MemoryRows<T>,
     size: &'a ProblemSize,
     problem: ExactProblem<'a>,
@@ -189,20 +194,22 @@ impl<T: Real> ExactFit<'_, T> {
     }
 
     fn stopping_rule<'u>(&'u self, observer: &'u dyn Observer) -> StoppingRule<'u> {
-        StoppingRule { tolerance: self.ridge.tolerance::<T>(), observer, journal: self.data.resources.journal }
+        StoppingRule { tolerance: self.ridge.residual_tolerance::<T>(), observer, journal: self.data.resources.journal }
     }
 
     /// Solves by conjugate gradient. If this fails, falls back to the direct method, provided that
     /// `method` is `auto` and the Cholesky factor fits the memory budget.
     fn solve_with_fallback(&self) -> Result<(DualSolution, SolveMethod)> {
-        let (dual, solved) = self.solve_iterative()?;
+        let (dual, method) = self.solve_iterative()?;
         let memory = self.data.resources.memory;
         match dual.cg_solution.as_ref().and_then(|solution| solution.check(RESIDUAL_REMEDY).err()) {
-            Some(why) if self.ridge.method == RidgeMethod::Auto && direct_plan(self.size, memory).bytes() <= memory => {
+            Some(cg_error)
+                if self.ridge.method == RidgeMethod::Auto && direct_plan(self.size, memory).bytes() <= memory =>
+            {
                 drop(dual);
-                self.solve_direct(Some(why))
+                self.solve_direct(Some(cg_error))
             }
-            _ => Ok((dual, solved)),
+            _ => Ok((dual, method)),
         }
     }
 
@@ -251,23 +258,23 @@ impl<T: Real> ExactFit<'_, T> {
         // no journal: a journal stores passes over the table, and this pass reads memory
         let without_journal = Resources { journal: None, ..*resources };
         let (source, reading, row_count) = (self.rows, self.reading, n as u64);
-        let mapped =
+        let built_map =
             MapBuilder { source, n: row_count, reading, options: &options, pass_shape, resources: &without_journal }
                 .build()?;
-        let k = mapped.map.dims().1;
+        let k = built_map.map.dims().1;
         let preconditioner = {
             let _stage = resources.stage_observer.stage("preconditioner", None);
             let mut phi = Mat::<T>::zeros(n, k);
-            mapped.map.apply(self.x(), phi.as_mut(), workers);
+            built_map.map.apply(self.x(), phi.as_mut(), workers);
             LowRankInverse::new(phi, mu, centring, workers)?
         };
-        drop(mapped.map);
+        drop(built_map.map);
         let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
-        let any_kernel = mapped.kernel.build()?;
-        let (kernel, exact) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
+        let any_kernel = built_map.kernel.build()?;
+        let (kernel, f64_kernel) = (any_kernel.typed::<T>(), any_kernel.typed::<f64>());
         let (_, kernel_bytes) = iteration_plan::<T>(self.size, resources.memory);
         let dual = self.problem.iterative(
-            (&*kernel, &*exact),
+            (&*kernel, &*f64_kernel),
             self.x(),
             &preconditioner,
             kernel_bytes,

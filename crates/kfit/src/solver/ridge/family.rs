@@ -9,7 +9,7 @@ use crate::{Result, Task};
 
 #[doc(hidden)]
 pub const FAMILY: SolverFamily = SolverFamily {
-    rank_parameters: &[LOCAL],
+    rank_parameters: &[LEAF_ROWS],
     exact_options,
     ..SolverFamily::new(
         "ridge",
@@ -19,13 +19,13 @@ pub const FAMILY: SolverFamily = SolverFamily {
             TASK,
             Parameter {
                 default: Some("1e-9..1e-3"),
-                kind: ParameterKind::Penalties { several: true, zero: true },
+                kind: ParameterKind::Regularisations { accepts_grid: true, accepts_zero: true },
                 ..LAMBDA_GRID
             },
             RANKS,
             TOLERANCE,
             FOLDS,
-            SELECT,
+            CRITERION,
             INTERCEPT,
             METHOD,
             PRECONDITIONER,
@@ -33,18 +33,18 @@ pub const FAMILY: SolverFamily = SolverFamily {
             LOO,
             STD,
             IMPORTANCE,
-            LOCAL,
+            LEAF_ROWS,
             WEIGHTS,
         ],
         |settings| {
-            check_iteration(settings)?;
+            reject_iteration_parameters(settings)?;
             Ok(Box::new(Ridge::new(settings)))
         },
     )
 };
 
 /// Rejects parameters of the iteration if the system is solved directly.
-fn check_iteration(settings: &Settings) -> Result<()> {
+fn reject_iteration_parameters(settings: &Settings) -> Result<()> {
     let iteration_parameters = [
         (PRECONDITIONER.name, settings.word(&PRECONDITIONER).is_some()),
         (RESIDUAL.name, settings.number(&RESIDUAL).is_some()),
@@ -59,11 +59,11 @@ fn check_iteration(settings: &Settings) -> Result<()> {
 /// the targets.
 /// target.
 fn exact_options(options: Options) -> Options {
-    let options = options.without(SELECT.name);
+    let options = options.without(CRITERION.name);
     if options.get(RESIDUAL.name).is_some() { options } else { options.set(RESIDUAL.name, 1e-4) }
 }
 
-pub(super) const SELECT: Parameter = Parameter {
+pub(super) const CRITERION: Parameter = Parameter {
     name: "select",
     kind: ParameterKind::Word(&["mse", "error"]),
     default: Some("mse"),
@@ -103,7 +103,7 @@ pub(super) const LOO: Parameter = Parameter::flag(
 );
 
 #[doc(hidden)]
-pub const LOCAL: Parameter = Parameter {
+pub const LEAF_ROWS: Parameter = Parameter {
     name: "local",
     kind: ParameterKind::Count { max: 30_000, reason: "the linear system of a leaf has one unknown per row" },
     default: None,

@@ -40,7 +40,7 @@ use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
 use crate::solver::normal_equations::{head_at, system::RidgeSystem};
 use crate::solver::{Figure, check_stop, reject_if};
-use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeOptions};
+use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeGrid};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{KernelFunction, Real};
 use kstore::{MemoryPlan, Workers};
@@ -102,7 +102,7 @@ pub(super) struct LeafFit<T> {
 pub(super) fn fit_without_fold(
     gram: &GramState,
     (rank, lambda): (usize, f64),
-    options: &RidgeOptions,
+    options: &RidgeGrid,
     workers: &Workers,
 ) -> Result<(usize, LinearHead)> {
     let distance = |fold: usize| (gram.folds()[fold].rows as f64 / gram.rows() as f64 - VALIDATION_FRACTION).abs();

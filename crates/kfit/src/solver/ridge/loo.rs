@@ -19,7 +19,7 @@
 
 use crate::solver::normal_equations::{head_at, system::RidgeSystem};
 use crate::{
-    BinFold, Error, GramState, LinearHead, Result, RidgeOptions, bins::Bins, linalg::dot_products::to_f64_matrix,
+    BinReduction, Error, GramState, LinearHead, Result, RidgeGrid, bins::Bins, linalg::dot_products::to_f64_matrix,
     linalg::strips::for_each_strip,
 };
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
@@ -35,11 +35,11 @@ const MIN_COMPLEMENT: f64 = 64.0 * f64::EPSILON;
 
 /// A pass that sums the squared leave-one-out errors of a fit. It uses the factor and the
 /// coefficients of the fit.
-pub(crate) struct LooFold {
+pub(crate) struct LooReduction {
     system: RidgeSystem,
     head: LinearHead,
     /// Number subtracted from each target, t numbers.
-    centre: Vec<f64>,
+    target_centre: Vec<f64>,
     rank: usize,
 }
 
@@ -59,13 +59,13 @@ impl LooState {
 
 kstore::summed!(LooState { one "rows": weight, fill "squares": squares });
 
-impl LooFold {
+impl LooReduction {
     /// Factors the system of all rows at a rank and lambda.
     pub(crate) fn new(
         state: &GramState,
         rank: usize,
         lambda: f64,
-        options: &RidgeOptions,
+        options: &RidgeGrid,
         workers: &Workers,
     ) -> Result<Self> {
         let mut system = RidgeSystem::new(state.features(), &options.target_centre, options.intercept);
@@ -74,7 +74,12 @@ impl LooFold {
         if solution.solved_ranks == 0 {
             return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
         }
-        Ok(Self { head: head_at(&solution, 0, rank, options), system, centre: options.target_centre.clone(), rank })
+        Ok(Self {
+            head: head_at(&solution, 0, rank, options),
+            system,
+            target_centre: options.target_centre.clone(),
+            rank,
+        })
     }
 
     /// Returns the bytes of the buffers of a pass on this many threads, without the system.
@@ -83,12 +88,12 @@ impl LooFold {
     }
 }
 
-impl<T: Real> BinFold<T> for &LooFold {
+impl<T: Real> BinReduction<T> for &LooReduction {
     type State = LooState;
     type Scratch = ();
 
     fn init(&self) -> LooState {
-        LooState { weight: 0.0, squares: vec![0.0; self.centre.len()] }
+        LooState { weight: 0.0, squares: vec![0.0; self.target_centre.len()] }
     }
 
     fn add_bin(
@@ -99,27 +104,27 @@ impl<T: Real> BinFold<T> for &LooFold {
         bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
-        let filled = bins.filled_bin(fold);
-        let (rows, t) = (filled.phi.nrows(), self.centre.len());
+        let mapped_bin = bins.mapped_bin(fold);
+        let (rows, t) = (mapped_bin.phi.nrows(), self.target_centre.len());
         let mut strip_sums = vec![0.0; rows.div_ceil(STRIP_ROWS) * t];
         for_each_strip(workers, &mut strip_sums, t, |strip, sums| {
             let (first, rows) = (strip * STRIP_ROWS, STRIP_ROWS.min(rows - strip * STRIP_ROWS));
-            let phi = to_f64_matrix(filled.phi.submatrix(first, 0, rows, self.rank));
+            let phi = to_f64_matrix(mapped_bin.phi.submatrix(first, 0, rows, self.rank));
             let mut fitted = Mat::<f64>::zeros(rows, t);
             matmul(fitted.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
             let mut leverages = vec![0.0; rows];
             self.system.leverages(phi, &mut leverages);
             for (j, sum) in sums.iter_mut().enumerate() {
-                let shift = self.head.intercept[j] - self.centre[j];
+                let shift = self.head.intercept[j] - self.target_centre[j];
                 for (i, h) in leverages.iter().enumerate() {
-                    let weight = filled.w.map_or(1.0, |w| w[first + i]);
-                    let error =
-                        (filled.y[(first + i, j)] - shift - fitted[(i, j)]) / (1.0 - weight * h).max(MIN_COMPLEMENT);
+                    let weight = mapped_bin.w.map_or(1.0, |w| w[first + i]);
+                    let error = (mapped_bin.y[(first + i, j)] - shift - fitted[(i, j)])
+                        / (1.0 - weight * h).max(MIN_COMPLEMENT);
                     *sum += weight * error * error;
                 }
             }
         });
-        state.weight += filled.w.map_or(rows as f64, |w| w.iter().sum());
+        state.weight += mapped_bin.w.map_or(rows as f64, |w| w.iter().sum());
         for sums in strip_sums.chunks_exact(t.max(1)) {
             state.squares.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         }

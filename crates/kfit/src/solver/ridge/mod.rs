@@ -29,8 +29,8 @@ use crate::features::{FitData, GRAM_PASS, SectionPoints};
 use crate::prepare::stage_plans;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
-pub use family::{FAMILY, LOCAL, RESIDUAL};
-use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, SELECT};
+use family::{CRITERION, IMPORTANCE, LOO, METHOD, PRECONDITIONER};
+pub use family::{FAMILY, LEAF_ROWS, RESIDUAL};
 pub use iterative::sketch::Preconditioner;
 use kapprox::{MapSpec, Real};
 use kstore::MemoryPlan;
@@ -117,16 +117,16 @@ impl Ridge {
     /// Builds the solver from its settings.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            lambdas: settings.penalties().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
+            lambdas: settings.regularisations().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
             intercept: settings.intercept(),
-            criterion: settings.choice(&SELECT),
+            criterion: settings.choice(&CRITERION),
             method: settings.choice(&METHOD),
             preconditioner: settings.word(&PRECONDITIONER).map(|_| settings.choice(&PRECONDITIONER)),
             residual: settings.number(&RESIDUAL),
             leave_one_out: settings.flag(&LOO),
             variance: settings.flag(&STD),
             importance: settings.flag(&IMPORTANCE),
-            leaf_rows: settings.count(&LOCAL),
+            leaf_rows: settings.count(&LEAF_ROWS),
         }
     }
 
@@ -138,7 +138,7 @@ impl Ridge {
     /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
     /// in f64. The residual bounds the relative error of the fitted values. A smaller residual is
     /// impossible with kernel values in f32.
-    pub fn tolerance<T: Real>(&self) -> f64 {
+    pub fn residual_tolerance<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
 
@@ -150,7 +150,12 @@ impl Ridge {
     /// Rejects parameters that have no effect with this task and map.
     fn check_unused(&self, options: &TrainOptions) -> Result<()> {
         let why = "an error rate needs classes; use `task` classification, or leave it out";
-        reject_if(self.criterion == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
+        reject_if(
+            self.criterion == Criterion::Error && options.task == Task::Regression,
+            CRITERION.name,
+            "error",
+            why,
+        )?;
         let why =
             "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
         reject_if(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
@@ -167,7 +172,7 @@ impl Ridge {
         let why = format!("{what} does not compute it; use landmarks and `method` direct");
         reject_if(self.importance, IMPORTANCE.name, "", why)?;
         let why = "it needs the features of a direct solution; use `method` direct";
-        reject_if(self.leaf_rows.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
+        reject_if(self.leaf_rows.is_some() && pcg, LEAF_ROWS.name, "with `method` pcg", why)?;
         let why = "it needs the Cholesky factor; use `method` direct";
         reject_if(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
         let why = format!("{what} has no trace error to bound; leave it out");
@@ -243,7 +248,7 @@ impl<T: Real> Solver<T> for Ridge {
                 ("std", self.variance),
                 ("loo", self.leave_one_out),
                 (IMPORTANCE.name, self.importance),
-                (LOCAL.name, self.leaf_rows.is_some()),
+                (LEAF_ROWS.name, self.leaf_rows.is_some()),
                 ("folds", folds),
                 ("map", options.map.is_exact()),
                 ("method", self.method == RidgeMethod::Pcg),
@@ -259,7 +264,7 @@ impl<T: Real> Solver<T> for Ridge {
             };
             request.reject_weights(what, remedy)?;
         }
-        if options.map.is_exact() { exact::check(request) } else { direct::check(request) }
+        if options.map.is_exact() { exact::check_landmark_scheme(request) } else { direct::check(request) }
     }
 
     fn access(&self, request: &FitRequest<'_>) -> Result<RowAccess> {

@@ -12,7 +12,7 @@
 //! of 4m rows for the preconditioner, and one read of the blocks per iteration. An iteration halves
 //! the residual.
 
-use super::iterative::blocks::{Blocks, READ_AHEAD_TILES, StorageLimits};
+use super::iterative::blocks::{KernelBlocks, READ_AHEAD_TILES, StorageLimits};
 use super::iterative::centring::Centring;
 use super::iterative::cg::{self, Norm, StoppingRule};
 use super::iterative::f64_rows::F64Rows;
@@ -37,9 +37,9 @@ use std::sync::Arc;
 /// Numbers of rows whose kernel blocks are in memory, in scratch, and recomputed.
 #[derive(Clone, Copy, Debug)]
 struct RowTiers {
-    memory: usize,
-    scratch: usize,
-    recomputed: usize,
+    memory_rows: usize,
+    scratch_rows: usize,
+    recomputed_rows: usize,
 }
 
 /// Returns the stages: statistics, landmarks, preconditioner, iteration.
@@ -48,7 +48,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     let pass_shape = stage_plans::one_lane_shape(size);
     let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
     let landmark_plan = stage_plans::plan_choice(size, pass_shape, &request.options.landmarks, memory);
-    let (computed, n) = (u64::from(tiers.recomputed > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
+    let (computed, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
     // passes of the sketch over the rows whose blocks are not in memory
     let sketch_passes = match (
         ridge.preconditioner.unwrap_or_default(),
@@ -56,11 +56,13 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     ) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => computed,
-        (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.recomputed > 0),
+        (Preconditioner::Krill, Some((groups, _))) => {
+            groups as u64 * u64::from(tiers.scratch_rows + tiers.recomputed_rows > 0)
+        }
     };
     // an iteration halves the residual; one further product computes the true residual, and another
     // one the training error
-    let block_visits = (-ridge.tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
+    let block_visits = (-ridge.residual_tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [landmark_passes, _] = request.options.map_passes();
     let passes = [1, landmark_passes, 1 + sketch_passes, computed * block_visits as u64];
     let plans = [stage_plans::plan_scan(size, pass_shape, memory), landmark_plan, preconditioner_plan, iteration_plan];
@@ -77,7 +79,7 @@ fn product_plan<T: Real>(stage: &str, size: &ProblemSize, pass_shape: PassShape,
         .term("rows of a tile", pass_shape.tile * size.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), LOWER_RANK)
         .term("kernel block of a tile", pass_shape.tile * (m * e + 16 * size.t), LOWER_RANK)
-        .term("partial sums of a tile", KernelBlock::<T>::bytes(pass_shape.tile, m, size.t + 1), LOWER_RANK)
+        .term("partial sums of a tile", KernelBlock::<T>::sum_bytes(pass_shape.tile, m, size.t + 1), LOWER_RANK)
 }
 
 /// Returns the plans of the preconditioner and of the iteration, and the places where the kernel
@@ -99,7 +101,7 @@ fn iteration_plans<T: Real>(
         vector_bytes,
         LOWER_RANK,
     );
-    let row_bytes = Blocks::<T>::row_bytes(m, size.t);
+    let row_bytes = KernelBlocks::<T>::row_bytes(m, size.t);
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let fitting_rows = |make: &MemoryPlan, solve: &MemoryPlan| {
         (budget.saturating_sub(make.bytes().max(solve.bytes())) / row_bytes).min(n)
@@ -129,7 +131,7 @@ fn iteration_plans<T: Real>(
             "kernel blocks of {memory_rows} rows; {disk_rows} rows are in scratch, {rest} are recomputed in every iteration"
         ),
     };
-    let tiers = RowTiers { memory: memory_rows, scratch: disk_rows, recomputed: rest };
+    let tiers = RowTiers { memory_rows, scratch_rows: disk_rows, recomputed_rows: rest };
     ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, "")), tiers)
 }
 
@@ -176,7 +178,7 @@ pub(super) fn fit<T: Real>(
     }
     let NystromSolution { cg_solution, intercept, errors, moments, stored_rows, passes } = solution;
     cg_solution.check("raise `lambda`, or use `method` direct")?;
-    warn_of_residual(&cg_solution, ridge.tolerance::<T>(), "raise `lambda`", resources);
+    warn_of_residual(&cg_solution, ridge.residual_tolerance::<T>(), "raise `lambda`", resources);
     Ok(Solution {
         basis: Some(Basis::Landmarks { points: landmarks.points.clone(), rows: landmarks.rows.clone() }),
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
@@ -233,29 +235,36 @@ impl<N: Real> NystromFit<'_, N> {
         pass_shape: PassShape,
     ) -> Result<NystromSolution> {
         let FitData { targets, rows, resources, options, .. } = *self.data;
-        let (kernel, exact_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
+        let (kernel, f64_kernel) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = iteration_plans::<T>(size, pass_shape, resources);
         let pass = Pass { journal: None, ..pass_shape.pass(1, resources, &NoObserver) };
         let scratch_limit = |scratch: &Scratch| (rows_on_disk::<T>(scratch.remaining(), size) as u64).min(rows);
-        let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, scratch_limit(scratch)));
-        let mut blocks =
-            Blocks::new(source, targets, &*kernel, landmarks, pass, StorageLimits { memory: tiers.memory, scratch });
+        let scratch =
+            resources.scratch.filter(|_| tiers.scratch_rows > 0).map(|scratch| (scratch, scratch_limit(scratch)));
+        let mut blocks = KernelBlocks::new(
+            source,
+            targets,
+            &*kernel,
+            landmarks,
+            pass,
+            StorageLimits { memory_rows: tiers.memory_rows, scratch },
+        );
         let stored = source.range().end - source.range().start;
         let mut moments =
             FirstMoments::compute(&mut blocks, &*resources.stage_observer.stage("kernel blocks", Some(stored)))?;
         moments.shift_targets(self.shift);
         let mu = self.lambda * moments.rows as f64;
         let centring = Centring::new(self.ridge.intercept, moments.rows, mu);
-        let problem = NystromProblem { kernel: &*exact_kernel, z: self.z, moments: &moments, mu, centring };
+        let problem = NystromProblem { kernel: &*f64_kernel, z: self.z, moments: &moments, mu, centring };
         let (factor, sketch_passes) = {
             let observer = resources.stage_observer.stage("preconditioner", None);
             self.ridge.preconditioner.unwrap_or_default().factor(problem, options.seed, &mut blocks, &*observer)?
         };
-        let (in_memory, in_scratch) = blocks.stored_rows();
+        let (in_memory, in_scratch) = blocks.cached_rows();
         let observer = resources.stage_observer.stage(stage_plans::ITERATION_STAGE, None);
-        let (tolerance, right) = (self.ridge.tolerance::<N>(), problem.right_sides());
+        let (tolerance, right) = (self.ridge.residual_tolerance::<N>(), problem.right_sides());
         let stopping_rule = StoppingRule { tolerance, observer: &*observer, journal: resources.journal };
-        let k_mm = KernelTiles::new(&*exact_kernel, self.z, resources.workers);
+        let k_mm = KernelTiles::new(&*f64_kernel, self.z, resources.workers);
         let mut normal_matrix =
             NormalMatrix { problem, blocks: &mut blocks, k_mm, factor: &factor, observer: &*observer, passes: 0 };
         let cg_solution = cg::solve(&mut normal_matrix, right.as_ref(), Norm::Preconditioned, stopping_rule)?;

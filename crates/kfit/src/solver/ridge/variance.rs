@@ -33,7 +33,7 @@
 //! NIPS 2005.
 
 use crate::solver::normal_equations::{RidgeFit, system::RidgeSystem};
-use crate::{Intercept, RidgeOptions, quadratic::Quadratic};
+use crate::{Intercept, RidgeGrid, quadratic::Quadratic};
 use kstore::Workers;
 
 /// Returns the predictive variance of a fit, divided by the noise variance. `system` must hold the
@@ -43,7 +43,7 @@ pub(crate) fn predictive_variance(
     mean_residual: f64,
     fit: &RidgeFit,
     lambda: f64,
-    options: &RidgeOptions,
+    options: &RidgeGrid,
     workers: &Workers,
 ) -> Quadratic {
     // n is the sum of the weights

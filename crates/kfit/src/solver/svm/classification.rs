@@ -28,14 +28,14 @@ use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::cross_validation::{self, ChosenPenalty, HeldOutScores, LinearFunction};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
-use crate::solver::{ClassWeight, Penalty, Settings, Solution, Solver, SolverProperties, reject_if};
+use crate::solver::{ClassWeight, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::MemoryPlan;
 
 #[derive(Clone, Debug)]
 pub(super) struct Svm {
-    pub(super) penalties: Vec<Penalty>,
+    pub(super) penalties: Vec<Regularisation>,
     /// True for one-vs-one SVMs, false for one-vs-rest SVMs.
     one_vs_one: bool,
     /// True if validation rows calibrate probabilities.
@@ -68,7 +68,7 @@ fn class_rows<'k, T: Real>(
 impl Svm {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         let svm = Self {
-            penalties: settings.penalties(),
+            penalties: settings.regularisations(),
             one_vs_one: settings.word(&MULTICLASS) == Some(ONE_VS_ONE),
             probabilities: settings.flag(&PROBABILITIES),
             intercept: settings.intercept(),

@@ -27,7 +27,7 @@ pub(super) fn gather_sums<T: Real, R: RowFn>(
     // every process needs the free rows of all processes, not only the free rows of its own tiles
     let tile_panels = (!features.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
-    let Sums(sums) = features.fold("sums of the SVMs", observer, &init, |sums, tile| {
+    let Sums(sums) = features.reduce("sums of the SVMs", observer, &init, |sums, tile| {
         let b = tile.rows();
         columns.resize(2 * b * count, T::ZERO);
         interleaved.resize(2 * b * count, T::ZERO);
@@ -96,7 +96,7 @@ pub(super) fn direction_values<T: Real, R: RowFn>(
     for (a, problem) in problems.iter().enumerate() {
         problem.direction.0.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
-    let RowValues(out) = features.fold("values of the SVMs", observer, &RowValues::<T>::default, |out, tile| {
+    let RowValues(out) = features.reduce("values of the SVMs", observer, &RowValues::<T>::default, |out, tile| {
         let offset = out.0.len();
         out.0.resize(offset + tile.rows() * count, T::ZERO);
         tile.times(&weights, &mut out.0[offset..], workers);

@@ -9,7 +9,7 @@ use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction};
 use crate::solver::parameter::{
     C_GRID, FOLDS, GAP, INTERCEPT, Interval, LAMBDA_GRID, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
-use crate::solver::{Penalty, Settings, Solution, Solver, SolverFamily, SolverProperties};
+use crate::solver::{Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties};
 use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -34,7 +34,7 @@ pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 
 #[derive(Clone, Debug)]
 pub(super) struct Svr {
-    pub(super) penalties: Vec<Penalty>,
+    pub(super) penalties: Vec<Regularisation>,
     pub(super) intercept: Intercept,
     /// Half the width of the tube without loss, in the unit of the target.
     pub(super) epsilon: f64,
@@ -45,7 +45,7 @@ pub(super) struct Svr {
 impl Svr {
     fn new(settings: &Settings) -> Result<Self> {
         Ok(Self {
-            penalties: settings.compared_penalties()?,
+            penalties: settings.compared_regularisations()?,
             intercept: settings.intercept(),
             epsilon: settings.required(&EPSILON, Settings::number),
             gap: settings.required(&GAP, Settings::number),

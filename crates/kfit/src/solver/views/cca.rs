@@ -21,7 +21,7 @@ use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{
     COMPONENTS, EMBEDDING_COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, SECOND_KERNEL, SECOND_VIEW, TOLERANCE,
 };
-use crate::solver::{Figure, Penalty, Settings, Solution, Solver, SolverFamily, SolverProperties, reject_if};
+use crate::solver::{Figure, Regularisation, Settings, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -41,13 +41,13 @@ const CCA_LAMBDAS: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e
 #[derive(Clone, Debug)]
 struct CanonicalCorrelations {
     components: usize,
-    penalties: Vec<Penalty>,
+    penalties: Vec<Regularisation>,
 }
 
 impl CanonicalCorrelations {
     fn new(settings: &Settings) -> Result<Self> {
         super::require_second_view(settings)?;
-        Ok(Self { components: settings.required(&COMPONENTS, Settings::count), penalties: settings.penalties() })
+        Ok(Self { components: settings.required(&COMPONENTS, Settings::count), penalties: settings.regularisations() })
     }
 
     fn held_out_correlations(

@@ -39,7 +39,7 @@ fn require_second_view(settings: &Settings) -> Result<()> {
 fn check(request: &FitRequest<'_>) -> Result<()> {
     let (map, metric) = (&request.options.map, &request.options.metric);
     let why = "each view needs landmarks; use a map with landmarks, such as nystrom";
-    reject_if(map.is_without_rows(), "map", map, why)?;
+    reject_if(map.is_data_independent(), "map", map, why)?;
     let why = "each view has its own kernel, and no metric; leave it out";
     reject_if(*metric != MetricSource::None, "metric", metric, why)
 }

@@ -1,7 +1,7 @@
 //! Files that are damaged, unreadable, misnamed, or fail while they are read.
 
 use super::make::*;
-use kstore::{Missing, Reading, RowBuf, RowSource, Selection, Table};
+use kstore::{Missing, ReadSettings, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 use std::process::Command;
 
@@ -212,7 +212,7 @@ fn numbers(path: &Path) -> kstore::Result<()> {
     let numeric = table.schema().columns.iter().filter(|column| column.kind.is_numeric());
     let features = numeric.map(|column| column.name.clone()).collect();
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
-    let source = table.select(&selection)?.rows::<f64>(Reading::default())?;
+    let source = table.select(&selection)?.rows::<f64>(ReadSettings::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
     while cursor.next(&mut buffer)? {}
     Ok(())

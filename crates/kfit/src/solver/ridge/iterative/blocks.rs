@@ -4,7 +4,7 @@
 //! the scratch folder, as many as fit. All other blocks are recomputed at every visit. All blocks
 //! are bitwise reproducible, and are visited in row order.
 
-use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
+use crate::linalg::kernel_rows::{KernelBlock, compute_kernel_rows};
 use crate::{Error, Result, Targets, solver::check_stop};
 use faer::{Mat, MatRef};
 use kapprox::{KernelFunction, Real};
@@ -23,14 +23,14 @@ pub(crate) const READ_AHEAD_TILES: usize = 1;
 /// Numbers of rows whose blocks may be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StorageLimits<'a> {
-    pub(crate) memory: usize,
+    pub(crate) memory_rows: usize,
     /// The scratch folder, and the maximum number of rows whose blocks it may store. These rows
     /// come after the rows whose blocks are in memory.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
 }
 
 /// The kernel matrix between the rows of a table and landmarks, in blocks.
-pub(crate) struct Blocks<'a, T: Real> {
+pub(crate) struct KernelBlocks<'a, T: Real> {
     pub(crate) source: &'a dyn RowSource<T>,
     pub(crate) targets: &'a Targets,
     pub(crate) kernel: &'a dyn KernelFunction<T>,
@@ -39,14 +39,14 @@ pub(crate) struct Blocks<'a, T: Real> {
     /// The pass over the rows, with one lane so that blocks are visited in row order.
     pub(crate) pass: Pass<'a>,
     limits: StorageLimits<'a>,
-    in_memory: Vec<Block<T>>,
-    in_scratch: Option<Cache<T>>,
+    memory_blocks: Vec<CachedBlock<T>>,
+    scratch_cache: Option<Cache<T>>,
     /// Number of blocks of the table, `None` before the first pass.
     block_count: Option<usize>,
-    scratch_blocks: usize,
+    scratch_block_count: usize,
 }
 
-struct Block<T> {
+struct CachedBlock<T> {
     rows: Vec<u64>,
     k: Vec<T>,
     y: Mat<f64>,
@@ -58,7 +58,7 @@ type BlockFn<'w, T> = &'w mut (dyn FnMut(KernelBlock<'_, T>, MatRef<'_, f64>) + 
 /// A function that receives some rows of the kernel matrix: their row numbers, and m values each.
 type RowFn<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
 
-impl<'a, T: Real> Blocks<'a, T> {
+impl<'a, T: Real> KernelBlocks<'a, T> {
     pub(crate) fn new(
         source: &'a dyn RowSource<T>,
         targets: &'a Targets,
@@ -74,10 +74,10 @@ impl<'a, T: Real> Blocks<'a, T> {
             z,
             pass,
             limits,
-            in_memory: Vec::new(),
-            in_scratch: None,
+            memory_blocks: Vec::new(),
+            scratch_cache: None,
             block_count: None,
-            scratch_blocks: 0,
+            scratch_block_count: 0,
         }
     }
 
@@ -86,15 +86,15 @@ impl<'a, T: Real> Blocks<'a, T> {
         m * size_of::<T>() + 8 * t + 8
     }
 
-    pub(crate) fn landmarks(&self) -> usize {
+    pub(crate) fn landmark_count(&self) -> usize {
         self.z.nrows()
     }
 
     /// Returns the numbers of rows whose blocks are in memory, and in scratch.
-    pub(crate) fn stored_rows(&self) -> (usize, usize) {
+    pub(crate) fn cached_rows(&self) -> (usize, usize) {
         (
-            self.in_memory.iter().map(|block| block.rows.len()).sum(),
-            self.in_scratch.as_ref().map_or(0, |s| s.len() as usize),
+            self.memory_blocks.iter().map(|block| block.rows.len()).sum(),
+            self.scratch_cache.as_ref().map_or(0, |s| s.len() as usize),
         )
     }
 
@@ -103,68 +103,69 @@ impl<'a, T: Real> Blocks<'a, T> {
     ///
     /// # Errors
     /// The rows or the scratch folder cannot be read or written; [`kstore::Error::Interrupted`].
-    pub(crate) fn visit(&mut self, observer: &dyn Observer, action: BlockFn<'_, T>) -> Result<u64> {
-        let (blocks, m) = (&*self, self.landmarks());
-        for block in &blocks.in_memory {
+    pub(crate) fn visit(&mut self, observer: &dyn Observer, visitor: BlockFn<'_, T>) -> Result<u64> {
+        let (blocks, m) = (&*self, self.landmark_count());
+        for block in &blocks.memory_blocks {
             check_stop(observer)?;
-            action(KernelBlock { k: &block.k, m }, block.y.as_ref());
+            visitor(KernelBlock { k: &block.k, m }, block.y.as_ref());
         }
-        let pass = blocks.pass(observer);
-        if let Some(cache) = &blocks.in_scratch {
+        let pass = blocks.observed_pass(observer);
+        if let Some(cache) = &blocks.scratch_cache {
             Pass { prefetch: READ_AHEAD_TILES, ..pass }.visit(cache, |rows| {
-                action(KernelBlock { k: rows.x, m }, block_targets(blocks.targets, rows)?.as_ref());
+                visitor(KernelBlock { k: rows.x, m }, block_targets(blocks.targets, rows)?.as_ref());
                 Ok::<(), Error>(())
             })?;
         }
-        let skipped = blocks.in_memory.len() + blocks.scratch_blocks;
+        let skipped = blocks.memory_blocks.len() + blocks.scratch_block_count;
         if blocks.block_count == Some(skipped) {
             return Ok(0);
         }
-        let (mut memory_rows, mut writer) = match blocks.block_count {
+        let (mut memory_rows_left, mut writer) = match blocks.block_count {
             Some(_) => (0, None),
-            None => (blocks.limits.memory, blocks.writer()?),
+            None => (blocks.limits.memory_rows, blocks.writer()?),
         };
-        let mut scratch_rows = writer.as_ref().map_or(0, CacheWriter::remaining);
-        let (mut kept_blocks, mut index, mut written, mut buffer) = (Vec::new(), 0, 0, Vec::new());
-        pass.visit(blocks.source, |rows| {
-            index += 1;
-            if index <= skipped {
+        let mut scratch_rows_left = writer.as_ref().map_or(0, CacheWriter::remaining);
+        let (mut kept_blocks, mut visited_blocks, mut written_blocks, mut buffer) = (Vec::new(), 0, 0, Vec::new());
+        pass.visit(blocks.source, |row_block| {
+            visited_blocks += 1;
+            if visited_blocks <= skipped {
                 return Ok::<(), Error>(());
             }
-            let (b, y) = (rows.len(), block_targets(blocks.targets, rows)?);
-            if memory_rows >= b {
+            let (b, y) = (row_block.len(), block_targets(blocks.targets, row_block)?);
+            if memory_rows_left >= b {
                 // fresh zero pages, so that the threads that write the values first touch them
                 let mut k = vec![T::ZERO; b * m];
-                blocks.write_values(rows, &mut k);
-                action(KernelBlock { k: &k, m }, y.as_ref());
-                memory_rows -= b;
-                kept_blocks.push(Block { rows: rows.rows.to_vec(), k, y });
+                blocks.compute_values(row_block, &mut k);
+                visitor(KernelBlock { k: &k, m }, y.as_ref());
+                memory_rows_left -= b;
+                kept_blocks.push(CachedBlock { rows: row_block.rows.to_vec(), k, y });
                 return Ok(());
             }
-            blocks.compute_values(rows, &mut buffer);
-            action(KernelBlock { k: &buffer, m }, y.as_ref());
+            blocks.resize_and_compute(row_block, &mut buffer);
+            visitor(KernelBlock { k: &buffer, m }, y.as_ref());
             // the first block that does not fit into a tier (memory or scratch) closes this tier,
             // so that the next tier starts with the rows after it
-            memory_rows = 0;
-            match writer.as_mut().filter(|_| scratch_rows >= b as u64) {
+            memory_rows_left = 0;
+            match writer.as_mut().filter(|_| scratch_rows_left >= b as u64) {
                 Some(writer) => {
-                    writer.push(&RowBlock { x: &buffer, d: m, ..*rows })?;
-                    (scratch_rows, written) = (scratch_rows - b as u64, written + 1);
+                    writer.push(&RowBlock { x: &buffer, d: m, ..*row_block })?;
+                    (scratch_rows_left, written_blocks) = (scratch_rows_left - b as u64, written_blocks + 1);
                 }
-                None => scratch_rows = 0,
+                None => scratch_rows_left = 0,
             }
             Ok(())
         })?;
         if self.block_count.is_none() {
-            self.in_scratch = writer.filter(|_| written > 0).map(CacheWriter::finish).transpose()?;
-            (self.in_memory, self.scratch_blocks, self.block_count) = (kept_blocks, written, Some(index));
+            self.scratch_cache = writer.filter(|_| written_blocks > 0).map(CacheWriter::finish).transpose()?;
+            (self.memory_blocks, self.scratch_block_count, self.block_count) =
+                (kept_blocks, written_blocks, Some(visited_blocks));
         }
         Ok(1)
     }
 
     fn writer(&self) -> Result<Option<CacheWriter<T>>> {
         let Some((scratch, rows)) = self.limits.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
-        let shape = TableShape { inputs: self.landmarks(), ..self.source.shape() };
+        let shape = TableShape { inputs: self.landmark_count(), ..self.source.shape() };
         Ok(Some(scratch.cache_up_to(shape, self.source.range(), rows)?))
     }
 
@@ -173,59 +174,59 @@ impl<'a, T: Real> Blocks<'a, T> {
     pub(crate) fn visit_rows(
         &self,
         observer: &dyn Observer,
-        selects: impl Fn(u64) -> bool + Sync,
-        action: RowFn<'_, T>,
+        is_selected: impl Fn(u64) -> bool + Sync,
+        visitor: RowFn<'_, T>,
     ) -> Result<u64> {
-        let m = self.landmarks();
-        let (mut numbers, mut values) = (Vec::new(), Vec::new());
-        for (i, block) in self.in_memory.iter().enumerate() {
+        let m = self.landmark_count();
+        let (mut row_numbers, mut values) = (Vec::new(), Vec::new());
+        for (i, block) in self.memory_blocks.iter().enumerate() {
             check_stop(observer)?;
-            for (row, k) in block.rows.iter().zip(block.k.chunks_exact(m)).filter(|(row, _)| selects(**row)) {
-                numbers.push(*row);
+            for (row, k) in block.rows.iter().zip(block.k.chunks_exact(m)).filter(|(row, _)| is_selected(**row)) {
+                row_numbers.push(*row);
                 values.push(k);
             }
-            if values.len() >= MIN_CALL_ROWS || i + 1 == self.in_memory.len() {
-                action(&numbers, &values);
-                numbers.clear();
+            if values.len() >= MIN_CALL_ROWS || i + 1 == self.memory_blocks.len() {
+                visitor(&row_numbers, &values);
+                row_numbers.clear();
                 values.clear();
             }
         }
-        if self.block_count == Some(self.in_memory.len()) {
+        if self.block_count == Some(self.memory_blocks.len()) {
             return Ok(0);
         }
-        let (mut index, mut x, mut buffer) = (0, Vec::new(), Vec::new());
-        self.pass(observer).visit(self.source, |rows| {
-            index += 1;
-            if index > self.in_memory.len() {
-                let selected = || rows.rows.iter().enumerate().filter(|(_, row)| selects(**row));
-                let numbers: Vec<u64> = selected().map(|(_, row)| *row).collect();
+        let (mut visited_blocks, mut x, mut buffer) = (0, Vec::new(), Vec::new());
+        self.observed_pass(observer).visit(self.source, |row_block| {
+            visited_blocks += 1;
+            if visited_blocks > self.memory_blocks.len() {
+                let selected = || row_block.rows.iter().enumerate().filter(|(_, row)| is_selected(**row));
+                let row_numbers: Vec<u64> = selected().map(|(_, row)| *row).collect();
                 x.clear();
-                selected().for_each(|(i, _)| x.extend_from_slice(&rows.x[i * rows.d..][..rows.d]));
-                self.compute_values(&RowBlock { x: &x, rows: &numbers, ..*rows }, &mut buffer);
-                action(&numbers, &buffer.chunks_exact(m).collect::<Vec<_>>());
+                selected().for_each(|(i, _)| x.extend_from_slice(&row_block.x[i * row_block.d..][..row_block.d]));
+                self.resize_and_compute(&RowBlock { x: &x, rows: &row_numbers, ..*row_block }, &mut buffer);
+                visitor(&row_numbers, &buffer.chunks_exact(m).collect::<Vec<_>>());
             }
             Ok::<(), Error>(())
         })?;
         Ok(1)
     }
 
-    fn pass<'p>(&'p self, observer: &'p dyn Observer) -> Pass<'p> {
+    fn observed_pass<'p>(&'p self, observer: &'p dyn Observer) -> Pass<'p> {
         Pass { observer, lanes: 1, journal: None, ..self.pass }
     }
 
     /// Writes the kernel values between rows and landmarks to `k`, b x m.
-    fn compute_values(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
-        let count = rows.rows.len() * self.landmarks();
+    fn resize_and_compute(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
+        let count = rows.rows.len() * self.landmark_count();
         // growth by doubling would take twice the memory that the plan counts for the tile
         k.clear();
         k.reserve_exact(count);
         k.resize(count, T::ZERO);
-        self.write_values(rows, k);
+        self.compute_values(rows, k);
     }
 
-    fn write_values(&self, rows: &RowBlock<'_, T>, k: &mut [T]) {
+    fn compute_values(&self, rows: &RowBlock<'_, T>, k: &mut [T]) {
         let x = MatRef::from_row_major_slice(rows.x, rows.rows.len(), rows.d);
-        kernel_rows(self.kernel, x, self.z, k, self.pass.workers);
+        compute_kernel_rows(self.kernel, x, self.z, k, self.pass.workers);
     }
 }
 

@@ -133,8 +133,9 @@ impl ExactProblem<'_> {
         matrix.solve_transposed(beta.as_mut(), workers);
         let diagonal = leave_one_out.then(|| inverse_diagonal(&matrix, theta, workers));
         let dual = self.dual_solution(beta, &tiles);
-        let loo_mse = diagonal.map(|shares| {
-            let squared_errors = |a: ColRef<'_, f64>| a.iter().zip(&shares).map(|(a, r)| (a / r).powi(2)).sum::<f64>();
+        let loo_mse = diagonal.map(|inverse_diagonal| {
+            let squared_errors =
+                |a: ColRef<'_, f64>| a.iter().zip(&inverse_diagonal).map(|(a, r)| (a / r).powi(2)).sum::<f64>();
             dual.coefficients.col_iter().map(squared_errors).sum::<f64>() / (n * y.ncols().max(1)) as f64
         });
         Ok(DualSolution { loo_mse, ..dual })

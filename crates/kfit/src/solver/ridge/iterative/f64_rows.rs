@@ -55,7 +55,7 @@ impl<T: Real> RowCursor<f64> for F64Cursor<'_, T> {
         std::mem::swap(&mut buf.group_labels, &mut narrow.group_labels);
         std::mem::swap(&mut buf.kept_columns, &mut narrow.kept_columns);
         buf.x.clear();
-        buf.x.extend(narrow.x.iter().map(|value| kstore::Real::to_f64(*value)));
+        buf.x.extend(narrow.x.iter().map(|value| kstore::Float::to_f64(*value)));
         Ok(more)
     }
 }

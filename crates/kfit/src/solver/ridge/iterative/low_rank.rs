@@ -98,9 +98,9 @@ fn subtract_means<T: Real>(f: &mut Mat<T>, theta: f64) {
     }
     let n = f.nrows() as f64;
     for column in f.col_iter_mut() {
-        let mean = column.rb().iter().map(|v| kstore::Real::to_f64(*v)).sum::<f64>() / n;
+        let mean = column.rb().iter().map(|v| kstore::Float::to_f64(*v)).sum::<f64>() / n;
         let shift = theta * mean;
-        column.iter_mut().for_each(|v| *v = T::from_f64(kstore::Real::to_f64(*v) - shift));
+        column.iter_mut().for_each(|v| *v = T::from_f64(kstore::Float::to_f64(*v) - shift));
     }
 }
 

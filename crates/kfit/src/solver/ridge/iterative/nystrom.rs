@@ -29,7 +29,7 @@
 //! residual r and the preconditioner M. If M is near A, this is about the energy norm of the error,
 //! which bounds the error of the fitted values.
 
-use super::{blocks::Blocks, centring::Centring, cg::PositiveDefinite, packed::PackedLower};
+use super::{blocks::KernelBlocks, centring::Centring, cg::PositiveDefinite, packed::PackedLower};
 use crate::linalg::kernel_tiles::KernelTiles;
 use crate::{Result, solver::mse_and_r2};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -51,8 +51,8 @@ pub(crate) struct FirstMoments {
 
 impl FirstMoments {
     /// Computes the sums in one pass.
-    pub(crate) fn compute<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
-        let (m, t, workers) = (blocks.landmarks(), blocks.targets.count(), blocks.pass.workers);
+    pub(crate) fn compute<T: Real>(blocks: &mut KernelBlocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
+        let (m, t, workers) = (blocks.landmark_count(), blocks.targets.count(), blocks.pass.workers);
         let (mut rows, mut sums, mut squares) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
         let mut totals = vec![0.0; t];
         blocks.visit(observer, &mut |k, y| {
@@ -124,7 +124,7 @@ impl NystromProblem<'_> {
 /// The matrix A of the normal equations, with its preconditioner.
 pub(crate) struct NormalMatrix<'n, 'a, T: Real> {
     pub(crate) problem: NystromProblem<'n>,
-    pub(crate) blocks: &'n mut Blocks<'a, T>,
+    pub(crate) blocks: &'n mut KernelBlocks<'a, T>,
     pub(crate) k_mm: KernelTiles<'n, f64>,
     pub(crate) factor: &'n PackedLower,
     pub(crate) observer: &'n dyn Observer,
@@ -164,7 +164,7 @@ impl<T: Real> PositiveDefinite for NormalMatrix<'_, '_, T> {
 /// Returns Σ (y + shift − c − K a)² over the rows, for every target. Also returns the number of
 /// passes, 0 or 1.
 pub(crate) fn squared_errors<T: Real>(
-    blocks: &mut Blocks<'_, T>,
+    blocks: &mut KernelBlocks<'_, T>,
     a: MatRef<'_, f64>,
     intercept: &[f64],
     shift: &[f64],

@@ -23,9 +23,9 @@
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
 //! 4m·m² for the Gram matrix, m³/3 for the factor.
 
-use super::blocks::{Blocks, MIN_CALL_ROWS};
+use super::blocks::{KernelBlocks, MIN_CALL_ROWS};
 use super::{nystrom::NystromProblem, packed::PackedLower};
-use crate::linalg::kernel_rows::kernel_rows;
+use crate::linalg::kernel_rows::compute_kernel_rows;
 use crate::{Error, Result, linalg::strips::for_each_strip};
 use faer::{MatRef, prelude::*};
 use kapprox::Real;
@@ -93,10 +93,10 @@ impl Preconditioner {
         self,
         problem: NystromProblem<'_>,
         seed: u64,
-        blocks: &mut Blocks<'_, T>,
+        blocks: &mut KernelBlocks<'_, T>,
         observer: &dyn Observer,
     ) -> Result<(PackedLower, u64)> {
-        let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
+        let (m, workers) = (blocks.landmark_count(), blocks.pass.workers);
         let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
         for _ in 0..=JITTER_RAISES {
             let mut p = problem.regulariser(workers);
@@ -141,7 +141,7 @@ impl NystromProblem<'_> {
         for first in (0..m).step_by(STRIP_ROWS) {
             let x = self.z.subrows(first, STRIP_ROWS.min(m - first));
             let mut k = vec![0.0; x.nrows() * m];
-            kernel_rows(self.kernel, x, self.z, &mut k, workers);
+            compute_kernel_rows(self.kernel, x, self.z, &mut k, workers);
             Self::add_centred(p, k, &shift, self.moments.rows as f64 / m as f64, workers);
         }
     }
@@ -150,14 +150,14 @@ impl NystromProblem<'_> {
         &self,
         p: &mut PackedLower,
         seed: u64,
-        blocks: &mut Blocks<'_, T>,
+        blocks: &mut KernelBlocks<'_, T>,
         observer: &dyn Observer,
     ) -> Result<u64> {
-        let (m, shift, workers) = (blocks.landmarks(), self.shift(), blocks.pass.workers);
+        let (m, shift, workers) = (blocks.landmark_count(), self.shift(), blocks.pass.workers);
         let Some((groups, rows)) = sketch_groups(self.moments.rows, m) else {
             return blocks.visit(observer, &mut |k, _| {
                 for k in k.k.chunks(STRIP_ROWS * m) {
-                    let k_f64 = k.iter().map(|k| kstore::Real::to_f64(*k)).collect();
+                    let k_f64 = k.iter().map(|k| kstore::Float::to_f64(*k)).collect();
                     Self::add_centred(p, k_f64, &shift, 1.0, workers);
                 }
             });

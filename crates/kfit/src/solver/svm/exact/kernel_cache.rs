@@ -3,7 +3,7 @@
 //! The values are bit-identical for any cache size, because a row of the matrix is always computed
 //! by the same product of one point and all rows of the SVM.
 
-use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
+use crate::{linalg::kernel_rows::compute_kernel_rows, linalg::strips::for_each_strip};
 use faer::{MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};
 use kstore::Workers;
@@ -230,7 +230,7 @@ pub(super) fn kernel_with_rows<T: Real>(
     let height = queries.nrows().div_ceil(workers.threads()).max(1);
     for_each_strip(workers, values, height * n, |strip, made| {
         let strip_queries = queries.subrows(strip * height, made.len() / n);
-        kernel_rows(kernel, strip_queries, x, made, &Workers::sequential());
+        compute_kernel_rows(kernel, strip_queries, x, made, &Workers::sequential());
         if shift != T::ZERO {
             made.iter_mut().for_each(|value| *value += shift);
         }

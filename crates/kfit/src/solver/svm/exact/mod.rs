@@ -35,7 +35,7 @@ use super::workspace::CertifiedPoint;
 use super::{SolvedProblems, cross_validation, solution_of};
 use crate::features::FitData;
 use crate::features::SectionPoints::Rows;
-use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
+use crate::linalg::kernel_rows::{KernelBlock, compute_kernel_rows};
 use crate::linalg::sparse_matrix::{SparseMatrix, as_inner_products};
 use crate::linalg::strips::Pool;
 use crate::model::{Basis, needs_f64_for};
@@ -139,7 +139,7 @@ impl<'a, T: Real> ExactProblem<'a, T> {
             }
         }
         let weights = RowWeights(rows.weights().map(<[f64]>::to_vec).unwrap_or_default());
-        let width = data.kernel.linear_on_sparse();
+        let width = data.kernel.sparse_linear_columns();
         let sparse = width.map(|width| SparseMatrix::from_rows(rows.x(), size.d, width));
         Ok(Some(Self {
             data,
@@ -336,7 +336,13 @@ impl<'a, T: Real> ExactProblem<'a, T> {
             if m > 0 {
                 let x = self.copy_rows::<T>(batch);
                 k.resize(batch.len() * m, T::ZERO);
-                kernel_rows(&*self.kernel, MatRef::from_row_major_slice(&x, batch.len(), d), z, &mut k, workers);
+                compute_kernel_rows(
+                    &*self.kernel,
+                    MatRef::from_row_major_slice(&x, batch.len(), d),
+                    z,
+                    &mut k,
+                    workers,
+                );
                 let rows = KernelBlock { k: &k[..batch.len() * m], m };
                 rows.multiply(functions.coefficients.as_ref(), &mut scores, workers);
             }
@@ -393,7 +399,7 @@ pub(super) fn stages(
     let remedy = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     let each = |bytes: usize| n.saturating_mul(bytes).saturating_mul(at_once);
     let plan = exact_rows::exact_plan("SVMs", size, budget);
-    let plan = match request.options.kernel.linear_on_sparse() {
+    let plan = match request.options.kernel.sparse_linear_columns() {
         Some(width) => {
             let (weight_bytes, at_a_time) = (coordinate_descent::bytes(n, width), size.threads.min(problems));
             plan.term("entries of the rows", SparseMatrix::bytes(n, d), remedy)

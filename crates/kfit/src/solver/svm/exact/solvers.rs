@@ -8,7 +8,7 @@ use super::super::{FITTED_WITHOUT_FOLD, one_class::OneClass};
 use super::{ExactProblem, Expansion, Paths, SolveOptions, SvmSet};
 use crate::features::FitData;
 use crate::solver::cross_validation::{self, HeldOutScores};
-use crate::solver::{Penalty, Solution};
+use crate::solver::{Regularisation, Solution};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 
@@ -114,7 +114,7 @@ impl Svm {
         };
         let all_positions = positions_by_class(None);
         let class_matrices = if one_vs_one { exact.class_matrices(&all_positions, self.intercept) } else { Vec::new() };
-        let svm_sets = |held_fold: Option<u16>, penalties: &[Penalty]| -> Vec<SvmSet<'_, T>> {
+        let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
             let outside = exact.positions_outside(held_fold);
             let weight = exact.weights.total(outside.iter().copied());
             let costs: Vec<f64> = penalties.iter().map(|penalty| penalty.c(weight)).collect();
@@ -173,7 +173,7 @@ impl Svr {
             (0..t).map(|j| mean_and_deviation(rows.iter().map(|i| (y(*i, j), exact.weights.get(*i))))).collect()
         };
         let y = &y;
-        let svm_sets = |held_fold: Option<u16>, penalties: &[Penalty]| -> Vec<SvmSet<'_, T>> {
+        let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
             let (outside, target_moments) = (exact.positions_outside(held_fold), moments_without(held_fold));
             let weight = exact.weights.total(outside.iter().copied());
             let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &exact.weights);

@@ -145,7 +145,7 @@ fn a_run_with_many_stops_is_bit_identical_to_one_without() {
             path,
             &manifest,
             std::time::Duration::ZERO,
-            if stops > 0 { kstore::checkpoint::Resume::Required } else { kstore::checkpoint::Resume::Never },
+            if stops > 0 { kstore::checkpoint::ResumeMode::Required } else { kstore::checkpoint::ResumeMode::Never },
             &NoWarnings,
         )
         .unwrap();

@@ -6,17 +6,17 @@ use crate::{
     linalg::strips::for_each_strip,
 };
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
-use kapprox::quality::{ColumnFold, ColumnScratch, ColumnSums};
+use kapprox::quality::{ColumnReduction, ColumnScratch, ColumnSums};
 use kapprox::{FeatureMap, Real};
-use kstore::{Fold, LabelCodes, RowBlock, Workers};
+use kstore::{LabelCodes, Reduction, RowBlock, Workers};
 use std::time::Instant;
 
 /// The measuring pass. *Cost per row*, for p features and c sampled columns of the kernel matrix:
 /// the features, c kernel evaluations, 2cp flops for the errors, and p² flops for the Gram matrix.
 /// Each worker lane stores a tile of features, once in `T` and once in f64.
-pub(super) struct MeasuringFold<'a, T: Real> {
+pub(super) struct MeasuringReduction<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
-    pub(super) columns: &'a ColumnFold<'a, T>,
+    pub(super) columns: &'a ColumnReduction<'a, T>,
     /// Targets to learn; `None` if nothing is learned.
     pub(super) targets: Option<&'a Targets>,
     pub(super) tile: usize,
@@ -39,7 +39,7 @@ pub(super) struct Scratch<T> {
     y: Vec<f64>,
 }
 
-impl<T: Real> Fold<T> for MeasuringFold<'_, T> {
+impl<T: Real> Reduction<T> for MeasuringReduction<'_, T> {
     type State = MeasuredSums;
     type Scratch = Scratch<T>;
     type Error = Error;
@@ -86,7 +86,7 @@ const STRIP_ROWS: usize = 256;
 /// The test pass, which scores linear heads (weights on the leading features). *Cost per row*: the
 /// features, and 2·rank·t flops per head for t targets. Each worker lane stores a tile of features,
 /// and each thread a strip of the tile in f64.
-pub(super) struct TestErrorFold<'a, T: Real> {
+pub(super) struct TestErrorReduction<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Linear heads, each on some leading features.
     pub(super) heads: &'a [LinearHead],
@@ -116,7 +116,7 @@ impl TestSums {
 
 kstore::summed!(TestSums { one "rows": rows, fill "losses": losses });
 
-impl<T: Real> Fold<T> for TestErrorFold<'_, T> {
+impl<T: Real> Reduction<T> for TestErrorReduction<'_, T> {
     type State = TestSums;
     type Scratch = Mat<T>;
     type Error = Error;
@@ -148,7 +148,7 @@ impl<T: Real> Fold<T> for TestErrorFold<'_, T> {
     }
 }
 
-impl<T: Real> TestErrorFold<'_, T> {
+impl<T: Real> TestErrorReduction<'_, T> {
     /// Adds the errors of some rows of a block to `losses`, one number per head.
     fn score(&self, phi: MatRef<'_, T>, block: &RowBlock<'_, T>, rows: std::ops::Range<usize>, losses: &mut [f64]) {
         let (count, p) = (rows.len(), phi.ncols());

@@ -1,20 +1,20 @@
 //! A pass that collects rows in bins of a fixed size, maps each full bin to features, and hands the
-//! bin to a [`BinFold`].
+//! bin to a [`BinReduction`].
 
 use crate::bins::{BIN_ROWS, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Merge, Reduction, RowBlock, Workers};
 
 /// The work done with every bin of features.
-pub trait BinFold<T: Real>: Sync {
+pub trait BinReduction<T: Real>: Sync {
     /// The result of the pass.
     type State: Merge + Send;
     /// Buffers that a worker lane reuses from bin to bin.
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the bin of a fold to the state. [`Bins::filled_bin`] returns its rows and features.
+    /// Adds the bin of a fold to the state. [`Bins::mapped_bin`] returns its rows and features.
     ///
     /// # Errors
     /// An error for numbers that are not finite.
@@ -28,9 +28,9 @@ pub trait BinFold<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that maps rows to features, and hands bins of rows and features to a [`BinFold`].
+/// A pass that maps rows to features, and hands bins of rows and features to a [`BinReduction`].
 #[derive(Debug)]
-pub struct FeatureFold<'a, T, S> {
+pub struct FeatureReduction<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
     folds: &'a Folds,
     targets: &'a Targets,
@@ -40,7 +40,7 @@ pub struct FeatureFold<'a, T, S> {
     pub(crate) bin_fold: S,
 }
 
-impl<'a, T: Real, S: BinFold<T>> FeatureFold<'a, T, S> {
+impl<'a, T: Real, S: BinReduction<T>> FeatureReduction<'a, T, S> {
     /// Returns a pass over the features of `map`, in bins of 2,048 rows.
     pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin_fold: S) -> Self {
         Self { map, folds, targets, bin_rows: BIN_ROWS, classes: 1, bin_fold }
@@ -66,7 +66,7 @@ impl<'a, T: Real, S: BinFold<T>> FeatureFold<'a, T, S> {
     }
 }
 
-impl<T: Real, S: BinFold<T>> Fold<T> for FeatureFold<'_, T, S> {
+impl<T: Real, S: BinReduction<T>> Reduction<T> for FeatureReduction<'_, T, S> {
     type State = S::State;
     type Scratch = (Bins<T>, S::Scratch);
     type Error = Error;

@@ -10,7 +10,7 @@ use crate::features::{StoredFeatures, Tile};
 use kapprox::Real;
 use kstore::Merge;
 use kstore::checkpoint::{Cut, Number, Persist};
-use kstore::pass::{Deliver, Engine, Observer, fold_lots};
+use kstore::pass::{Deliver, Engine, Observer, reduce_lots};
 use std::ops::Range;
 
 /// Delivers the states of the segments of a work unit one after the other. A work unit is a range
@@ -48,7 +48,7 @@ impl<T: Real> StoredFeatures<'_, T> {
     /// # Errors
     /// Errors of reading the rows, of the scratch folder, of `step`, and of other processes.
     /// [`kstore::Error::Interrupted`].
-    pub fn fold<S: Merge + Persist>(
+    pub fn reduce<S: Merge + Persist>(
         &self,
         name: &str,
         observer: &dyn Observer,
@@ -64,14 +64,14 @@ impl<T: Real> StoredFeatures<'_, T> {
             })?;
             segments.finish()
         };
-        Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut fold_unit)?.0)
+        Ok(reduce_lots(self.engine(), (name, cut), observer, &|| init(), &mut fold_unit)?.0)
     }
 
     /// Computes Σ φ(x), the sum of the features over all rows, in one pass. The stage of the pass
     /// has this name.
     pub(crate) fn sum(&self, name: &str) -> Result<Vec<f64>> {
         let stage = self.context.resources.stage_observer.stage(name, Some(self.n as u64));
-        let Sums(sums) = self.fold(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
+        let Sums(sums) = self.reduce(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
             tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, self.workers());
             Ok(())
         })?;

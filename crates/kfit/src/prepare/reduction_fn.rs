@@ -2,14 +2,14 @@
 
 use crate::{Error, Result};
 use kapprox::Real;
-use kstore::{Fold, RowBlock, Workers};
+use kstore::{Reduction, RowBlock, Workers};
 use std::marker::PhantomData;
 
 /// A pass defined by a function that adds a block to a state, starting from the default state.
 #[expect(missing_debug_implementations, reason = "a function is not debug")]
-pub struct FoldFn<S, F>(F, PhantomData<fn() -> S>);
+pub struct ReductionFn<S, F>(F, PhantomData<fn() -> S>);
 
-impl<S, F> FoldFn<S, F> {
+impl<S, F> ReductionFn<S, F> {
     pub fn new<T>(add: F) -> Self
     where
         F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()>,
@@ -18,7 +18,9 @@ impl<S, F> FoldFn<S, F> {
     }
 }
 
-impl<T: Real, S: Default + Send, F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()> + Sync> Fold<T> for FoldFn<S, F> {
+impl<T: Real, S: Default + Send, F: Fn(&mut S, &RowBlock<'_, T>) -> Result<()> + Sync> Reduction<T>
+    for ReductionFn<S, F>
+{
     type State = S;
     type Scratch = ();
     type Error = Error;

@@ -1,7 +1,7 @@
 //! Parsers for lists and ranges of regularisation parameters, ranks and factors.
 
 use crate::{Error, Result};
-use kstore::shown::number;
+use kstore::display::format_number;
 use std::cmp::Ordering;
 
 const REGULARISATION_HELP: &str =
@@ -24,10 +24,10 @@ const MAX_LAMBDAS: usize = 2_000;
 /// therefore do not depend on the start of the range, and equal the numbers that a user types.
 ///
 /// ```
-/// let grid = kmodel::lists::parse_regularisation("lambda", "1e-9..1e-3").unwrap();
+/// let grid = kmodel::grids::parse_regularisation("lambda", "1e-9..1e-3").unwrap();
 /// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
-/// assert_eq!(kmodel::lists::parse_regularisation("C", "10,0.1").unwrap(), [0.1, 10.0]);
-/// assert!(kmodel::lists::parse_regularisation("lambda", "0").is_err());
+/// assert_eq!(kmodel::grids::parse_regularisation("C", "10,0.1").unwrap(), [0.1, 10.0]);
+/// assert!(kmodel::grids::parse_regularisation("lambda", "0").is_err());
 /// ```
 ///
 /// # Errors
@@ -62,7 +62,7 @@ fn check_positive(name: &'static str, value: f64) -> Result<f64> {
         true => Ok(value),
         false => Err(Error::option(
             name,
-            number(value),
+            format_number(value),
             format!("it must be positive and finite; give {REGULARISATION_HELP}"),
         )),
     }
@@ -112,7 +112,7 @@ pub fn half_decade(k: i64) -> f64 {
 /// A range doubles from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(kmodel::lists::parse_factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
+/// assert_eq!(kmodel::grids::parse_factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
 /// ```
 ///
 /// # Errors
@@ -139,7 +139,7 @@ pub fn parse_factors(text: &str) -> Result<Vec<f64>> {
 /// A range doubles from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(kmodel::lists::parse_ranks("50..300").unwrap(), [50, 100, 200, 300]);
+/// assert_eq!(kmodel::grids::parse_ranks("50..300").unwrap(), [50, 100, 200, 300]);
 /// ```
 ///
 /// # Errors

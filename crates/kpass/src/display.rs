@@ -11,22 +11,22 @@ const MAX_PLAIN_LENGTH: usize = 20;
 /// imitate a new line, are escaped.
 ///
 /// ```
-/// assert_eq!(kpass::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
-/// assert_eq!(kpass::shown::line("größe"), "größe");
+/// assert_eq!(kpass::display::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+/// assert_eq!(kpass::display::line("größe"), "größe");
 /// ```
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |letter| letter.escape_default().to_string())
 }
 
 /// Returns an integer with commas: `284,217` for 284217.
-pub fn count(n: u64) -> String {
+pub fn format_count(n: u64) -> String {
     let digits = n.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
 }
 
 /// Returns a number of bytes in binary units: `1536` as `1.5 KiB`.
-pub fn bytes(n: usize) -> String {
+pub fn format_bytes(n: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (n as f64, 0);
     while value >= 1024.0 && unit + 1 < UNITS.len() {
@@ -39,7 +39,7 @@ pub fn bytes(n: usize) -> String {
 
 /// Returns the number of bytes rounded up to whole MiB, in the form that
 /// [`parse_bytes`](crate::budget::parse_bytes) reads.
-pub(crate) fn bytes_up(n: usize) -> String {
+pub(crate) fn format_bytes_up(n: usize) -> String {
     format!("{}MiB", n.div_ceil(1 << 20))
 }
 
@@ -72,7 +72,7 @@ pub fn path(path: &Path) -> String {
 /// ```
 /// #[derive(serde::Serialize)]
 /// struct Report {
-///     #[serde(serialize_with = "kpass::shown::lossy_path")]
+///     #[serde(serialize_with = "kpass::display::lossy_path")]
 ///     model: std::path::PathBuf,
 /// }
 /// ```
@@ -99,7 +99,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 /// Returns a JSON text in which the control characters of strings are JSON escapes.
 ///
 /// ```
-/// assert_eq!(kpass::shown::escaped_json("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
+/// assert_eq!(kpass::display::escaped_json("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
 /// ```
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     escaped(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
@@ -123,8 +123,8 @@ const MAX_LETTERS: usize = 60;
 /// Truncates a long text.
 ///
 /// ```
-/// assert_eq!(kpass::shown::truncated("ten"), "ten");
-/// assert!(kpass::shown::truncated(&"9".repeat(300)).ends_with("99…"));
+/// assert_eq!(kpass::display::truncated("ten"), "ten");
+/// assert!(kpass::display::truncated(&"9".repeat(300)).ends_with("99…"));
 /// ```
 pub fn truncated(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_LETTERS) {
@@ -137,10 +137,10 @@ pub fn truncated(text: &str) -> Cow<'_, str> {
 /// would be many.
 ///
 /// ```
-/// assert_eq!(kpass::shown::number(0.5), "0.5");
-/// assert_eq!(kpass::shown::number(-1e300), "-1e300");
+/// assert_eq!(kpass::display::number(0.5), "0.5");
+/// assert_eq!(kpass::display::number(-1e300), "-1e300");
 /// ```
-pub fn number(value: f64) -> String {
+pub fn format_number(value: f64) -> String {
     let plain = value.to_string();
     if plain.len() <= MAX_PLAIN_LENGTH { plain } else { format!("{value:e}") }
 }
