@@ -11,8 +11,8 @@ use kreport::table::{
 };
 use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::format_bytes;
-use kstore::encoding::ColumnSummary;
 use kstore::pass::lanes::{self, LaneMemory};
+use kstore::search::ColumnSummary;
 use kstore::statistics::ColumnMoments;
 use kstore::{
     Kind, MemoryPlan, Missing, Selection, Statistics, StatisticsReduction, Table, TextOptions, Workers, display,

@@ -2,11 +2,13 @@
 //! the rows that a reader decodes at once, and a tile the rows that a pass processes at once.
 
 use crate::convert::{self, TILE_ROWS};
-use crate::encoding::{Coding, TimeReader};
+use crate::encoding::TimeReader;
 use crate::labels::{LabelEncoder, LabelFault};
-use crate::sink::kept_kind;
-use crate::source::{ColumnView, FileCursor, RowIndices, StridedColumn, Values};
+use crate::select::Coding;
+use crate::source::FileCursor;
 use crate::table_rows::{OpenFile, TableRows};
+use crate::view::{ColumnView, RowIndices, StridedColumn, Values};
+use crate::writer::kept_kind;
 use crate::{Error, Float, KeptColumn, Result, kept_column, missing::Missing, rows::grow};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 

@@ -2,7 +2,7 @@
 
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
-use crate::source::view::ColumnView;
+use crate::view::ColumnView;
 use crate::{Error, Result, display};
 use std::{cmp::Ordering, ops::Range, path::Path};
 

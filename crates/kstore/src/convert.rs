@@ -1,6 +1,6 @@
 //! Converts typed columns to row-major blocks of the working precision.
 
-use crate::source::{ColumnView, Element, RowIndices, StridedColumn, Values};
+use crate::view::{ColumnView, Element, RowIndices, StridedColumn, Values};
 use crate::{Float, Scaler};
 use kpass::scaler::inverse_scale;
 

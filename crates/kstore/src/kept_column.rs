@@ -1,9 +1,9 @@
 //! Appends values of a chunk to a kept column, which is copied to the output.
 
 use crate::KeptColumn;
-use crate::source::view::{ColumnView, RowIndices, Values};
 use crate::sparse::ENTRY_BYTES;
 use crate::text_limit::text_bytes;
+use crate::view::{ColumnView, RowIndices, Values};
 use kpass::KeptValues;
 
 /// Appends `count` rows of a view. If a value is an integer that the column cannot hold, returns

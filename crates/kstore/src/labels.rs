@@ -1,8 +1,8 @@
 //! Encodes label columns as codes into a dictionary.
 
 use crate::rows::{Label, LabelCodes};
-use crate::source::{ColumnView, RowIndices, Values};
 use crate::statistics::LABEL_TEXT_BYTES;
+use crate::view::{ColumnView, RowIndices, Values};
 use std::{collections::HashMap, sync::Arc};
 
 /// Encodes labels as codes. A new label gets the next code; if the dictionary is fixed, it gets

@@ -46,7 +46,6 @@
 
 pub mod arrow;
 mod chunk;
-mod column_names;
 pub mod condition;
 mod convert;
 mod dates;
@@ -61,6 +60,8 @@ mod pattern;
 mod row_digests;
 pub mod schema;
 pub mod scratch;
+#[doc(hidden)]
+pub mod search;
 mod select;
 pub mod sink;
 pub mod source;
@@ -68,6 +69,8 @@ mod table;
 mod table_cursor;
 mod table_rows;
 mod text_limit;
+mod view;
+mod writer;
 
 pub use condition::Condition;
 pub use encoding::Categories;
@@ -88,9 +91,9 @@ pub use missing::{Missing, MissingTarget};
 pub use row_digests::RowDigests;
 pub use schema::{Column, Kind, Schema};
 pub use select::{SelectedTable, Selection};
-pub use sink::{OutputColumn, Sink};
 pub use source::{ColumnType, TextOptions, TextReading};
 pub use table::Table;
 pub use table_rows::{ReadSettings, TableRows};
 #[doc(hidden)]
 pub use text_limit::{TILE_TEXT_BYTES, TextLimit};
+pub use writer::{OutputColumn, Sink};

@@ -9,7 +9,7 @@
 //! protect against forgery.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
-use crate::source::{ColumnView, RowIndices, Values};
+use crate::view::{ColumnView, RowIndices, Values};
 use crate::{Digest, Result, convert::TILE_ROWS, key::mix, sparse::SparseRows, vectorised};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -5,6 +5,17 @@ use crate::sparse::SparseShape;
 use kpass::names;
 use std::{collections::HashMap, fmt};
 
+/// Name of the column of a target file.
+#[doc(hidden)]
+pub const TARGET_COLUMN: &str = "y";
+
+/// Name of the group column in formats whose rows begin with a group.
+#[doc(hidden)]
+pub const QUERY_COLUMN: &str = "qid";
+
+/// Key of the metadata with the shapes of sparse rows, by column name, as JSON.
+pub(crate) const SPARSE_KEY: &str = "kmill.sparse";
+
 /// The type of the values of a column.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,10 +1,10 @@
 //! The selected rows of a table as a source for passes.
 
 use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, resized_slice};
-use crate::source::{ColumnView, RowIndices};
 use crate::statistics::{LABEL_BYTES, MAX_CLASS_LABELS, MAX_GROUP_LABELS};
 use crate::table_rows::{OpenFile, TableRows};
 use crate::text_limit::{TILE_TEXT_BYTES, text_bytes};
+use crate::view::{ColumnView, RowIndices};
 use crate::{
     Error, Float, Footprint, Result, chunk::Chunk, convert::TILE_ROWS, labels::LabelEncoder, missing::Missing,
 };

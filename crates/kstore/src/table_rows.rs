@@ -1,11 +1,12 @@
 //! The selected rows of a table, and how they are read.
 
-use crate::encoding::{FeatureWriter, Role, TimeReader};
+use crate::encoding::{FeatureWriter, TimeReader};
 use crate::missing::Missing;
-use crate::select::SelectedTable;
-use crate::source::{BoxedCursor, Element};
+use crate::select::{Role, SelectedTable};
+use crate::source::BoxedCursor;
 use crate::sparse::MAX_F32_COLUMNS;
 use crate::text_limit::TextLimit;
+use crate::view::Element;
 use crate::{Error, Float, Result, Scaler, convert::Affine, row_digests, rows::Label, table::FilePart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};

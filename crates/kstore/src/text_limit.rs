@@ -2,8 +2,8 @@
 //! has the rows that a pass processes at once.
 
 use crate::Error;
-use crate::source::view::{ColumnView, Values};
 use crate::sparse::ENTRY_BYTES;
+use crate::view::{ColumnView, Values};
 use std::path::Path;
 
 /// Maximum bytes of kept texts in a tile of several rows: a tile ends before a row that would

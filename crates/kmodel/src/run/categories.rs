@@ -4,8 +4,8 @@ use super::Run;
 use super::StageObserver;
 use crate::Result;
 use kstore::budget::MemoryTerm;
-use kstore::encoding::Search;
 use kstore::pass::lanes::{self, LaneMemory};
+use kstore::search::Search;
 use kstore::{
     Label, MemoryPlan, Merge, ReadSettings, Reduction, SelectedTable, Statistics, StatisticsReduction, TILE_TEXT_BYTES,
     TableRows, TextLimit, Workers,

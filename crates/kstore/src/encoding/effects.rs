@@ -16,60 +16,42 @@
 //! folds (out-of-fold encoding, the cross-fitting of scikit-learn's `TargetEncoder`). New rows get
 //! the effects that are estimated from all rows.
 
-use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
-use crate::KeptValues;
 use crate::key::{Purpose, Stream};
-use crate::select::SelectedTable;
-use crate::{
-    Digest, Error, Label, Merge, Missing, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers,
-};
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, sync::Arc};
 
-const MAX_EFFECT_VALUES: usize = 1 << 16;
-
-const FOLDS: usize = 5;
-
-/// Maximum number of outputs whose effects become features: targets, or classes except the most
-/// frequent class.
-const MAX_OUTPUTS: usize = 15;
-
-const MISSING_DIGEST: u64 = u64::MAX;
-
-/// The F statistic must exceed 1 by at least this many of its standard deviations. The standard
-/// deviation is computed for a column without any effect.
-const CHANCE_DEVIATIONS: f64 = 4.0;
+/// Number of folds of the rows.
+pub(crate) const FOLDS: usize = 5;
 
 /// The effects of the values of a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Effects {
     /// Suffix of the column's name for each output: empty for a single output, otherwise the
     /// target's name or the label of the class.
-    pub(super) outputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
     /// Digests of the texts of the values, in ascending order.
-    pub(super) values: Vec<u64>,
+    pub(crate) values: Vec<u64>,
     /// Effect of each value on each output, row-major.
-    pub(super) effects: Vec<f64>,
+    pub(crate) effects: Vec<f64>,
     /// For each fold, the effects that are estimated without the rows of the fold. They are for the
     /// training rows, and are not stored in a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) folds: Vec<Vec<f64>>,
+    pub(crate) folds: Vec<Vec<f64>>,
 }
 
 impl Effects {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let numbers = self.effects.len() + self.folds.iter().map(Vec::len).sum::<usize>();
         8 * numbers + 32 * self.values.len()
     }
 
     /// Returns the effects of a value on all outputs. They depend on the fold of the stored row.
-    pub(super) fn for_row(&self, value: usize, row: u64) -> &[f64] {
+    pub(crate) fn for_row(&self, value: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
         let effects = self.folds.get(fold_of(row)).unwrap_or(&self.effects);
         &effects[value * t..][..t]
     }
 
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let effect_count = self.outputs.len() * self.values.len();
         let finite =
             |effects: &Vec<f64>| effects.len() == effect_count && effects.iter().all(|effect| effect.is_finite());
@@ -80,314 +62,6 @@ impl Effects {
     }
 }
 
-fn fold_of(row: u64) -> usize {
+pub(crate) fn fold_of(row: u64) -> usize {
     Stream::new(0, Purpose::TargetEncoding, 0).below(row, FOLDS as u64) as usize
-}
-
-/// For each fold, the sum of the weights and, for each output, the sum of the weighted targets of
-/// some rows: `[weight, target, …]`, concatenated.
-type Sums = Box<[f64]>;
-
-/// The state of an [`EffectSearch`]: sums of weights and targets.
-#[derive(Clone, Debug)]
-pub struct EffectSums {
-    /// For each column, the sums of each value; `None` if there are too many values.
-    values: Vec<Option<HashMap<u64, Sums>>>,
-    total: Sums,
-    squares: Vec<f64>,
-    rows: u64,
-    /// Whether any weight is not an integer. In this case a sum of weights is not a number of rows.
-    fractional_weights: bool,
-}
-
-fn add_to(sums: &mut [f64], more: &[f64]) {
-    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-}
-
-impl Merge for EffectSums {
-    fn merge(&mut self, later: &Self) {
-        add_to(&mut self.total, &later.total);
-        add_to(&mut self.squares, &later.squares);
-        self.rows += later.rows;
-        self.fractional_weights |= later.fractional_weights;
-        for (mine, later) in self.values.iter_mut().zip(&later.values) {
-            *mine = mine.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
-                later.iter().for_each(|(value, sums)| match mine.get_mut(value) {
-                    Some(mine) => add_to(mine, sums),
-                    None => _ = mine.insert(*value, sums.clone()),
-                });
-                (mine.len() <= MAX_EFFECT_VALUES).then_some(mine)
-            });
-        }
-    }
-}
-
-/// The fold that learns effects, in a pass over [`EffectSearch::rows`].
-#[derive(Clone, Debug)]
-pub struct EffectSearch {
-    selected: SelectedTable,
-    read_selection: SelectedTable,
-    column_indices: Vec<usize>,
-    classes: Option<Arc<Vec<Label>>>,
-    outputs: Vec<String>,
-}
-
-impl SelectedTable {
-    /// Returns the names of the columns that become effects.
-    #[doc(hidden)]
-    pub fn effect_columns(&self) -> Vec<String> {
-        let columns = self.encoding().into_iter().flat_map(Encoding::columns);
-        columns.filter(|column| matches!(column.code, Code::Effects(_))).map(|column| column.name.clone()).collect()
-    }
-
-    /// Returns the search for effects on the targets or, for a class, on the frequencies of
-    /// `classes` except the first. Only the first `MAX_OUTPUTS` outputs are used.
-    #[doc(hidden)]
-    pub fn effect_search(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
-        let encoding = self.encoding()?;
-        let unlearned = encoding.columns().iter().enumerate().filter(|(_, column)| column.is_unlearned());
-        let column_indices: Vec<usize> = unlearned.map(|(index, _)| index).collect();
-        if column_indices.is_empty() {
-            return None;
-        }
-        let names = match &classes {
-            Some(labels) => labels.iter().skip(1).map(|label| format!("={label}")).collect(),
-            None => self.target_names().iter().map(|name| format!(".{name}")).collect::<Vec<_>>(),
-        };
-        let outputs =
-            if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MAX_OUTPUTS).collect() };
-        // a row that is dropped for a missing value in another column must not count here
-        let drops = self.missing == Missing::Drop;
-        let others = (0..self.features.len()).filter(|index| drops && !column_indices.contains(index));
-        let (numbers, others): (Vec<usize>, Vec<usize>) =
-            others.partition(|index| encoding.columns()[*index].code == Code::Number);
-        let keep: Vec<usize> = column_indices.iter().chain(&others).map(|index| self.features[*index]).collect();
-        let numbers = numbers.into_iter().map(|index| self.features[index]).collect();
-        let Self { targets, weight, class, .. } = self.clone();
-        let read_selection =
-            Self { targets, weight, class, group: None, ..self.for_search(numbers, keep, Missing::Error) };
-        Some(EffectSearch { selected: self.clone(), read_selection, column_indices, classes, outputs })
-    }
-}
-
-impl Search for EffectSearch {
-    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read_selection.rows::<f64>(ReadSettings {
-            texts,
-            classes: self.classes.clone(),
-            ..ReadSettings::default()
-        })
-    }
-
-    fn state_bytes(&self) -> usize {
-        self.column_indices.len() * MAX_EFFECT_VALUES * (64 + 8 * self.sums_per_value())
-    }
-
-    fn finish(&self, state: &EffectSums) -> Result<(SelectedTable, Vec<ColumnNote>)> {
-        let (mut columns, mut features, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-        let all_columns = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
-        for ((index, column), feature) in all_columns.zip(&self.selected.features) {
-            let encoded = match self.column_indices.iter().position(|searched| *searched == index) {
-                None => Some(column.clone()),
-                Some(search_index) => {
-                    let effects = state.values[search_index].as_ref().and_then(|sums| self.estimate(sums, state));
-                    effects.map(|effects| CodedColumn { code: Code::Effects(effects), ..column.clone() })
-                }
-            };
-            match encoded {
-                Some(column) => {
-                    columns.push(column);
-                    features.push(*feature);
-                }
-                None => {
-                    let too_many = self
-                        .column_indices
-                        .iter()
-                        .position(|searched| *searched == index)
-                        .is_some_and(|search_index| state.values[search_index].is_none());
-                    let values = Distinct::More { than: MAX_EFFECT_VALUES, repeat: true };
-                    let column = column.name.clone();
-                    notes.push(match too_many {
-                        true => ColumnNote::TooManyValues { column, values },
-                        false => ColumnNote::NoEffect { column },
-                    });
-                }
-            }
-        }
-        if columns.is_empty() {
-            return Err(self.selected.table.empty_error("no column remains as a feature"));
-        }
-        Ok((self.selected.with_encoding(features, Encoding::new(columns))?, notes))
-    }
-}
-
-impl EffectSearch {
-    /// Returns the number of sums for a value: for each fold, a weight and one sum for each output.
-    fn sums_per_value(&self) -> usize {
-        FOLDS * (1 + self.outputs.len())
-    }
-
-    /// Estimates the effects of the values from their sums; `None` if chance alone can explain the
-    /// differences between values.
-    fn estimate(&self, sums: &HashMap<u64, Sums>, pass_sums: &EffectSums) -> Option<Effects> {
-        let t = self.outputs.len();
-        let total = Total::sum_folds(&pass_sums.total, t, None);
-        let rows = if pass_sums.fractional_weights { pass_sums.rows as f64 } else { total.weight };
-        let rows_per_weight = rows / total.weight;
-        let mut values: Vec<u64> = sums.keys().copied().collect();
-        values.sort_unstable();
-        let groups = values.len() as f64;
-        let (mut between, mut within, mut sizes) = (0.0, 0.0, 0.0);
-        let mut deviations = Vec::with_capacity(t);
-        for (o, squares) in pass_sums.squares.iter().enumerate() {
-            let squares_of_mean = total.sums[o] * total.sums[o] / total.weight;
-            let explained: f64 =
-                values.iter().map(|value| Total::sum_folds(&sums[value], t, None).explained_squares(o)).sum();
-            let total_squares = squares - squares_of_mean;
-            // a constant target has no variance except rounding errors
-            if total_squares.is_nan() || total_squares <= 1e-12 * squares {
-                return None;
-            }
-            between += (explained - squares_of_mean) / total_squares;
-            within += (squares - explained).max(0.0) / total_squares;
-            deviations.push((total_squares / total.weight).sqrt());
-        }
-        values
-            .iter()
-            .for_each(|value| sizes += (rows_per_weight * Total::sum_folds(&sums[value], t, None).weight).powi(2));
-        let degrees_of_freedom = (t as f64 * (groups - 1.0), t as f64 * (rows - groups));
-        if degrees_of_freedom.0 <= 0.0 || degrees_of_freedom.1 <= 0.0 {
-            return None;
-        }
-        let (between, within) = (between / degrees_of_freedom.0, within / degrees_of_freedom.1);
-        let threshold =
-            within * (1.0 + CHANCE_DEVIATIONS * (2.0 / degrees_of_freedom.0 + 2.0 / degrees_of_freedom.1).sqrt());
-        if threshold.is_nan() || between <= threshold {
-            return None;
-        }
-        let per_value = (rows - sizes / rows) / (groups - 1.0);
-        // the weight that the mean of all rows gets in the mean of a value, in units of row weights
-        let prior = within * per_value / (between - within) / rows_per_weight;
-        // a single outlier can make values differ by more than chance, but does not help to predict
-        // the rows of other folds
-        if self.gain((&values, sums), pass_sums, prior) <= 0.0 {
-            return None;
-        }
-        let effects_without = |excluded_fold: Option<usize>| -> Vec<f64> {
-            let total = Total::sum_folds(&pass_sums.total, t, excluded_fold);
-            let effects = |value: &u64| total.effects(&Total::sum_folds(&sums[value], t, excluded_fold), prior);
-            values.iter().flat_map(effects).zip(deviations.iter().cycle()).map(|(effect, d)| effect / d).collect()
-        };
-        let folds = (0..FOLDS).map(|fold| effects_without(Some(fold))).collect();
-        Some(Effects { outputs: self.outputs.clone(), effects: effects_without(None), folds, values })
-    }
-
-    /// Returns the cross-validated reduction of the squared error, when the rows of each fold are
-    /// predicted by the effects that are estimated from the other folds. The reduction of each
-    /// output is divided by the sum of squares of the output; the result is the sum over outputs.
-    fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), pass_sums: &EffectSums, prior: f64) -> f64 {
-        let t = self.outputs.len();
-        let mut gain = 0.0;
-        for fold in 0..FOLDS {
-            let total = Total::sum_folds(&pass_sums.total, t, Some(fold));
-            for sums in values.iter().map(|value| &sums[value]) {
-                let fold_sums = &sums[fold * (1 + t)..(fold + 1) * (1 + t)];
-                let effects = total.effects(&Total::sum_folds(sums, t, Some(fold)), prior);
-                for ((effect, sum), (mean, squares)) in
-                    effects.iter().zip(&fold_sums[1..]).zip(total.sums.iter().zip(&pass_sums.squares))
-                {
-                    let residual = sum - fold_sums[0] * mean / total.weight.max(f64::MIN_POSITIVE);
-                    gain += effect * (2.0 * residual - effect * fold_sums[0]) / squares;
-                }
-            }
-        }
-        gain
-    }
-}
-
-/// Sums over all folds, or over all folds except one.
-struct Total {
-    weight: f64,
-    sums: Vec<f64>,
-}
-
-impl Total {
-    fn sum_folds(sums: &[f64], t: usize, excluded_fold: Option<usize>) -> Self {
-        let mut total = vec![0.0; 1 + t];
-        let folds = sums.chunks_exact(1 + t).enumerate().filter(|(fold, _)| Some(*fold) != excluded_fold);
-        folds.for_each(|(_, sums)| add_to(&mut total, sums));
-        let sums = total.split_off(1);
-        Self { weight: total[0], sums }
-    }
-
-    fn explained_squares(&self, o: usize) -> f64 {
-        if self.weight > 0.0 { self.sums[o] * self.sums[o] / self.weight } else { 0.0 }
-    }
-
-    /// Returns, for each output, the smoothed mean of a value minus the mean of all rows; 0 if the
-    /// weights are 0.
-    fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
-        let means = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
-        let weight = value.weight + prior;
-        let smoothed_mean =
-            |(sum, mean): (&f64, f64)| if weight > 0.0 { (sum - value.weight * mean) / weight } else { 0.0 };
-        value.sums.iter().zip(means).map(smoothed_mean).collect()
-    }
-}
-
-impl Reduction<f64> for EffectSearch {
-    type State = EffectSums;
-    type Scratch = Vec<f64>;
-    type Error = Error;
-
-    fn init(&self) -> EffectSums {
-        let total = vec![0.0; self.sums_per_value()].into_boxed_slice();
-        let values = vec![Some(HashMap::new()); self.column_indices.len()];
-        EffectSums { values, total, squares: vec![0.0; self.outputs.len()], rows: 0, fractional_weights: false }
-    }
-
-    fn scratch(&self) -> Vec<f64> {
-        vec![0.0; 1 + self.outputs.len()]
-    }
-
-    fn step(
-        &self,
-        state: &mut EffectSums,
-        row_sums: &mut Vec<f64>,
-        block: &RowBlock<'_, f64>,
-        _: &Workers,
-    ) -> Result<()> {
-        for (i, row) in block.rows.iter().enumerate() {
-            row_sums[0] = block.weight(i).unwrap_or(1.0);
-            if row_sums[0] <= 0.0 {
-                continue;
-            }
-            let code = block.classes.map(|classes| classes.codes[i] as usize);
-            for o in 0..self.outputs.len() {
-                let target = match code {
-                    Some(code) => f64::from(u8::from(code == o + 1)),
-                    None => block.y[i * block.t + o],
-                };
-                row_sums[1 + o] = row_sums[0] * target;
-                state.squares[o] += row_sums[1 + o] * target;
-            }
-            let offset = fold_of(*row) * row_sums.len();
-            state.rows += 1;
-            state.fractional_weights |= row_sums[0].fract() != 0.0;
-            add_to(&mut state.total[offset..], row_sums);
-            for (values, column) in state.values.iter_mut().zip(block.kept_columns) {
-                let (KeptValues::Text(texts), Some(sums_by_value)) = (column.values(), values.as_mut()) else {
-                    continue;
-                };
-                let value = if column.is_null(i) { MISSING_DIGEST } else { Digest::u64_of(texts.text(i).as_bytes()) };
-                let width = state.total.len();
-                let sums = sums_by_value.entry(value).or_insert_with(|| vec![0.0; width].into_boxed_slice());
-                add_to(&mut sums[offset..], row_sums);
-                if sums_by_value.len() > MAX_EFFECT_VALUES {
-                    *values = None;
-                }
-            }
-        }
-        Ok(())
-    }
 }

@@ -4,8 +4,8 @@ use super::expand::{CategoryValue, category_value};
 use super::grams::{Grams, TextUnits};
 use super::{CATEGORY_LIMIT, Code, CodedColumn};
 use crate::Float;
-use crate::source::{ColumnView, RowIndices, Values};
 use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
+use crate::view::{ColumnView, RowIndices, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -33,23 +33,23 @@ pub enum Weighting {
 /// Sparse rows that are counted from a text column, or whose entries are weighted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entries {
-    pub(super) shape: SparseShape,
+    pub(crate) shape: SparseShape,
     /// What is counted in a text; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) text: Option<Grams>,
+    pub(crate) text: Option<Grams>,
     /// The word of each column, in ascending order; empty if words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) words: Vec<String>,
-    pub(super) weighing: Weighting,
+    pub(crate) words: Vec<String>,
+    pub(crate) weighing: Weighting,
     /// Whether each word is a feature of a dense row. A dense row may have other features too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) dense: bool,
+    pub(crate) dense: bool,
     /// Factor of each column, if the weighting has factors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) factors: Vec<f64>,
+    pub(crate) factors: Vec<f64>,
     /// Factor of a column beyond `factors`. Such a column had no entry in any row of the fit.
     #[serde(default = "one")]
-    pub(super) unseen: f64,
+    pub(crate) unseen: f64,
 }
 
 fn one() -> f64 {
@@ -57,19 +57,19 @@ fn one() -> f64 {
 }
 
 impl Entries {
-    pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighting: Weighting) -> Self {
+    pub(crate) fn unlearned(shape: SparseShape, text: Option<Grams>, weighting: Weighting) -> Self {
         Self { shape, text, words: Vec::new(), weighing: weighting, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
     /// Returns these entries with each word as a feature of a dense row. If no number of words was
     /// set, the limit is the number of categories that a column may have.
-    pub(super) fn into_dense(mut self) -> Self {
+    pub(crate) fn into_dense(mut self) -> Self {
         self.dense = true;
         self.text = self.text.map(|grams| grams.limited_to(CATEGORY_LIMIT));
         self
     }
 
-    pub(super) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
+    pub(crate) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
         match self.text.as_ref().and_then(Grams::buckets) {
             Some(buckets) => {
                 Box::new((0..buckets.min(self.shape.width)).map(move |bucket| format!("{column}:#{bucket}")))
@@ -78,7 +78,7 @@ impl Entries {
         }
     }
 
-    pub(super) fn features(&self) -> usize {
+    pub(crate) fn features(&self) -> usize {
         if self.dense { self.shape.width } else { self.shape.values_per_row() }
     }
 
@@ -87,7 +87,7 @@ impl Entries {
         self.text.as_ref()
     }
 
-    pub(super) fn is_dense(&self) -> bool {
+    pub(crate) fn is_dense(&self) -> bool {
         self.dense
     }
 
@@ -96,23 +96,23 @@ impl Entries {
         self.weighing
     }
 
-    pub(super) fn is_learned(&self) -> bool {
+    pub(crate) fn is_learned(&self) -> bool {
         (self.text.is_none() || self.shape.width > 0) && (!self.has_factors() || !self.factors.is_empty())
     }
 
-    pub(super) fn has_factors(&self) -> bool {
+    pub(crate) fn has_factors(&self) -> bool {
         matches!(self.weighing, Weighting::Maxabs | Weighting::TfIdf)
     }
 
-    pub(super) fn without_factors(&self) -> Self {
+    pub(crate) fn without_factors(&self) -> Self {
         Self { factors: Vec::new(), ..self.clone() }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.words.iter().map(|word| 2 * word.len() + 96).sum::<usize>() + 8 * self.factors.len()
     }
 
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let Self { shape, text, words, factors, .. } = self;
         let covers_width = |count: usize| count == shape.width;
         let hashed = text.as_ref().is_some_and(|grams| grams.buckets().is_some_and(covers_width));
@@ -141,7 +141,7 @@ pub(crate) struct EntryColumns {
 }
 
 #[derive(Debug)]
-pub(super) struct EntryColumn {
+pub(crate) struct EntryColumn {
     first_column: u32,
     /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,
@@ -150,7 +150,7 @@ pub(super) struct EntryColumn {
 
 impl EntryColumns {
     /// Returns the columns if all of them produce entries.
-    pub(super) fn new(columns: &[CodedColumn]) -> Option<Self> {
+    pub(crate) fn new(columns: &[CodedColumn]) -> Option<Self> {
         let mut first = 0;
         let entry_column = |column: &CodedColumn| {
             let shape = shape_of(column)?;
@@ -165,7 +165,7 @@ impl EntryColumns {
     /// Writes rows of a chunk. Returns false if a value is missing or not finite, or if a row has
     /// more entries than fit; in both cases the first number of the row is NaN. With
     /// `allow_missing`, a missing text counts as a text without words.
-    pub(super) fn write_rows<T: Float>(
+    pub(crate) fn write_rows<T: Float>(
         &self,
         views: &[ColumnView<'_>],
         row_indices: RowIndices<'_>,
@@ -220,7 +220,7 @@ impl EntryColumns {
 }
 
 impl EntryColumn {
-    pub(super) fn new(column: &CodedColumn, first_column: u32) -> Self {
+    pub(crate) fn new(column: &CodedColumn, first_column: u32) -> Self {
         let entries = match &column.code {
             Code::Entries(entries) => Some(entries.clone()),
             _ => None,
@@ -231,7 +231,7 @@ impl EntryColumn {
 
     /// Returns the entries of the text in a row. If the text is missing, the result is empty with
     /// `allow_missing`, and otherwise `None`.
-    pub(super) fn text_entries<'r>(
+    pub(crate) fn text_entries<'r>(
         &self,
         view: &ColumnView<'_>,
         chunk_row: usize,
@@ -287,7 +287,7 @@ fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
 }
 
 /// Returns the combined shape of the rows of several columns, if all of them produce entries.
-pub(super) fn combined_shape(columns: &[CodedColumn]) -> Option<SparseShape> {
+pub(crate) fn combined_shape(columns: &[CodedColumn]) -> Option<SparseShape> {
     let all: Vec<SparseShape> = columns.iter().map(shape_of).collect::<Option<_>>()?;
     // a column without entries still has room for one entry
     let add_shape = |sum: SparseShape, shape: &SparseShape| SparseShape {

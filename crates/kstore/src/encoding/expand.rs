@@ -4,7 +4,7 @@ use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE_ROWS};
 use crate::schema::Kind;
-use crate::source::{ColumnView, RowIndices, Values};
+use crate::view::{ColumnView, RowIndices, Values};
 use crate::{Digest, Float, Label, labels};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Maximum number of runs counted at the same time.
-pub(super) const MAX_COUNTED_RUNS: usize = 1 << 18;
+pub(crate) const MAX_COUNTED_RUNS: usize = 1 << 18;
 
 /// Default maximum number of runs that are features of a column.
 const DEFAULT_FEATURES: usize = MAX_COUNTED_RUNS / 2;
@@ -38,7 +38,7 @@ pub struct Grams {
     shortest: usize,
     longest: usize,
     /// Maximum number of features, or number of hash buckets.
-    pub(super) features: usize,
+    pub(crate) features: usize,
     hashed: bool,
 }
 
@@ -126,40 +126,40 @@ fn parse_grams(text: &str) -> Option<Grams> {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct TextUnits {
+pub(crate) struct TextUnits {
     text: String,
     ranges: Vec<(usize, usize)>,
 }
 
 impl Grams {
     /// Limits the number of features to `max_features`, unless the request sets a number.
-    pub(super) fn limited_to(self, max_features: usize) -> Self {
+    pub(crate) fn limited_to(self, max_features: usize) -> Self {
         let features = if self.features == DEFAULT_FEATURES && !self.hashed { max_features } else { self.features };
         Self { features, ..self }
     }
 
     /// Returns whether the whole text is counted, so that each row has one value.
-    pub(super) fn is_value(&self) -> bool {
+    pub(crate) fn is_value(&self) -> bool {
         self.unit == Unit::Value
     }
 
     /// Returns whether a column of this type can be counted: a text column, or an integer column
     /// whose values are counted as a whole.
-    pub(super) fn accepts(&self, kind: &Kind) -> bool {
+    pub(crate) fn accepts(&self, kind: &Kind) -> bool {
         *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
 
-    pub(super) fn buckets(&self) -> Option<usize> {
+    pub(crate) fn buckets(&self) -> Option<usize> {
         self.hashed.then_some(self.features)
     }
 
-    pub(super) fn bucket(&self, run: &str) -> Option<u32> {
+    pub(crate) fn bucket(&self, run: &str) -> Option<u32> {
         let buckets = self.buckets()? as u64;
         u32::try_from(Digest::u64_of(run.as_bytes()) % buckets.max(1)).ok()
     }
 
     /// Calls `run` with each run of a text, as often as it occurs.
-    pub(super) fn for_each_run(&self, text: &str, units: &mut TextUnits, mut run: impl FnMut(&str)) {
+    pub(crate) fn for_each_run(&self, text: &str, units: &mut TextUnits, mut run: impl FnMut(&str)) {
         if self.is_value() {
             return run(text);
         }
@@ -225,7 +225,7 @@ fn is_word_char(letter: char) -> bool {
 }
 
 /// Splits `comment` or `comment:char(3,5)` into the name of a text column and what is counted.
-pub(super) fn parse_column(text: &str) -> Result<(&str, Grams)> {
+pub(crate) fn parse_column(text: &str) -> Result<(&str, Grams)> {
     match text.rsplit_once(':') {
         // a colon may be part of the column's name
         Some((column, grams)) if UNIT_NAMES.iter().any(|(name, _)| grams.starts_with(name)) => {

@@ -10,42 +10,26 @@
 //! features for the hour, the weekday and the day of the year. Each column may also have an
 //! indicator feature, which is 1 if the value is missing.
 //!
-//! One pass over the rows of a fit finds the values ([`ColumnSearch`]) and sorts them. The same
+//! One pass over the rows of a fit finds the values ([`crate::search`]) and sorts them. The same
 //! rows therefore give the same [`Encoding`], independent of threads, file format and the order of
 //! chunks. Rows are read as codes, and become features one tile at a time: a table of features is
 //! never stored.
 
-mod blank;
-mod column_search;
-mod column_values;
-mod effects;
-mod entries;
-mod entry_search;
+mod categories;
+pub(crate) mod effects;
+pub(crate) mod entries;
 mod expand;
-mod grams;
-mod integer_forms;
-mod note;
-mod request;
-mod resolve;
-mod time;
+pub(crate) mod grams;
+pub(crate) mod time;
 
+pub use categories::Categories;
 #[doc(hidden)]
-pub use column_search::{ColumnSearch, ColumnSearchState, ColumnSummary, Search};
-#[doc(hidden)]
-pub use column_values::{Distinct, Resemblance};
-#[doc(hidden)]
-pub use effects::{EffectSearch, EffectSums, Effects};
+pub use effects::Effects;
 #[doc(hidden)]
 pub use entries::Entries;
 pub use entries::Weighting;
-#[doc(hidden)]
-pub use entry_search::{EntryCounts, EntrySearch};
 pub(crate) use expand::{FeatureWriter, Lookups};
 pub use grams::Grams;
-#[doc(hidden)]
-pub use note::ColumnNote;
-pub use request::Categories;
-pub(crate) use request::{Coding, ColumnRequest, Role};
 pub use time::TimeFeatures;
 pub(crate) use time::TimeReader;
 #[doc(hidden)]
@@ -54,7 +38,7 @@ pub use time::{Cycle, TimeCode};
 #[doc(hidden)]
 pub use crate::dates::TimeForm;
 
-use crate::source::{ColumnType, NumberForm};
+use crate::source::{ColumnType, NumberForm, TextReading};
 use crate::sparse::SparseShape;
 use crate::{Label, display};
 use serde::{Deserialize, Serialize};
@@ -324,7 +308,7 @@ impl Encoding {
 
     /// Returns the types that the columns of the encoding have in text files, as far as they are
     /// known.
-    pub fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
+    fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
         let number = || Some(ColumnType::Number(NumberForm { codes: true, ..NumberForm::default() }));
         let column_type = move |code: &Code| match code {
             Code::Number | Code::Time(TimeCode { form: TimeForm::HourMinute | TimeForm::YearMonthDay, .. }) => number(),
@@ -393,5 +377,15 @@ fn entries_with_factors(column: &CodedColumn) -> Option<&Entries> {
     match &column.code {
         Code::Entries(entries) if entries.has_factors() => Some(entries),
         _ => None,
+    }
+}
+
+impl TextReading {
+    /// Adds the types of the columns of an encoding.
+    #[must_use]
+    pub fn with_encoding(mut self, encoding: Option<&Encoding>) -> Self {
+        let types = encoding.into_iter().flat_map(Encoding::text_types).collect();
+        self.extend(&Self { types, ..Self::default() });
+        self
     }
 }

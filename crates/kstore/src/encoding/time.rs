@@ -11,7 +11,7 @@
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
-use crate::source::ColumnView;
+use crate::view::ColumnView;
 use crate::{Error, Result, missing, schema::Kind};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -76,7 +76,7 @@ const MIN_SPREAD: f64 = 0.01;
 
 /// Minimum difference between the largest and the smallest of times without a date, as a fraction
 /// of the day, for a daily cycle. In the cycle the end of the day is next to its beginning.
-pub(super) const MIN_DAY_SPREAD: f64 = 0.5;
+pub(crate) const MIN_DAY_SPREAD: f64 = 0.5;
 
 impl Cycle {
     const ALL: [Self; 3] = [Self::Hour, Self::Weekday, Self::Yearday];
@@ -212,7 +212,7 @@ pub(crate) struct TimeSpans {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TimeSpan {
+pub(crate) struct TimeSpan {
     min_days: f64,
     max_days: f64,
     /// Minimum and maximum phase of the values, for each cycle.
@@ -220,22 +220,22 @@ pub(super) struct TimeSpan {
 }
 
 impl TimeSpan {
-    pub(super) const EMPTY: Self =
+    pub(crate) const EMPTY: Self =
         Self { min_days: f64::INFINITY, max_days: f64::NEG_INFINITY, phases: [[f64::INFINITY, f64::NEG_INFINITY]; 3] };
 
-    pub(super) fn add(&mut self, instant: Instant) {
+    pub(crate) fn add(&mut self, instant: Instant) {
         let phases = Cycle::ALL.map(|cycle| [cycle.phase(instant); 2]);
         self.merge(&Self { min_days: instant.days(), max_days: instant.days(), phases });
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         (self.min_days, self.max_days) = (self.min_days.min(other.min_days), self.max_days.max(other.max_days));
         for (mine, other) in self.phases.iter_mut().zip(other.phases) {
             *mine = [mine[0].min(other[0]), mine[1].max(other[1])];
         }
     }
 
-    pub(super) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
+    pub(crate) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |index: usize| self.phases[index][1] - self.phases[index][0];
         let through = |(index, cycle): &(usize, Cycle)| match form {
             // a duration has no phase in the day; for hours and minutes written as an integer,

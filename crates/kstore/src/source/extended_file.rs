@@ -16,12 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Name of the column of a target file.
-pub const TARGET_COLUMN: &str = "y";
-
-/// Name of the group column in formats whose rows begin with a group.
-pub const QUERY_COLUMN: &str = "qid";
-
 /// Maximum number of rows of a chunk that readers return. The memory plan relies on it.
 const MAX_CHUNK_ROWS: usize = 256 << 10;
 

@@ -1,10 +1,10 @@
 //! A file format: how to recognise it, open it as a [`TableFile`], and read its rows.
 
 use super::remote::RemoteFile;
-use super::view::{ColumnView, Element};
 use super::{TextOptions, TextReading};
 use crate::registry::RegistryEntry;
-use crate::sink::{CreateFn, FormatWriter, OutputColumn};
+use crate::view::{ColumnView, Element};
+use crate::writer::{CreateFn, FormatWriter, OutputColumn};
 use crate::{Result, condition::BoundCondition, schema::Schema};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

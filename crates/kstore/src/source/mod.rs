@@ -40,14 +40,11 @@ mod text;
 pub(crate) mod union_schema;
 #[doc(hidden)]
 pub mod unsupported;
-pub(crate) mod view;
 
 #[doc(hidden)]
 pub use chained_rows::ChainedRows;
 use extended_file::missing_values;
 pub(crate) use extended_file::{AbsentRows, AddedColumn, ExtendedFile};
-#[doc(hidden)]
-pub use extended_file::{QUERY_COLUMN, TARGET_COLUMN};
 pub use format::{BoxedCursor, FileCursor, FileMetadata, Format, OpenFn, TableFile};
 pub use kpass::identity::Identity;
 #[doc(hidden)]
@@ -60,10 +57,11 @@ pub(crate) use record_batches::BatchTable;
 pub use registry::{by_extension, open};
 pub use registry::{formats, register};
 pub(crate) use registry::{list_extensions, list_known_extensions, open_remote, open_standard_input};
-#[cfg(any(feature = "parquet", feature = "ipc"))]
-pub(crate) use sparse_entries::SPARSE_KEY;
 #[doc(hidden)]
 pub use text::NumberForm;
 pub use text::{ColumnType, TextOptions, TextReading};
 pub(crate) use text::{SparseRule, is_marked_number};
-pub use view::{ColumnView, Element, RowIndices, StridedColumn, Values};
+
+#[doc(hidden)]
+pub use crate::schema::{QUERY_COLUMN, TARGET_COLUMN};
+pub use crate::view::{ColumnView, Element, RowIndices, StridedColumn, Values};

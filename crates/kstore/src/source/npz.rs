@@ -12,12 +12,13 @@
 //! Format Specification".
 
 use super::npy::Header;
-use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
+use super::npy::header::{HEADER_LIMIT, header_text, parse_header};
 use super::shared_file::{SharedFile, copy_to_temporary};
 use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, RowIndices, TARGET_COLUMN, TableFile, Values};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY_BYTES, MAX_COLUMNS, SparseColumn, SparseShape};
+use crate::writer::npy::MAGIC;
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{BufReader, Read};

@@ -15,9 +15,6 @@ use crate::arrow::datatypes::{DataType, Fields};
 use crate::schema::Kind;
 use crate::sparse::{SparseColumn, SparseShape};
 
-/// Key of the metadata with the shapes of sparse rows, by column name, as JSON.
-pub(crate) const SPARSE_KEY: &str = "kmill.sparse";
-
 /// Bytes of an entry while it is read: its bytes in the file, in Arrow, and in a growing column.
 pub(super) const ENTRY_BYTES: usize = 48;
 

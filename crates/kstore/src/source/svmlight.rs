@@ -21,8 +21,8 @@ use super::text::{
 use super::{ColumnView, Element, Format, QUERY_COLUMN, StridedColumn, TableFile, Values};
 use crate::rows::grow;
 use crate::schema::{Column, Kind};
-use crate::sink::svmlight as sink;
 use crate::sparse::{MAX_COLUMNS, SparseColumn, SparseShape};
+use crate::writer::svmlight as sink;
 use crate::{Error, Result};
 use memchr::memchr;
 use std::{path::Path, sync::Arc};

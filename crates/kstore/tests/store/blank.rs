@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::ColumnNote;
+use kstore::search::ColumnNote;
 use kstore::{Missing, ReadSettings, Selection, Table};
 use parquet::file::properties::WriterProperties;
 use std::sync::Arc;

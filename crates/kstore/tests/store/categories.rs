@@ -3,7 +3,8 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Int32Type;
-use kstore::encoding::{Code, CodedColumn, ColumnNote, Distinct, Search};
+use kstore::encoding::{Code, CodedColumn};
+use kstore::search::{ColumnNote, Distinct, Search};
 use kstore::{
     Categories, Encoding, Error, Label, Missing, Pass, ReadSettings, Scaler, SelectedTable, Selection, Table,
     TextLimit, Workers,

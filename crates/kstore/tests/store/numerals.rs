@@ -3,8 +3,9 @@
 use crate::categories::coded_of;
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::{Code, ColumnNote, Cycle, Encoding, TimeCode, TimeFeatures, TimeForm};
+use kstore::encoding::{Code, Cycle, Encoding, TimeCode, TimeFeatures, TimeForm};
 use kstore::key::{Purpose, Stream};
+use kstore::search::ColumnNote;
 use kstore::{Missing, ReadSettings, SelectedTable, Selection, Table};
 use std::f64::consts::TAU;
 use std::path::Path;

@@ -3,7 +3,8 @@
 use crate::categories::coded;
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::encoding::{Code, ColumnNote, Cycle, TimeCode, TimeFeatures, TimeForm};
+use kstore::encoding::{Code, Cycle, TimeCode, TimeFeatures, TimeForm};
+use kstore::search::ColumnNote;
 use kstore::{Categories, Condition, Missing, ReadSettings, Scaler, SelectedTable, Selection, Table};
 use proptest::prelude::*;
 use std::f64::consts::TAU;

@@ -1,6 +1,7 @@
 //! Text columns as word counts: scikit-learn's numbers, the same in any order of counting; errors.
 
-use kstore::encoding::{Code, Encoding, Grams, Search, Weighting};
+use kstore::encoding::{Code, Encoding, Grams, Weighting};
+use kstore::search::Search;
 use kstore::{Missing, Pass, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, Table, TextLimit, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,8 @@
 use crate::categories::coded;
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Array, StringArray};
-use kstore::encoding::{Code, ColumnNote, TimeCode, TimeFeatures, TimeForm};
+use kstore::encoding::{Code, TimeCode, TimeFeatures, TimeForm};
+use kstore::search::ColumnNote;
 use kstore::{ColumnType, Missing, ReadSettings, SelectedTable, Selection, Table, TextOptions, TextReading};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

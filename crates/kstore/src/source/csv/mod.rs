@@ -27,8 +27,8 @@ use super::text::{
     TextFormat, TextOptions, TextReading, TextTable,
 };
 use super::{ColumnView, Format, TableFile};
+use crate::OutputKind;
 use crate::schema::{Column, Kind};
-use crate::sink::OutputKind;
 use crate::sparse::MAX_DENSE_COLUMNS;
 use crate::{Error, Result};
 use column_sniffer::ColumnSniffer;
@@ -39,7 +39,7 @@ const MAX_NOTES: usize = 4;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
-    .writable(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
+    .writable(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::writer::csv::create);
 
 /// Reads an open file once, to find its rows and the types of its columns. The path is for
 /// messages.

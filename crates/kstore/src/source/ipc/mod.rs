@@ -24,11 +24,12 @@ use self::{
 use super::column::{self, Layout, list_element};
 use super::load_error::{LoadError, catch_panic};
 use super::shared_file::{SharedFile, chunk_bytes};
-use super::{BoxedCursor, FileMetadata, Format, SPARSE_KEY, TableFile, data_type::element_type, unsupported};
+use super::{BoxedCursor, FileMetadata, Format, TableFile, data_type::element_type, unsupported};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
 use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
+use crate::schema::SPARSE_KEY;
 use crate::{Error, Result};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +41,7 @@ const MAGIC: &[u8] = b"ARROW1";
 pub(super) const FORMAT: Format =
     Format::new(&["arrow", "ipc", "feather"], |path, file, _| Ok(Arc::new(IpcFile::from_file(path, file)?)))
         .magic(MAGIC)
-        .writable(|_| true, crate::sink::ipc::create);
+        .writable(|_| true, crate::writer::ipc::create);
 
 const NAME: &str = "Arrow IPC";
 

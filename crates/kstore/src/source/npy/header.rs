@@ -1,8 +1,7 @@
 //! The header of a `.npy` file: a Python dictionary literal with type, order and shape.
 
-use crate::source::view::Element;
-
-pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
+use crate::view::Element;
+use crate::writer::npy::{MAGIC, TYPES};
 
 /// Maximum length of a header. The headers that NumPy writes for arrays of numbers have 128 bytes.
 /// Headers of structured types can be longer, but structured types are not supported.
@@ -11,22 +10,6 @@ pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 /// Maximum number of columns. The limit is needed because a header with 0 rows may claim any width,
 /// for which a schema would be built.
 const MAX_COLUMNS: usize = 1 << 20;
-
-/// The types of values, by the names that follow the byte order in a header.
-pub(crate) const TYPES: [(&str, Element); 12] = [
-    ("f2", Element::F16),
-    ("f4", Element::F32),
-    ("f8", Element::F64),
-    ("i1", Element::I8),
-    ("i2", Element::I16),
-    ("i4", Element::I32),
-    ("i8", Element::I64),
-    ("u1", Element::U8),
-    ("u2", Element::U16),
-    ("u4", Element::U32),
-    ("u8", Element::U64),
-    ("b1", Element::Bool),
-];
 
 /// The content of the header of a `.npy` file.
 #[derive(Clone, Debug, PartialEq, Eq)]

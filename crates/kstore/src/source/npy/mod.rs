@@ -14,8 +14,9 @@ use super::{BoxedCursor, ColumnView, Element, FileCursor, FileMetadata, Format, 
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::Kind;
 use crate::schema::{Column, Schema};
+use crate::writer::npy::MAGIC;
 use crate::{Error, Result, mmap::MappedFile};
-use header::{HEADER_LIMIT, MAGIC};
+use header::HEADER_LIMIT;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const NAME: &str = ".npy";
 pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::from_file(path, file)?)))
     .magic(MAGIC)
     .matrix()
-    .writable(|column| column.time.is_none() && !column.kind.is_variable_size(), crate::sink::npy::create);
+    .writable(|column| column.time.is_none() && !column.kind.is_variable_size(), crate::writer::npy::create);
 
 /// An open `.npy` file.
 #[derive(Debug)]

@@ -13,11 +13,11 @@ mod pruning;
 mod thrift;
 
 use super::column::{self, Layout, LoadedColumns};
-use super::sparse_entries::{self, ENTRY_BYTES, SPARSE_KEY};
+use super::sparse_entries::{self, ENTRY_BYTES};
 use super::{BoxedCursor, ColumnView, FileCursor, FileMetadata, Format, TableFile, data_type};
 use super::{load_error::catch_panic, shared_file::SharedFile};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
-use crate::schema::Kind;
+use crate::schema::{Kind, SPARSE_KEY};
 use crate::{Error, Result, condition::BoundCondition, sparse::SparseShape};
 use checked_pages::CheckedGroups;
 use chunks::{PageSource, RowGroupCache};
@@ -36,7 +36,7 @@ pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _
 })
 .magic(MAGIC)
 .remote(|path, object| Ok(Arc::new(ParquetFile::new(SharedFile::remote(path, NAME, object))?)))
-.writable(|_| true, crate::sink::parquet::create);
+.writable(|_| true, crate::writer::parquet::create);
 
 const NAME: &str = "Parquet";
 

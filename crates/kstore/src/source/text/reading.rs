@@ -2,7 +2,6 @@
 //! the fit.
 
 use crate::dates::TimeForm;
-use crate::encoding::Encoding;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,14 +103,6 @@ impl TextReading {
         let new = other.missing_words.iter().filter(|word| !self.missing_words.contains(word));
         self.missing_words.extend(new.cloned().collect::<Vec<_>>());
         self.delimiter = self.delimiter.or(other.delimiter);
-    }
-
-    /// Adds the types of the columns of an encoding.
-    #[must_use]
-    pub fn with_encoding(mut self, encoding: Option<&Encoding>) -> Self {
-        let types = encoding.into_iter().flat_map(Encoding::text_types).collect();
-        self.extend(&Self { types, ..Self::default() });
-        self
     }
 
     /// Restricts the reading to the formats of numbers and dates, and to some columns. Text does

@@ -2,30 +2,11 @@
 //!
 //! A [`Sink`] writes the files of one format, and the [`Format`] has the function that creates it.
 
-#[cfg(any(feature = "parquet", feature = "ipc"))]
-mod arrow;
-mod column;
-#[cfg(feature = "csv")]
-pub(crate) mod csv;
-mod interface;
-#[cfg(feature = "ipc")]
-pub(crate) mod ipc;
-#[cfg(feature = "npy")]
-pub(crate) mod npy;
-#[cfg(feature = "parquet")]
-pub(crate) mod parquet;
-#[cfg(any(feature = "csv", feature = "npy", feature = "svmlight"))]
-mod rows;
-#[cfg(feature = "svmlight")]
-pub(crate) mod svmlight;
-
-pub use column::OutputColumn;
-pub(crate) use column::kept_kind;
-pub(crate) use interface::FormatWriter;
-pub use interface::{CreateFn, STDOUT, Sink};
+pub use crate::writer::{CreateFn, OutputColumn, STDOUT, Sink};
 pub use kpass::{OutputKind, OutputValues};
 
 use crate::source::{self, Format};
+use crate::writer::FormatWriter;
 use crate::{Error, Result};
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use super::{OutputColumn, OutputKind, Sink};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema, TimeUnit};
 use crate::atomic::AtomicFile;
-use crate::{Result, source::SPARSE_KEY};
+use crate::{Result, schema::SPARSE_KEY};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;

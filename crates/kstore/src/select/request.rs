@@ -1,60 +1,19 @@
 //! Requests for the encoding of columns, and the progress of the encoding.
 
-use super::{Encoding, Entries, Grams, Lookups, TimeFeatures, Weighting};
+use super::Selection;
+use crate::encoding::{Categories, Encoding, Entries, Grams, Lookups, TimeFeatures, Weighting};
 use crate::schema::Kind;
-use crate::select::Selection;
 use crate::sparse::SparseShape;
 use crate::table::Table;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Columns that are categories. As text, this is a list of names and patterns, or one of the words
-/// `all` and `none`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "Vec<String>", into = "Vec<String>")]
-pub enum Categories {
-    /// Text columns with up to 1,000 values. Columns with more values become effects on the target.
-    #[default]
-    Few,
-    /// All columns of text, with up to [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS)
-    /// values each.
-    All,
-    /// No categories. Features are numbers and times. Text columns are not read, not even to find
-    /// out whether they hold times.
-    None,
-    /// Columns with these names and patterns, including integers and booleans, with up to
-    /// [`MAX_CLASS_LABELS`](crate::statistics::MAX_CLASS_LABELS) values each; no other text column.
-    Named(Vec<String>),
-}
-
-impl From<Vec<String>> for Categories {
-    fn from(names: Vec<String>) -> Self {
-        match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            [] => Self::default(),
-            ["all"] => Self::All,
-            ["none"] => Self::None,
-            _ => Self::Named(names),
-        }
-    }
-}
-
-impl From<Categories> for Vec<String> {
-    fn from(categories: Categories) -> Self {
-        match categories {
-            Categories::Few => Self::new(),
-            Categories::All => vec!["all".to_string()],
-            Categories::None => vec!["none".to_string()],
-            Categories::Named(names) => names,
-        }
-    }
-}
-
 /// A selection with its resolved categories and columns of counted texts.
 pub(crate) struct ColumnRequest<'s> {
     pub(crate) selection: &'s Selection,
-    pub(super) counted_texts: Vec<(usize, Grams)>,
-    pub(super) category_set: HashSet<usize>,
+    pub(crate) counted_texts: Vec<(usize, Grams)>,
+    pub(crate) category_set: HashSet<usize>,
     pub(crate) category_columns: Vec<usize>,
 }
 
@@ -64,14 +23,14 @@ impl ColumnRequest<'_> {
     }
 
     /// Returns the entries of a column whose words are counted. Their words are not learned yet.
-    pub(super) fn counted_entries(&self, column: usize) -> Option<Entries> {
+    pub(crate) fn counted_entries(&self, column: usize) -> Option<Entries> {
         let (_, grams) = self.counted_texts.iter().find(|(text, _)| *text == column)?;
         let default_weighting = if grams.is_value() { Weighting::None } else { Weighting::TfIdf };
         let weighting = self.selection.weighting.unwrap_or(default_weighting);
         Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighting))
     }
 
-    pub(super) fn role(&self, table: &Table, column: usize) -> Role {
+    pub(crate) fn role(&self, table: &Table, column: usize) -> Role {
         let Selection { categories, sparse, .. } = self.selection;
         let text = matches!(categories, Categories::Few | Categories::All);
         // time columns become features, and text columns are inspected for times
@@ -132,9 +91,9 @@ pub(crate) struct EncodingRequest {
     pub(crate) times: TimeFeatures,
     pub(crate) hash: Option<u32>,
     pub(crate) limit: usize,
-    pub(super) categories: Categories,
+    pub(crate) categories: Categories,
     /// Columns of text whose words are counted as features, by their indices.
-    pub(super) counted_texts: Vec<(usize, Entries)>,
+    pub(crate) counted_texts: Vec<(usize, Entries)>,
 }
 
 impl EncodingRequest {

@@ -8,10 +8,8 @@
 
 use super::rows::{RowFormat, RowSink, write_formatted};
 use super::{OutputColumn, OutputKind, OutputValues, Sink};
-use crate::{
-    Result,
-    source::{QUERY_COLUMN, TARGET_COLUMN},
-};
+use crate::Result;
+use crate::schema::{QUERY_COLUMN, TARGET_COLUMN};
 use std::path::Path;
 
 struct SvmlightRows {

@@ -11,7 +11,7 @@ use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema, TimeUnit};
 use crate::arrow::error::ArrowError;
 use crate::atomic::AtomicFile;
-use crate::source::SPARSE_KEY;
+use crate::schema::SPARSE_KEY;
 use crate::sparse::{SparseColumn, SparseRows, SparseShape};
 use std::collections::{BTreeMap, HashMap};
 use std::io;

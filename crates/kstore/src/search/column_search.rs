@@ -9,14 +9,13 @@
 
 use super::column_values::{ColumnValues, MAX_MEAN_TEXT_BYTES, Resemblance, SmallestDigests};
 use super::integer_forms::IntegerForms;
-use super::{
-    Code, CodedColumn, Distinct, Effects, Encoding, Role, TimeFeatures, note::ColumnNote, request::EncodingRequest,
-};
+use super::{ColumnNote, Distinct};
 use crate::KeptValues;
 use crate::dates::{self, TimeForm};
+use crate::encoding::{Code, CodedColumn, Effects, Encoding, TimeFeatures};
 use crate::missing::Missing;
 use crate::schema::Kind;
-use crate::select::SelectedTable;
+use crate::select::{EncodingRequest, Role, SelectedTable};
 use crate::statistics::MAX_CLASS_LABELS;
 use crate::{
     Error, KeptColumn, Label, Merge, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers, display,

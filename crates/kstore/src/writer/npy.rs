@@ -2,10 +2,27 @@
 
 use super::rows::{RowFormat, RowSink};
 use super::{OutputColumn, OutputKind, OutputValues, Sink};
-use crate::source::Element;
-use crate::source::npy::header::{MAGIC, TYPES};
-use crate::{Error, Result};
+use crate::{Error, Result, view::Element};
 use std::path::{Path, PathBuf};
+
+/// The first bytes of every `.npy` file.
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// The types of values, by the names that follow the byte order in a header.
+pub(crate) const TYPES: [(&str, Element); 12] = [
+    ("f2", Element::F16),
+    ("f4", Element::F32),
+    ("f8", Element::F64),
+    ("i1", Element::I8),
+    ("i2", Element::I16),
+    ("i4", Element::I32),
+    ("i8", Element::I64),
+    ("u1", Element::U8),
+    ("u2", Element::U16),
+    ("u4", Element::U32),
+    ("u8", Element::U64),
+    ("b1", Element::Bool),
+];
 
 /// Length of the header with its padding. It is a multiple of 64, as the format requires, and has
 /// room for any number of rows.

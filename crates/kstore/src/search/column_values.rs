@@ -1,7 +1,8 @@
 //! The values that a search finds in a column: the distinct values, the missing values, and what
 //! the texts resemble.
 
-use super::{integer_forms::IntegerForms, time::TimeSpans};
+use super::integer_forms::IntegerForms;
+use crate::encoding::time::TimeSpans;
 use crate::{Digest, Label, display, missing, source};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

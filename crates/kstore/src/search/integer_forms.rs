@@ -8,11 +8,12 @@
 //! satisfy this by chance in one of 10⁹ columns. Because of the last condition, round numbers such
 //! as multiples of 50 are not times of day.
 
-use super::request::{Coding, EncodingRequest};
-use super::time::{Cycle, MIN_DAY_SPREAD, TimeSpan};
-use super::{ColumnNote, Role, TimeCode, TimeFeatures};
+use super::ColumnNote;
 use crate::dates::{self, TimeForm};
-use crate::{ReadSettings, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::SelectedTable};
+use crate::encoding::time::{MIN_DAY_SPREAD, TimeSpan};
+use crate::encoding::{Cycle, TimeCode, TimeFeatures};
+use crate::select::{Coding, EncodingRequest, Role, SelectedTable};
+use crate::{ReadSettings, Result, RowBuf, RowSource, missing::Missing, schema::Kind};
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
 const MIN_TIMES: usize = 40;

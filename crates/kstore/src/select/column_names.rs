@@ -1,7 +1,8 @@
 //! Resolves names and patterns to columns. A name or pattern after a leading `!` excludes columns.
 
+use super::ColumnRequest;
 use crate::schema::{Kind, Schema};
-use crate::{Error, Result, encoding::ColumnRequest, table::Table};
+use crate::{Error, Result, table::Table};
 use std::collections::{HashMap, HashSet};
 
 /// The pattern of all columns that are features by default.

@@ -8,13 +8,14 @@
 //! alphabetically. (Counting with such drops: Manku, Motwani, "Approximate frequency counts over
 //! data streams", VLDB 2002.)
 
-use super::entries::{Entries, EntryColumns, EntryRow, Weighting};
-use super::grams::{Grams, MAX_COUNTED_RUNS, TextUnits};
-use super::{Code, CodedColumn, Coding, ColumnNote, Encoding, Search};
+use super::{ColumnNote, Search};
 use crate::KeptValues;
+use crate::encoding::entries::{EntryColumns, EntryRow};
+use crate::encoding::grams::{MAX_COUNTED_RUNS, TextUnits};
+use crate::encoding::{Code, CodedColumn, Encoding, Entries, Grams, Weighting};
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
-use crate::select::{SelectedTable, Selection};
+use crate::select::{Coding, SelectedTable, Selection};
 use crate::sparse::{SparseShape, entries};
 use crate::table::Table;
 use crate::{Error, Kind, Merge, ReadSettings, Reduction, Result, RowBlock, TableRows, TextLimit, Workers};

@@ -1,0 +1,47 @@
+//! Leaves out features that have no value in any row, and from which nothing can be learned.
+
+use super::ColumnNote;
+use crate::missing::Missing;
+use crate::select::{Coding, EncodingRequest, Role, SelectedTable};
+use std::sync::Arc;
+
+impl SelectedTable {
+    /// Returns the selection without the features that have no value in any selected row, and a
+    /// note about these features. A feature that was selected by name is kept.
+    ///
+    /// *Cost*: reads the first rows of all columns and, of the columns without a value in these
+    /// rows, all rows.
+    pub(super) fn without_blank_columns(&self) -> (Self, Option<ColumnNote>) {
+        let (Coding::Numeric(Some(request)) | Coding::Pending(request)) = &self.coding else {
+            return (self.clone(), None);
+        };
+        // a text or time column without a value produces no feature, even if it is named, and every
+        // row would be dropped
+        let nothing = |index: usize| self.missing == Missing::Drop && request.roles[index] != Role::Number;
+        let unnamed = |index: &usize| !request.named[*index] || nothing(*index);
+        let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|index| self.features[index]).collect();
+        // an error of this inspection is ignored: the next pass reports it
+        let blank = self.table.blank_columns_among(&self.rows, columns).unwrap_or_default();
+        let remaining: Vec<usize> =
+            (0..self.features.len()).filter(|index| !blank.contains(&self.features[*index])).collect();
+        if blank.is_empty() || remaining.is_empty() {
+            return (self.clone(), None);
+        }
+        let role_and_named = |index: &usize| (request.roles[*index], request.named[*index]);
+        let (roles, named) = remaining.iter().map(role_and_named).unzip();
+        let counted = request
+            .counted_texts
+            .iter()
+            .filter_map(|(index, entries)| Some((remaining.iter().position(|other| other == index)?, entries.clone())));
+        let request =
+            Arc::new(EncodingRequest { roles, named, counted_texts: counted.collect(), ..(**request).clone() });
+        let coding = match self.coding {
+            Coding::Numeric(_) => Coding::Numeric(Some(request)),
+            _ => Coding::Pending(request),
+        };
+        let blank: Vec<usize> = self.features.iter().copied().filter(|column| blank.contains(column)).collect();
+        let note = ColumnNote::Blank { columns: self.names(&blank) };
+        let features = remaining.into_iter().map(|index| self.features[index]).collect();
+        (Self { features, coding, blank_columns: blank, ..self.clone() }, Some(note))
+    }
+}

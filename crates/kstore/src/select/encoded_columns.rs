@@ -1,0 +1,185 @@
+//! The columns of a resolved selection as features, before and after their values are known.
+
+use super::{Coding, EncodingRequest, SelectedTable, Selection};
+use crate::encoding::{Categories, Code, Encoding, Entries, Lookups, Weighting};
+use crate::missing::Missing;
+use crate::sparse::SparseShape;
+use crate::{Error, Result, Scaler};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl SelectedTable {
+    /// Returns the request if the values of some columns are not known yet; `None` if the rows can
+    /// be read.
+    pub(crate) fn pending_request(&self) -> Option<&EncodingRequest> {
+        match &self.coding {
+            Coding::Pending(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the values of the columns still have to be inspected.
+    #[doc(hidden)]
+    pub fn is_uninspected(&self) -> bool {
+        matches!(self.coding, Coding::Numeric(Some(_)) | Coding::Pending(_))
+    }
+
+    /// Returns how columns become features. Returns `None` if all features are numeric columns, or
+    /// if the values of some columns are not known yet.
+    #[doc(hidden)]
+    pub fn encoding(&self) -> Option<&Encoding> {
+        self.lookups().map(|coded| &coded.encoding)
+    }
+
+    pub(crate) fn lookups(&self) -> Option<&Arc<Lookups>> {
+        match &self.coding {
+            Coding::Encoded(coded, _) => Some(coded),
+            _ => None,
+        }
+    }
+
+    /// Returns the shape of the selected rows if they are sparse.
+    #[doc(hidden)]
+    pub fn sparse(&self) -> Option<SparseShape> {
+        self.encoding()?.sparse()
+    }
+
+    /// Returns the weighting of the entries of the selected rows if they are sparse.
+    #[doc(hidden)]
+    pub fn weighting(&self) -> Weighting {
+        match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
+            Some(Code::Entries(entries)) => entries.weighting(),
+            _ => Weighting::None,
+        }
+    }
+
+    /// Returns how missing values are treated.
+    #[doc(hidden)]
+    pub fn missing(&self) -> Missing {
+        self.missing
+    }
+
+    /// Returns whether a condition selects rows.
+    #[doc(hidden)]
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Returns the names of the columns from which the features are computed, in the order of the
+    /// features.
+    #[doc(hidden)]
+    pub fn feature_columns(&self) -> Vec<String> {
+        self.names(&self.features)
+    }
+
+    /// Returns the names of the features that are computed from the columns that match names and
+    /// patterns, in the order of the columns.
+    ///
+    /// # Errors
+    /// Names of columns that do not exist; patterns that match no feature column.
+    #[doc(hidden)]
+    pub fn features_of(&self, columns: &[String]) -> Result<Vec<String>> {
+        let (names, index_by_name) = (self.feature_names(), self.table.schema().index_by_name());
+        let column_of_feature = self.encoding().map_or_else(|| (0..names.len()).collect(), Encoding::column_of_feature);
+        let mut matching = Vec::new();
+        for column in self.table.matching_columns(columns)? {
+            let index = self
+                .features
+                .iter()
+                .position(|feature_column| index_by_name.get(column.as_str()) == Some(feature_column));
+            let owned_name = |(name, owner): (&String, &usize)| (Some(*owner) == index).then(|| name.clone());
+            matching.extend(names.iter().zip(&column_of_feature).filter_map(owned_name));
+        }
+        if matching.is_empty() { Err(self.table.no_such_column_error(&columns.join(","))) } else { Ok(matching) }
+    }
+
+    /// Returns a selection of the same features for other rows. It has the same columns and, if
+    /// their values are known, the same values.
+    #[doc(hidden)]
+    pub fn same_features(&self) -> Selection {
+        let features = self.feature_columns();
+        let encoded_selection = |encoding| Selection {
+            features: features.clone(),
+            categories: Categories::None,
+            encoding: Some(Arc::new(encoding)),
+            ..Selection::default()
+        };
+        match &self.coding {
+            Coding::Numeric(_) => encoded_selection(Encoding::numeric(&features)),
+            Coding::Encoded(coded, _) => encoded_selection(coded.encoding.clone().for_new_rows()),
+            Coding::Pending(request) => {
+                let text =
+                    |(index, entries): &(usize, Entries)| Some(format!("{}:{}", features[*index], entries.text()?));
+                let (text, weighing) =
+                    (request.counted_texts.iter().filter_map(text).collect(), request.counted_texts.first());
+                let weighting = weighing.map(|(_, entries)| entries.weighting());
+                let (categories, hash, times) = (request.categories.clone(), request.hash, request.times);
+                Selection { features, categories, hash, times, text, weighting, ..Selection::default() }
+            }
+        }
+    }
+
+    /// Returns the columns that had values without a feature. For each of them, returns the number
+    /// of rows with such a value, over all passes since the selection was made.
+    #[doc(hidden)]
+    pub fn unseen_value_counts(&self) -> Vec<(String, u64)> {
+        let Coding::Encoded(coded, counts) = &self.coding else { return Vec::new() };
+        let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let columns = coded.encoding.columns().iter().map(|column| column.name.clone()).zip(counts);
+        columns.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Sets the scaling of 0/1 features and of effects so that these features stay unchanged.
+    #[doc(hidden)]
+    pub fn exempt_flags(&self, scaler: &mut Scaler) {
+        let flags = self.encoding().map_or(Vec::new(), Encoding::unscaled);
+        flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.set_identity(i));
+    }
+
+    /// Returns the selection with these feature columns and their encoding.
+    pub(crate) fn with_encoding(&self, features: Vec<usize>, encoding: Encoding) -> Result<Self> {
+        if let Some(fault) = encoding.fault() {
+            return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
+        }
+        let coding = Coding::from_encoding(encoding, &self.table, &features);
+        Ok(Self { features, coding, ..self.clone() })
+    }
+
+    /// Returns the selection of these features and kept columns, for a search for values. With
+    /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped. Otherwise
+    /// targets and labels are not read, and missing numbers are treated as `missing` says.
+    pub(crate) fn for_search(&self, features: Vec<usize>, keep: Vec<usize>, missing: Missing) -> Self {
+        if self.missing == Missing::Drop {
+            return Self { features, kept_required: vec![true; keep.len()], keep, ..self.unencoded() };
+        }
+        // a row that is dropped for a missing target must not count either
+        let rows =
+            if self.drops_missing_targets() { Self { group: None, ..self.unencoded() } } else { self.features_only() };
+        Self { features, kept_required: vec![false; keep.len()], keep, missing, ..rows }
+    }
+
+    pub(crate) fn unencoded(&self) -> Self {
+        Self { coding: Coding::Numeric(None), ..self.clone() }
+    }
+
+    /// Returns the selection without targets, labels and kept columns, before any values are known.
+    /// Weights stay, because rows with weight 0 do not count.
+    pub(crate) fn features_only(&self) -> Self {
+        let (keep, complete) = Default::default();
+        let targets = Vec::new();
+        Self { targets, keep, kept_required: complete, class: None, group: None, ..self.unencoded() }
+    }
+
+    pub(crate) fn column_name(&self, index: usize) -> String {
+        self.table.schema().columns[self.features[index]].name.clone()
+    }
+
+    #[cold]
+    pub(crate) fn category_error(&self, index: usize, row: u64, value: &str, remedy: &'static str) -> Error {
+        let parts = self.table.parts();
+        let part = parts.iter().find(|part| row < part.end()).or(parts.last());
+        let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
+        let line = part.and_then(|part| part.file.line(row));
+        Error::BadValue { path, row, line, column: self.column_name(index), value: value.to_string(), remedy }
+    }
+}

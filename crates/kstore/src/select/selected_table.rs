@@ -1,0 +1,224 @@
+//! What a resolved selection says about its columns and rows.
+
+use super::SelectedTable;
+use crate::encoding::Encoding;
+use crate::missing::{Missing, MissingTarget};
+use crate::rows::TableShape;
+use crate::schema::Kind;
+use crate::source::TextReading;
+use crate::table::Table;
+use crate::{OutputColumn, RowDigests, Statistics};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl SelectedTable {
+    /// Returns the table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns a copy with its own counter of bytes read. It is for inspections that are not part
+    /// of the main work.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_own_counter(&self) -> Self {
+        Self { table: self.table.with_own_counter(), ..self.clone() }
+    }
+
+    /// Returns the names of the features, in the order of the columns of `x`. If the values of some
+    /// columns are not known yet, returns the names of the columns.
+    pub fn feature_names(&self) -> Vec<String> {
+        self.lookups().map_or_else(|| self.names(&self.features), |coded| coded.feature_names.clone())
+    }
+
+    /// Returns the names of the columns that were omitted because no row has a value there.
+    #[doc(hidden)]
+    pub fn blank_columns(&self) -> Vec<String> {
+        self.names(&self.blank_columns)
+    }
+
+    /// Returns the names of the numeric targets.
+    pub fn target_names(&self) -> Vec<String> {
+        self.names(&self.targets)
+    }
+
+    /// Returns whether rows have weights.
+    pub fn is_weighted(&self) -> bool {
+        self.weight.is_some()
+    }
+
+    /// Returns the index of the weights in [`columns`](Self::columns). Without weights, returns the
+    /// index that they would have.
+    pub(crate) fn weight_slot(&self) -> usize {
+        self.features.len() + self.targets.len()
+    }
+
+    /// Returns the index of the class in [`columns`](Self::columns). Without a class, returns the
+    /// index that it would have.
+    pub(crate) fn class_slot(&self) -> usize {
+        self.weight_slot() + usize::from(self.is_weighted())
+    }
+
+    /// Returns whether there is a target: a number or a class.
+    pub(crate) fn has_target(&self) -> bool {
+        self.class.is_some() || !self.targets.is_empty()
+    }
+
+    /// Returns the name of the class column.
+    #[doc(hidden)]
+    pub fn class_name(&self) -> Option<&str> {
+        self.class.map(|column| self.table.schema().columns[column].name.as_str())
+    }
+
+    /// Returns the name of the fold column.
+    #[doc(hidden)]
+    pub fn group_name(&self) -> Option<&str> {
+        self.group.map(|column| self.table.schema().columns[column].name.as_str())
+    }
+
+    /// Returns the names and types of the kept columns for a sink. uint64 stays uint64, and every
+    /// other integer type becomes int64.
+    #[doc(hidden)]
+    pub fn kept_columns(&self) -> Vec<OutputColumn> {
+        let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
+        columns.map(|column| OutputColumn::for_kind(&column.name, &column.kind)).collect()
+    }
+
+    /// Returns whether a kept column holds text, bytes or sparse rows. The length of their values
+    /// is not known in advance.
+    #[doc(hidden)]
+    pub fn keeps_text(&self) -> bool {
+        self.kept_columns().iter().any(|column| column.kind.is_variable_size())
+    }
+
+    /// Returns the bytes per row of the kept columns, without the bytes of texts: a value and a
+    /// validity flag for each column.
+    #[doc(hidden)]
+    pub fn kept_bytes_per_row(&self) -> usize {
+        self.kept_columns().iter().map(|column| 1 + column.kind.bytes_per_value()).sum()
+    }
+
+    /// Marks the integer columns in statistics of these rows.
+    #[doc(hidden)]
+    pub fn mark_integers(&self, statistics: &mut Statistics) {
+        let holds_integers = |column: &usize| {
+            matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
+        };
+        let holds_times = |index: usize| self.lookups().is_some_and(|coded| coded.time_reader(index).is_some());
+        let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::column_of_feature);
+        let features = statistics.inputs.iter_mut().zip(columns);
+        features.for_each(|(moments, index)| {
+            moments.is_integer = !holds_times(index) && holds_integers(&self.features[index])
+        });
+        let targets = statistics.targets.iter_mut().zip(&self.targets);
+        let weights = statistics.weights.iter_mut().zip(&self.weight);
+        targets.chain(weights).for_each(|(moments, column)| moments.is_integer = holds_integers(column));
+        let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
+        statistics.inputs.iter_mut().zip(flags).for_each(|(moments, flag)| moments.is_integer |= flag);
+    }
+
+    /// Returns a copy that keeps the rows that [`Missing::Drop`] would drop; a missing value is
+    /// NaN. Sparse rows with a missing value are still dropped.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_incomplete_rows(self) -> Self {
+        let keeps = self.missing == Missing::Drop && self.sparse().is_none();
+        let missing = if keeps { Missing::Keep } else { self.missing };
+        Self { missing, ..self }
+    }
+
+    /// Returns the range of stored rows that can be selected.
+    pub fn range(&self) -> Range<u64> {
+        self.rows.clone()
+    }
+
+    /// Returns the shape of the rows: the number of stored rows of the whole table, the numbers of
+    /// features and of numeric targets, and whether rows have weights.
+    #[doc(hidden)]
+    pub fn shape(&self) -> TableShape {
+        TableShape {
+            stored_rows: self.table.stored_rows(),
+            inputs: self.lookups().map_or(self.features.len(), |coded| coded.feature_names.len()),
+            targets: self.targets.len(),
+            has_weights: self.is_weighted(),
+        }
+    }
+
+    /// Returns how the features and targets are read from text files, as far as it differs from the
+    /// default.
+    #[doc(hidden)]
+    pub fn reading(&self) -> TextReading {
+        let names =
+            [self.feature_columns(), self.target_names(), self.class_name().into_iter().map(str::to_string).collect()];
+        self.table.reading().restricted_to(&names.concat())
+    }
+
+    pub(crate) fn drops_missing_targets(&self) -> bool {
+        self.has_target() && self.missing_target == MissingTarget::Drop
+    }
+
+    /// Returns the number of selected rows, including rows without a target. Returns `None` if the
+    /// number is not known without reading: if there is a condition, if rows have weights, or if
+    /// rows with missing features are dropped.
+    #[doc(hidden)]
+    pub fn row_count_if_known(&self) -> Option<u64> {
+        self.selects_all_rows().then_some(self.rows.end - self.rows.start)
+    }
+
+    /// Returns whether every stored row of the range is selected, except rows without a target. If
+    /// rows have weights, returns false, because rows with weight 0 are skipped.
+    pub(crate) fn selects_all_rows(&self) -> bool {
+        self.filter.is_none() && self.missing != Missing::Drop && !self.is_weighted()
+    }
+
+    /// Returns a copy that is restricted to a range of stored rows.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn restricted_to(&self, rows: &Range<u64>) -> Self {
+        let Range { start, end } = self.rows;
+        Self { rows: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
+    }
+
+    /// Returns a copy that adds its rows to `digests` as they are read, until the digests are
+    /// closed.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_digests(&self, digests: &Arc<RowDigests>) -> Self {
+        Self { table: self.table.with_digests(digests), ..self.clone() }
+    }
+
+    /// Returns a selection of the class and fold columns only; `None` if there are none. Its rows
+    /// add nothing to digests, because a digest covers a whole row.
+    #[doc(hidden)]
+    pub fn labels(&self) -> Option<Self> {
+        let Self { class, group, .. } = *self;
+        let labels = || {
+            let labels = Self {
+                table: self.table.without_digests(),
+                features: Vec::new(),
+                class,
+                group,
+                ..self.features_only()
+            };
+            // the targets are needed to skip rows without a target
+            if self.drops_missing_targets() { Self { targets: self.targets.clone(), ..labels } } else { labels }
+        };
+        (class.is_some() || group.is_some()).then(labels)
+    }
+
+    /// Returns the columns to decode: features, targets, weights, class, group, kept, filter.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let mut columns = self.features.clone();
+        columns.extend(&self.targets);
+        columns.extend(self.weight);
+        columns.extend(self.class);
+        columns.extend(self.group);
+        columns.extend(&self.keep);
+        columns.extend(self.filter.iter().map(|(column, _)| *column));
+        columns
+    }
+
+    pub(crate) fn names(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|column| self.table.schema().columns[*column].name.clone()).collect()
+    }
+}
